@@ -9,7 +9,6 @@ from typing import TypeVar
 __all__ = ["IllegalTransitionError", "follow", "mermaid"]
 
 S = TypeVar("S", bound=enum.Enum)
-T = TypeVar("T", bound=enum.Enum)
 K = TypeVar("K", bound=enum.Enum | type)
 
 
@@ -29,9 +28,13 @@ def follow(table: Mapping[S, Mapping[K, S]], before: S, trigger: K) -> S:
         raise IllegalTransitionError(f"{name} while {before.name}") from None
 
 
-def mermaid(table: Mapping[S, Mapping[T, S]]) -> str:
+def mermaid(table: Mapping[S, Mapping[K, S]]) -> str:
     """The table as a Mermaid state diagram; its first state is where all begins."""
     first = next(iter(table))
     edges = [(a, t, b) for a, row in table.items() for t, b in row.items()]
-    lines = [f"    {a.name} --> {b.name}: {t.value}" for a, t, b in edges]
+    lines = [f"    {a.name} --> {b.name}: {_label(t)}" for a, t, b in edges]
     return "\n".join(["stateDiagram-v2", f"    [*] --> {first.name}", *lines])
+
+
+def _label(trigger: enum.Enum | type) -> str:
+    return str(trigger.value) if isinstance(trigger, enum.Enum) else trigger.__name__

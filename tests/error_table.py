@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from pathlib import Path
 
-from aktor.protocol.error_codes import ROWS, Answer, Do, Rows, name_of
+from aktor.protocol.error_codes import LASTING, ROWS, Answer, Do, Rows, name_of
+from tests.state_tables import docstrings
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
 
@@ -38,17 +37,8 @@ HEAD = (
 
 def actions() -> list[str]:
     """Each action and its docstring, which a row of the page has on one line."""
-    (kind,) = ast.parse(inspect.getsource(Do)).body
-    assert isinstance(kind, ast.ClassDef)
-    rows = ["| action | what is done |", "|---|---|"]
-    for name, text in zip(kind.body[1::2], kind.body[2::2], strict=True):
-        assert isinstance(name, ast.Assign)
-        assert isinstance(name.targets[0], ast.Name)
-        assert isinstance(text, ast.Expr)
-        assert isinstance(text.value, ast.Constant)
-        what = " ".join(str(text.value.value).split())
-        rows.append(f"| {name.targets[0].id} | {what} |")
-    return rows
+    rows = [f"| {one.name} | {docstrings(Do)[str(one.name)]} |" for one in Do]
+    return ["| action | what is done |", "|---|---|", *rows]
 
 
 def _written(action: Do) -> str:
@@ -80,12 +70,24 @@ def name_of_row(error: type[BaseException]) -> str:
     return name_of(error)
 
 
+def lasting() -> list[str]:
+    """The errors of a partition that only a seek ends."""
+    names = ", ".join(f"`{one.__name__}`" for one in LASTING)
+    return [
+        "## Errors of a partition that stand until a seek",
+        "",
+        f"{names}: the application gets such an error again at a later `poll`, until it seeks or"
+        " pauses the partition. Each other error of a partition is raised once for each attempt to"
+        " find its position, or to fetch from it (`aktor/consumer/position_errors.py`).",
+    ]
+
+
 def document() -> str:
     """The whole page."""
     lines = ["\n\n".join(HEAD), "", *actions()]
     for answer in Answer:
         lines += ["", f"## {answer.value}", "", *_table(ROWS[answer], whole=answer not in PARTS)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *lasting()]) + "\n"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +36,14 @@ HEAD = (
     " This page is made from the code (`python -m tests.protocol_table`), and a test compares the"
     " two: who hears a message stands in `aktor/events/routes.py`, who says it is whoever makes"
     " one.",
+    "Each conversation is drawn. Where its messages are steps, or questions and answers, they stand"
+    " from the top down in the order in which the module declares them: an answer is below its"
+    " question, but not every message is said each time. Where they have no order, one arrow has"
+    " all that an actor says to another.",
 )
+
+#: The conversations of steps, or of questions and answers: their modules declare them in order.
+IN_ORDER = frozenset({"lifecycle", "membership", "commits", "positions"})
 
 #: The actors that the supervisor looks after, with the membership manager that has both protocols.
 SUPERVISED = in_start_order("auto")
@@ -145,6 +153,48 @@ def kinds(module: ModuleType) -> list[type[Message]]:
     ]
 
 
+def arrows(said: Iterable[type[Message]]) -> Iterator[tuple[str, str, str]]:
+    """Who says which of these messages to whom: sender, message, receiver."""
+    for kind in said:
+        for sender in senders(kind):
+            for receiver in ", ".join(receivers(kind)).split(", "):
+                yield sender, kind.__name__, receiver
+
+
+def drawing(said: Iterable[type[Message]], *, in_order: bool) -> str:
+    """The messages as a Mermaid drawing, with the actors in the same order everywhere."""
+    told = list(arrows(said))
+    speaking = {actor for sender, _, receiver in told for actor in (sender, receiver)}
+    known = [*BEGINS, "every manager", *", ".join(NAMED.values()).split(", ")]
+    assert speaking <= {*known}, f"no place in the drawings for {speaking - {*known}}"
+    actors = [actor for actor in dict.fromkeys(known) if actor in speaking]
+    first, *lines = (_sequence if in_order else _flowchart)(actors, told)
+    return "\n".join(["```mermaid", first, *(f"    {line}" for line in lines), "```"])
+
+
+def _sequence(actors: Iterable[str], told: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    yield "sequenceDiagram"
+    for actor in actors:
+        yield f"participant {_id(actor)} as {actor}" if " " in actor else f"participant {actor}"
+    for sender, message, receiver in told:
+        yield f"{_id(sender)}->>{_id(receiver)}: {message}"
+
+
+def _flowchart(actors: Iterable[str], told: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    yield "flowchart LR"
+    for actor in actors:
+        yield f"{_id(actor)}[{actor}]"
+    messages: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for sender, message, receiver in told:
+        messages[sender, receiver].append(message)
+    for (sender, receiver), names in messages.items():
+        yield f'{_id(sender)} -->|"{"<br>".join(names)}"| {_id(receiver)}'
+
+
+def _id(actor: str) -> str:
+    return actor.replace(" ", "_")
+
+
 def _row(kind: type[Message]) -> str:
     text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     what = text.removeprefix(heading(kind)).strip().replace("|", "\\|")
@@ -161,6 +211,7 @@ def document() -> str:
         rows = "\n".join(map(_row, kinds(module)))
         parts += [f"## {name.capitalize()}", re.sub(r"\s+", " ", first)]
         parts += [re.sub(r"\s+", " ", one) for one in more]
+        parts += [drawing(kinds(module), in_order=name in IN_ORDER)]
         parts += [f"| message | said by | heard by | what |\n|---|---|---|---|\n{rows}"]
     return "\n\n".join(parts) + "\n"
 

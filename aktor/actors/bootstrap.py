@@ -53,9 +53,13 @@ class BootstrapEvent(enum.Enum):
     """What moves the bootstrap from one state to the next."""
 
     TRIED = "tried"
+    """A connection is begun, to a server or to a broker."""
     ASKED = "asked"
+    """A bootstrap server is asked, because no broker is known that can be reached."""
     TOLD = "told"
+    """The application is told that no broker has answered."""
     ANSWERED = "answered"
+    """A broker has answered."""
 
 
 _S, _E = BootstrapState, BootstrapEvent

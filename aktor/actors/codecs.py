@@ -48,6 +48,14 @@ class Codecs:
         self.soon = _calls(needed_soon(settings), versions)
         self.later = _calls(needed_later(settings), versions)
 
+    def write_soon(self) -> None:
+        """Write the next part of what is needed soon."""
+        self.soon.popleft()()
+
+    def write_later(self) -> None:
+        """Write the next part of the rest."""
+        self.later.popleft()()
+
 
 def needed_soon(settings: Settings) -> _Used:
     """The requests that are sent before the first record, in this order."""

@@ -110,9 +110,13 @@ class ConversationEvent(enum.Enum):
     """What moves the conversation from one state to the next."""
 
     BEGUN = "begun"
+    """There is a connection."""
     LOGIN_WANTED = "login wanted"
+    """The versions are known, and the settings ask for a login."""
     OPENED = "opened"
+    """All is known that requests need: the versions, and who we are if that is asked for."""
     LOGIN_ENDS = "login ends"
+    """The login is valid for a short time only from now on."""
 
 
 _S, _E = ConversationState, ConversationEvent
@@ -158,6 +162,10 @@ class Conversation:
         self._cutter = FrameCutter(limit, scratch)
 
     # -- beginning
+
+    def next_news(self) -> News:
+        """Take the oldest news."""
+        return self.news.popleft()
 
     def begin(self, host: str) -> None:
         """Ask for versions, then log in. `host` is the broker's name, as Kerberos knows it."""

@@ -22,12 +22,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
-from aktor.events.network import Request
+from aktor.actors.outgoing import Outgoing
+from aktor.events.message import Message
+from aktor.events.network import Request, RequestFailed, ResponseReceived
+from aktor.trace import Trace
 
 __all__ = [
     "Handlers",
+    "MessageHandler",
     "after_restart_of",
     "answers_to",
     "bound",
@@ -47,8 +51,6 @@ R = TypeVar("R")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-D = TypeVar("D")
-F = TypeVar("F", bound=Callable[..., Any])
 
 _MESSAGES: Final = "__handles__"
 _RESPONSES: Final = "__answers_to__"
@@ -71,17 +73,21 @@ def handles(*kinds: type) -> Callable[[Any], Any]:
     return _marked(_MESSAGES, kinds)
 
 
-def answers_to(*requests: Any, note: type | None = None) -> Callable[[F], F]:
+def answers_to(
+    *requests: Any, note: type | None = None
+) -> Callable[[Callable[[S, ResponseReceived], R]], Callable[[S, ResponseReceived], R]]:
     """Declare the protocol requests whose `ResponseReceived` a method takes."""
     return _marked(_RESPONSES, tuple((request, note) for request in requests))
 
 
-def failure_of(*requests: Any, note: type | None = None) -> Callable[[F], F]:
+def failure_of(
+    *requests: Any, note: type | None = None
+) -> Callable[[Callable[[S, RequestFailed], R]], Callable[[S, RequestFailed], R]]:
     """Declare the protocol requests whose `RequestFailed` a method takes."""
     return _marked(_FAILURES, tuple((request, note) for request in requests))
 
 
-def after_restart_of(*actors: str) -> Callable[[F], F]:
+def after_restart_of(*actors: str) -> Callable[[Callable[[S], R]], Callable[[S], R]]:
     """Declare the actors after whose restart a method is called: questions to them are lost, and
     it asks again or gives up."""
     return _marked(_ACTORS, actors)
@@ -120,13 +126,13 @@ def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], 
     return {key: getattr(actor, name) for key, name in names.items()}
 
 
-class Handlers(Generic[D]):
+class Handlers:
     """Owns the methods by which one actor handles messages, the responses to its requests and their
     failures, and its `duties`, which it does as time passes."""
 
     __slots__ = ("_failures", "_responses", "duties", "of_message")
 
-    def __init__(self, actor: object, duties: tuple[D, ...]) -> None:
+    def __init__(self, actor: object, duties: tuple[Callable[..., float], ...]) -> None:
         self.duties = duties
         #: Message type -> method.
         self.of_message = bound(actor, handlers(type(actor)))
@@ -140,6 +146,46 @@ class Handlers(Generic[D]):
     def of_failure(self, request: Request) -> Callable[[Any], None]:
         """The method that is told that this request gets no response."""
         return _for_purpose(request, self._failures)
+
+
+class MessageHandler:
+    """Base of whatever handles messages: each actor, and the application's port.
+
+    There is one way to handle a message: by the method that declares its type. What that method
+    has to say collects in `_outgoing`.
+    """
+
+    log: Trace
+
+    def __init__(self) -> None:
+        self._handlers = Handlers(self, self.duties())
+        self._outgoing = Outgoing()
+
+    @classmethod
+    def understands(cls) -> frozenset[type]:
+        """Every message type that it has a handler for."""
+        return frozenset(handlers(cls))
+
+    def duties(self) -> tuple[Callable[..., float], ...]:
+        """What depends on the time, in the order in which it is done. Read once."""
+        return ()
+
+    def handle(self, message: Message) -> list[Message]:
+        """Handle one message; returns what is to be said."""
+        handler = self._handlers.of_message.get(type(message))
+        if handler is None:
+            self.drop(message)
+        else:
+            handler(message)
+        return self._outgoing.messages()
+
+    def _say(self, message: Message) -> None:
+        """Have it said when the handler returns: told to each receiver that the routes name."""
+        self._outgoing.say(message)
+
+    def drop(self, message: Message) -> None:
+        """A dead letter: there is no handler for this type of message. Trace it."""
+        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
 
 
 def _for_purpose(

@@ -200,7 +200,7 @@ class KafkaNet:
             # An answer that comes meanwhile waits for this codec, which will be needed before the
             # first record anyway.
             self.loop.turn(0.0)
-            self._codecs.soon.popleft()()
+            self._codecs.write_soon()
         elif timeout > SILENCE and self._codecs.later:
             self._write_codec_in_silence()
         else:
@@ -211,7 +211,7 @@ class KafkaNet:
         began = self.clock()
         self.loop.turn(SILENCE)
         if self.clock() - began >= SILENCE:
-            self._codecs.later.popleft()()
+            self._codecs.write_later()
 
     def wake(self) -> None:
         """End a `wait` early. From any thread, also after `close`."""
@@ -317,7 +317,7 @@ class _Connection:
         if talk.unsent and not self._is_writing:
             self._begin_to_write()
         while talk.news and not self._closed:
-            self._act(talk.news.popleft())
+            self._act(talk.next_news())
 
     def _act(self, news: News) -> None:
         match news:

@@ -50,6 +50,16 @@ class Lanes:
         self.leaving: list[Link] = []
         self._by_key: dict[str, Link] = {}
 
+    def retire(self, link: Link) -> None:
+        """No new requests for this one: it is closed when its last answer has come."""
+        self.leaving.append(link)
+
+    def take_retired(self) -> list[Link]:
+        """Take those whose last answer has come."""
+        done = [one for one in self.leaving if not one.in_flight]
+        self.leaving = [one for one in self.leaving if one.in_flight]
+        return done
+
     def opened(self, link: Link) -> None:
         """The link has another connection now, whose reports come with `link.key`."""
         self._by_key[link.key] = link

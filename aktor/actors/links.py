@@ -33,12 +33,19 @@ class LinkEvent(enum.Enum):
     """What moves a link from one state to the next."""
 
     WANTED = "wanted"
+    """A request waits for a connection, or one is opened in advance."""
     OPENED = "opened"
+    """The attempt has become a connection."""
     FAILED = "failed"
+    """The attempt has failed."""
     LOST = "lost"
+    """The connection has broken, or the broker has closed it."""
     DROPPED = "dropped"
+    """We have closed the connection, or given up the attempt."""
     ADOPTED = "adopted"
+    """The open connection of another link to the same address is taken over."""
     GIVEN = "given"
+    """Another link has taken the connection over."""
 
 
 _S, _E = LinkState, LinkEvent
@@ -140,6 +147,22 @@ class Link:
         self.on(LinkEvent.OPENED)
         self.used_at = now
         self.throttled_until = -math.inf
+
+    def queue(self, waiting: ClientRequest) -> None:
+        """This request is to be sent on this link."""
+        self.unsent.append(waiting)
+
+    def next_unsent(self) -> ClientRequest:
+        """Take the first request out of the queue."""
+        return self.unsent.popleft()
+
+    def unqueue(self, waiting: ClientRequest) -> None:
+        """This request is not sent any more."""
+        self.unsent.remove(waiting)
+
+    def take(self, request_id: int) -> ClientRequest | None:
+        """This request is over; None if it was not in flight."""
+        return self.in_flight.pop(request_id, None)
 
     def sent(self, waiting: ClientRequest, now: float) -> None:
         """This request is sent."""

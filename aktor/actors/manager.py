@@ -1,7 +1,7 @@
 """A request manager: an actor that holds rules of Kafka and decides what to send and when.
 
 A handler takes one message. What depends on the time is a duty: a method that does what is due, and
-returns when it is due next. Both say messages by `_tell` and send requests by `send`: these collect
+returns when it is due next. Both say messages by `_say` and send requests by `send`: these collect
 in the manager, until `handle` returns what was said, and `poll`, which goes through the duties,
 returns what is to be sent, too, and when the manager wants to be asked again. None of these has a
 clock, a socket, a thread or randomness, so a test calls them and reads the result:
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from aktor.actors.handlers import Handlers, handlers, handles, mending
+from aktor.actors.handlers import handles, mending
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.message import Message
@@ -104,49 +104,6 @@ class Backoff:
         self.retry_at = -math.inf
 
 
-class Outgoing:
-    """Owns the messages and requests of a manager, until they are taken."""
-
-    __slots__ = ("_messages", "_requests", "_ticked")
-
-    def __init__(self, actor: str, incarnation: int) -> None:
-        self._messages: list[Message] = []
-        self._requests: list[Request] = []
-        #: The last answer to a tick: most ticks are answered alike.
-        self._ticked = Ticked(actor=actor, incarnation=incarnation, requests=(), wake_at=-math.inf)
-
-    def say(self, message: Message) -> None:
-        """Add a message."""
-        self._messages.append(message)
-
-    def send(self, request: Request) -> None:
-        """Add a request."""
-        self._requests.append(request)
-
-    def messages(self) -> list[Message]:
-        """Take the messages."""
-        if not self._messages:
-            return []
-        said, self._messages = self._messages, []
-        return said
-
-    def requests(self) -> tuple[Request, ...]:
-        """Take the requests."""
-        if not self._requests:
-            return ()
-        sent, self._requests = tuple(self._requests), []
-        return sent
-
-    def ticked(self, requests: tuple[Request, ...], wake_at: float) -> Ticked:
-        """The answer to a tick."""
-        last = self._ticked
-        if requests or last.requests or wake_at != last.wake_at:
-            self._ticked = Ticked(
-                actor=last.actor, incarnation=last.incarnation, requests=requests, wake_at=wake_at
-            )
-        return self._ticked
-
-
 class RequestManager(CooperativeActor):
     """Base of the managers. Subclasses set `name`, `NEEDS`, `READS`, `duties`, and have handlers.
 
@@ -177,18 +134,15 @@ class RequestManager(CooperativeActor):
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
     ) -> None:
-        super().__init__(dispatcher=dispatcher)
+        super().__init__(dispatcher=dispatcher, incarnation=incarnation)
         self.settings = settings
-        self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._handlers = Handlers(self, self.duties())
-        self._outgoing = Outgoing(self.name, incarnation)
 
     @classmethod
     def understands(cls) -> frozenset[type]:
         """Every message type this manager has a handler for."""
         unheard = frozenset() if cls.mends() else {ActorsRestarted}
-        return (frozenset(handlers(cls)) | {Tick}) - unheard
+        return super().understands() - unheard
 
     @classmethod
     def mends(cls) -> tuple[str, ...]:
@@ -206,10 +160,6 @@ class RequestManager(CooperativeActor):
     def send(self, request: Request) -> None:
         """Send this request after the present poll."""
         self._outgoing.send(request)
-
-    def _tell(self, message: Message) -> None:
-        """Tell this message after the present message or poll."""
-        self._outgoing.say(message)
 
     def request(
         self,
@@ -253,25 +203,17 @@ class RequestManager(CooperativeActor):
                 return wake_at
         raise RuntimeError(f"{self.name} has something to do at once, and never does it")
 
-    def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns what the manager wants said."""
-        if type(message) is Tick:
-            return self._on_tick(message)
-        handler = self._handlers.of_message.get(type(message))
-        if handler is None:
-            self.drop(message)
-            return []
-        handler(message)
-        return self._outgoing.messages()
-
-    def on_receive(self, message: Message) -> None:
-        """Pykka's hook: handle, then say."""
-        for said in self.handle(message):
-            self.say(said)
-
-    def _on_tick(self, tick: Tick) -> list[Message]:
+    @handles(Tick)
+    def _on_tick(self, tick: Tick) -> None:
         requests, wake_at, said = self.poll(tick.now, tick.jitter)
-        return [*said, self._outgoing.ticked(requests, wake_at)]
+        for message in said:
+            self._say(message)
+        last = self._outgoing.ticked
+        if last is None or requests or last.requests or wake_at != last.wake_at:
+            last = Ticked(
+                actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
+            )
+        self._outgoing.answer_tick(last)
 
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:

@@ -17,7 +17,7 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Kaf
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
-from aktor.actors.handlers import Handlers, handlers, handles
+from aktor.actors.handlers import handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import ClientRequest, Link, LinkEvent, LinkState
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
@@ -52,6 +52,7 @@ from aktor.events.network import (
     ResponseReceived,
     SendRequests,
 )
+from aktor.events.routes import NETWORK
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 
@@ -77,7 +78,7 @@ class NetworkActor(CooperativeActor):
     requests and the sockets' reports, and jitter with ticks.
     """
 
-    name = "network"
+    name = NETWORK
     #: It needs nobody: its connections stay usable after the restart of any other actor.
     NEEDS: ClassVar[tuple[str, ...]] = ()
     #: The settings that it reads, with those that the sockets read.
@@ -107,14 +108,11 @@ class NetworkActor(CooperativeActor):
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
     ) -> None:
-        super().__init__(dispatcher=dispatcher)
+        super().__init__(dispatcher=dispatcher, incarnation=incarnation)
         self.settings = settings
-        self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
         self._counters: dict[str, float] = {}
         self._moment = Moment()
-        self._handlers = Handlers(self, self._duties())
-        self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
         self._anywhere: deque[ClientRequest] = deque()
@@ -127,7 +125,7 @@ class NetworkActor(CooperativeActor):
         self._complaints = Complaints(self._bootstrap, self.log)
         self._net = net(self._report)
 
-    def _duties(self) -> tuple[Callable[[float], float], ...]:
+    def duties(self) -> tuple[Callable[[float], float], ...]:
         """The duties on a tick, in this order. As the duties of a manager, each does what is due
         and returns when it is due next if no message comes before. AGAIN: it closed a connection,
         so that another duty may open it again; a tick closes each connection once at most."""
@@ -156,30 +154,14 @@ class NetworkActor(CooperativeActor):
         """The sockets: whatever comes in from a broker ends the sleep."""
         return self._net
 
-    @classmethod
-    def understands(cls) -> frozenset[type]:
-        """Every message type this actor has a handler for."""
-        return frozenset(handlers(cls))
+    # -- what the runtime calls
 
-    # -- what the runtime and the tests call
-
-    def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns the messages to send, answers to requests included."""
-        handler = self._handlers.of_message.get(type(message))
-        if handler is None:
-            self.drop(message)
-            return []
-        handler(message)
-        said, self._said = self._said, []
-        return said
-
-    def on_receive(self, message: Message) -> None:
-        """Pykka's hook: handle, then say; an answer goes to the sender of its request."""
-        for said in self.handle(message):
-            if isinstance(said, ResponseReceived | RequestFailed):
-                self.tell(said.request.sender, said)
-            else:
-                self.say(said)
+    def say(self, message: Message) -> None:
+        """The answer to a request goes to its sender, all else to whom the routes name."""
+        if isinstance(message, ResponseReceived | RequestFailed):
+            self.tell(message.request.sender, message)
+        else:
+            super().say(message)
 
     def on_stop(self) -> None:
         """Pykka's hook: close every socket."""
@@ -213,9 +195,9 @@ class NetworkActor(CooperativeActor):
             if not self._lanes.is_coordinator_known:
                 self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
             else:
-                self._lanes.to_coordinator(waiting.request.lane).unsent.append(waiting)
+                self._lanes.to_coordinator(waiting.request.lane).queue(waiting)
         elif to in self._lanes.nodes:
-            self._lanes.to_node(to, waiting.request.lane).unsent.append(waiting)
+            self._lanes.to_node(to, waiting.request.lane).queue(waiting)
         else:
             text = f"broker {to} is not in the cluster's metadata (it may have left, or be new)"
             self._fail(waiting, KafkaConnectionError(text), node=to)
@@ -348,7 +330,7 @@ class NetworkActor(CooperativeActor):
         link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
-        self._said.append(BrokerRefused(error=error))
+        self._say(BrokerRefused(error=error))
 
     @handles(ConnectionClosed)
     def on_connection_closed(self, report: ConnectionClosed) -> None:
@@ -373,7 +355,7 @@ class NetworkActor(CooperativeActor):
     def on_request_answered(self, report: RequestAnswered) -> None:
         """Tell the answer to the sender of the request."""
         link = self._lanes.of_key(report.key)
-        waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        waiting = link.take(report.request_id) if link is not None else None
         if link is None or waiting is None:
             self.log.info(
                 "answer.dropped",
@@ -397,7 +379,7 @@ class NetworkActor(CooperativeActor):
             ms=milliseconds(now - waiting.sent_at),
             throttle_ms=milliseconds(report.throttle),
         )
-        self._said.append(
+        self._say(
             ResponseReceived(
                 request=waiting.request,
                 response=report.response,
@@ -412,13 +394,13 @@ class NetworkActor(CooperativeActor):
             link.prove()
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             if self._bootstrap.answered():
-                self._said.append(BrokersReached())
+                self._say(BrokersReached())
 
     @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:
         """This request cannot be sent to this broker; the connection is still usable."""
         link = self._lanes.of_key(report.key)
-        waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        waiting = link.take(report.request_id) if link is not None else None
         self._moment.heed(report.now)
         if link is not None and waiting is not None:
             self._fail(waiting, report.error, node=link.node)
@@ -434,7 +416,7 @@ class NetworkActor(CooperativeActor):
         wake_at = AGAIN
         while wake_at == AGAIN:
             wake_at = min([duty(now) for duty in self._handlers.duties])
-        self._said.append(
+        self._say(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
 
@@ -466,7 +448,7 @@ class NetworkActor(CooperativeActor):
 
     def _give_up_unsent(self, link: Link, now: float) -> None:
         for waiting in [one for one in link.unsent if one.request.deadline <= now]:
-            link.unsent.remove(waiting)
+            link.unqueue(waiting)
             error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
             self._fail(waiting, error, node=link.node)
 
@@ -483,7 +465,7 @@ class NetworkActor(CooperativeActor):
         """Close a connection that brings no answer, as Java's NetworkClient does: all requests in
         flight on it fail."""
         for waiting in late:
-            del link.in_flight[waiting.request_id]
+            link.take(waiting.request_id)
             error = self._late(waiting, now, f"broker {link.address} did not answer")
             self._fail(waiting, error, node=link.node)
         names = {one.body_name for one in late}
@@ -518,7 +500,7 @@ class NetworkActor(CooperativeActor):
             if not isinstance(way, Link):
                 return way
             if way.state is LinkState.READY:
-                way.unsent.append(self._anywhere.popleft())
+                way.queue(self._anywhere.popleft())
             else:
                 self._trace_bootstrap(way)
                 self._connect(way, now)
@@ -557,7 +539,7 @@ class NetworkActor(CooperativeActor):
             if link.unsent:
                 self._connect_if_due(link, now)
                 while self._send_at(link) <= now:
-                    self._send(link, link.unsent.popleft(), now)
+                    self._send(link, link.next_unsent(), now)
                 if link.unsent:
                     wake_at = min(wake_at, link.connect_at, self._send_at(link))
         return wake_at
@@ -637,15 +619,13 @@ class NetworkActor(CooperativeActor):
         for waiting in link.take_unsent():
             self._fail(waiting, error, node=link.node)
         if link.in_flight:
-            self._lanes.leaving.append(link)
+            self._lanes.retire(link)
         else:
             self._drop(link, because)
 
     def _close_unneeded(self, now: float) -> float:
         """Close connections that nobody needs any more."""
-        leaving = self._lanes.leaving
-        for link in [one for one in leaving if not one.in_flight]:
-            leaving.remove(link)
+        for link in self._lanes.take_retired():
             self._drop(link, "its broker is not needed any more")
         for link in self._lanes.take_spare():
             self._drop(link, "the request that it was for is over")
@@ -684,7 +664,8 @@ class NetworkActor(CooperativeActor):
         """Tell the application of brokers that cannot be reached."""
         anybody = bool(self._anywhere)
         said, again_at = self._complaints.due(self._links(), now, anybody=anybody)
-        self._said += said
+        for one in said:
+            self._say(one)
         return again_at
 
     @handles(ReportBootstrap)
@@ -693,7 +674,7 @@ class NetworkActor(CooperativeActor):
         bootstrap = self._bootstrap
         wanted = bootstrap.is_begun and bootstrap.is_nobody_there
         value = bootstrap.error() if wanted else None
-        self._said.append(Answered(ticket=asked.ticket, value=value))
+        self._say(Answered(ticket=asked.ticket, value=value))
 
     # -- answers out
 
@@ -705,7 +686,7 @@ class NetworkActor(CooperativeActor):
             request=waiting.request_id,
             because=error,
         )
-        self._said.append(
+        self._say(
             RequestFailed(
                 request=waiting.request,
                 error=error,

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 import pykka
 from pykka._envelope import Envelope
 
+from aktor.actors.handlers import MessageHandler
 from aktor.actors.rounds import Rounds
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
 from aktor.events.message import Message
@@ -199,16 +200,14 @@ class _Inbox:
         return True
 
 
-class CooperativeActor(pykka.Actor):
+class CooperativeActor(MessageHandler, pykka.Actor):
     """A Pykka actor that runs on a `Dispatcher` instead of a thread of its own.
 
     Made without a dispatcher it is an ordinary object whose handlers can be called.
     """
 
     name: ClassVar[str] = "actor"
-    incarnation = 1
     dead_letters = 0
-    log: Trace
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -220,9 +219,11 @@ class CooperativeActor(pykka.Actor):
         """Where the thread sleeps while this actor is connected; None if this actor has no say."""
         return None
 
-    def __init__(self, *, dispatcher: Dispatcher | None = None) -> None:
+    def __init__(self, *, dispatcher: Dispatcher | None = None, incarnation: int = 1) -> None:
         self.dispatcher = dispatcher
-        super().__init__()
+        self.incarnation = incarnation
+        MessageHandler.__init__(self)
+        pykka.Actor.__init__(self)
 
     @classmethod
     def launch(cls, *args: Any, **kwargs: Any) -> Self:
@@ -252,10 +253,15 @@ class CooperativeActor(pykka.Actor):
         if envelope.reply_to is not None:
             envelope.reply_to.set(response)
 
+    def on_receive(self, message: Any) -> None:
+        """Pykka's hook: handle, then say."""
+        for said in self.handle(message):
+            self.say(said)
+
     def drop(self, message: Message) -> None:
-        """A dead letter: the actor has no handler for this type of message. Count and trace it."""
+        """Count the dead letter, too."""
         self.count_dead_letter()
-        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
+        super().drop(message)
 
     def count_dead_letter(self) -> None:
         """A message for this actor is dropped: it has no handler for it, or was restarted."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aktor.actors.handlers import bound, handlers, handles
+from aktor.actors.handlers import handles
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.actors.supervision import Child, GiveUp, LastFacts, after_crash, start_order
+from aktor.actors.tick_round import TickRound
 from aktor.errors import ActorCrashedError
 from aktor.events.answers import Answered
 from aktor.events.lifecycle import (
@@ -21,12 +22,10 @@ from aktor.events.lifecycle import (
     ActorsRestarted,
     ActorStatus,
     ReportStatus,
-    Tick,
     TickDue,
     Ticked,
 )
-from aktor.events.message import Message
-from aktor.events.network import Request, SendRequests
+from aktor.events.network import SendRequests
 from aktor.events.routes import APPLICATION, FACTS, KEPT, SUPERVISOR
 from aktor.trace import Trace, silent
 
@@ -34,7 +33,7 @@ __all__ = ["Supervisor"]
 
 
 class Supervisor(CooperativeActor):
-    """Owns the children, their restart budgets and their incarnation numbers.
+    """Owns the children, their restart budgets and their incarnation numbers, and the round.
 
     It is given the children in the order in which a tick asks them. The last one takes the requests
     of all others. The order in which they start follows from what they need.
@@ -52,22 +51,18 @@ class Supervisor(CooperativeActor):
             raise ValueError("the last child takes the requests, and no other")
         by_name = {child.name: child for child in children}
         starting = start_order({name: child.needs for name, child in by_name.items()})
+        for child in children:
+            if unknown := set(child.asks) - by_name.keys():
+                raise ValueError(f"{child.name} asks {', '.join(unknown)}: there is no such child")
         #: In start order.
         self.children = tuple(by_name[name] for name in starting)
-        #: The last one takes the requests.
-        self._tick_order = tuple(by_name)
         self.facts = LastFacts(FACTS)
-        self._table = bound(self, handlers(type(self)))
         self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
         self.incarnations = {child.name: 0 for child in self.children}
         self.restarts = {child.name: 0 for child in self.children}
         self._running: dict[str, CooperativeActor] = {}
         self._crashes: dict[str, list[float]] = {child.name: [] for child in self.children}
-        self._tick = Tick(now=-math.inf, jitter=0.0)
-        self._to_ask: list[str] = []
-        self._requests: list[Request] = []
-        #: When each running child wants to be asked again, unless it is told something.
-        self._wake_at: dict[str, float] = {}
+        self._round = TickRound(tuple(by_name))
 
     def on_start(self) -> None:
         """Start the children in order."""
@@ -76,54 +71,34 @@ class Supervisor(CooperativeActor):
         for child in self.children:
             self._start_child(child)
 
-    @classmethod
-    def understands(cls) -> frozenset[type]:
-        """Every message type this actor has a handler for."""
-        return frozenset(handlers(cls))
-
-    def on_receive(self, message: Message) -> None:
-        """Pykka's hook."""
-        handler = self._table.get(type(message))
-        if handler is None:
-            self.drop(message)
-        else:
-            handler(message)
-
     # -- the round
 
     @handles(TickDue)
     def on_tick_due(self, due: TickDue) -> None:
         """Ask every child that has a reason to be asked, one after the other."""
-        self._tick = Tick(now=due.now, jitter=due.jitter)
-        self._to_ask = [name for name in self._tick_order if name in self._running]
+        self._round.begin(due)
         self._ask_next()
 
     def _ask_next(self) -> None:
-        """Ask the next actor that was told something, or whose wake time has come."""
-        to_ask, requests, now = self._to_ask, self._requests, self._tick.now
-        while to_ask:
-            name = to_ask[0]
-            if requests and name == self._tick_order[-1]:
-                self._requests = []
-                self.tell(name, SendRequests(requests=tuple(requests), now=now))
-            elif not (self.dispatcher.has_news(name) or self._wake_at[name] <= now):
-                del to_ask[0]
-                continue
-            self.tell(name, self._tick)
+        """Ask the next one, or end the round."""
+        this = self._round
+        name = this.next(self.dispatcher.has_news)
+        if name is None:
+            self.dispatcher.round_finished(this.wake_at)
             return
-        self.dispatcher.round_finished(min(self._wake_at.values(), default=math.inf))
+        if requests := this.take_requests_for(name):
+            self.tell(name, SendRequests(requests=requests, now=this.tick.now))
+        self.tell(name, this.tick)
 
     @handles(Ticked)
     def on_ticked(self, ticked: Ticked) -> None:
         """An actor has answered: keep its requests, and ask the next one."""
-        expected = self._to_ask[0] if self._to_ask else None
-        if ticked.actor != expected or ticked.incarnation != self.incarnations[ticked.actor]:
+        known = ticked.incarnation == self.incarnations[ticked.actor]
+        if not known or not self._round.expects(ticked.actor):
             # An answer to a round that a crash cut short; its requests are answered as stale.
             self.log.debug("tick.dropped", of=ticked.actor, of_incarnation=ticked.incarnation)
             return
-        self._to_ask.pop(0)
-        self._requests.extend(ticked.requests)
-        self._wake_at[ticked.actor] = ticked.wake_at
+        self._round.answered(ticked)
         self._ask_next()
 
     # -- the children
@@ -132,13 +107,13 @@ class Supervisor(CooperativeActor):
         self.incarnations[child.name] += 1
         actor = child.make(self.incarnations[child.name])
         self._running[child.name] = actor
-        self._wake_at[child.name] = -math.inf
+        self._round.started(child.name)
         self.dispatcher.connect(child.name, actor)
         self.log.info("actor.started", started=child.name, as_incarnation=actor.incarnation)
 
     def _stop_child(self, child: Child) -> None:
         actor = self._running.pop(child.name, None)
-        self._wake_at.pop(child.name, None)
+        self._round.stopped(child.name)
         self.dispatcher.disconnect(child.name)
         if actor is not None:
             actor.actor_stopped.set()
@@ -166,7 +141,7 @@ class Supervisor(CooperativeActor):
         names = tuple(child.name for child in decision.children)
         for child in reversed(decision.children):
             self._stop_child(child)
-        self._requests = [one for one in self._requests if one.sender not in names]
+        self._round.forget_requests_of(names)
         self.facts.forget(names)
         for child in decision.children:
             self.restarts[child.name] += 1

@@ -213,18 +213,30 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 class _State(Enum):
-    """Where a connection is. HANDSHAKE: which mechanism? AUTHENTICATE: tokens go back and forth."""
+    """How far the login on a connection is."""
 
     HANDSHAKE = "handshake"
+    """SaslHandshake is awaited: which mechanism?"""
+
     AUTHENTICATE = "authenticate"
+    """Tokens go back and forth by SaslAuthenticate."""
+
     COMPLETE = "complete"
+    """The client is known, and may ask for everything."""
+
     FAILED = "failed"
+    """The client was refused. The connection is closed once the answer is sent."""
 
 
 class _Trigger(Enum):
+    """What happens to a login."""
+
     CHOSEN = "chosen"
+    """The client has named a mechanism that is offered."""
     PROVED = "proved"
+    """The client has proved who it is."""
     REFUSED = "refused"
+    """The client has no right mechanism, password or proof, or asks for what it may not ask now."""
 
 
 #: The whole machine.

@@ -193,7 +193,7 @@ class Assignment:
         """Fetch partitions again from their positions, if their chunks had an offset gap."""
         for one in list(self._delivery.offset_gaps):
             self.seek(one, self._delivery.partitions[one].position)
-        self._delivery.offset_gaps.clear()
+        self._delivery.forget_offset_gaps()
 
     def fetch_anew(self, states: Iterable[Partition]) -> None:
         """Fetch partitions again from their positions, because the bytes that came were corrupt."""

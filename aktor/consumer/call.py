@@ -70,6 +70,10 @@ class Call:
         """The call begins to change something."""
         self.touched = True
 
+    def does_not_wait_for(self, ticket: int) -> None:
+        """This question goes on if the call is interrupted."""
+        self.asked.remove(ticket)
+
     def begin_nested(self) -> bool:
         """A nested call begins. Returns whether the outer call has changed anything."""
         touched, self.touched = self.touched, False

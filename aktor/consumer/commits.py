@@ -17,6 +17,7 @@ from aktor.consumer.questions import Questions
 from aktor.consumer.recovery import Recovery
 from aktor.consumer.waiting import Waiting
 from aktor.events.commits import CommitOffsets
+from aktor.events.routes import COMMITS
 from aktor.managers.commit_errors import says_expelled
 
 __all__ = ["Commits"]
@@ -50,7 +51,7 @@ class Commits:
     ) -> Waiting[None]:
         """Commit and wait."""
         yield from self._questions.ask(
-            "commits",
+            COMMITS,
             lambda ticket: CommitOffsets(
                 ticket=ticket, offsets=dict(offsets), deadline=deadline, retry=True
             ),
@@ -66,7 +67,7 @@ class Commits:
             return
         try:
             yield from self._questions.ask(
-                "commits",
+                COMMITS,
                 lambda ticket: CommitOffsets(
                     ticket=ticket, offsets=consumed, deadline=deadline, retry=True
                 ),
@@ -93,8 +94,8 @@ class Commits:
         self._call.check_alive()
         yield from self._recovery.restore_if_restarted()
         self._call.touch()
-        ticket = self._port.open("commits", settle, self._call.asked)
+        ticket = self._port.open(COMMITS, settle, self._call.asked)
         self._publish(
             CommitOffsets(ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False)
         )
-        self._call.asked.remove(ticket)
+        self._call.does_not_wait_for(ticket)

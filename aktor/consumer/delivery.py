@@ -19,6 +19,7 @@ from aktor.consumer.partition import Partition
 from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
+from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
 
@@ -121,7 +122,7 @@ class Delivery:
         self.taken = Taken()
         #: Partitions to be fetched again from their positions, because fetched records had a gap.
         self.offset_gaps: set[TopicPartition] = set()
-        self.log = trace.bind(actor="application")
+        self.log = trace.bind(actor=APPLICATION)
         self._make_reader = make_reader
         self._isolation_level = isolation_level
         self._epoch = 0
@@ -567,6 +568,10 @@ class Delivery:
             self._drop_buffered(state)
             return None
         return state.read_by(self._make_reader(chunk))
+
+    def forget_offset_gaps(self) -> None:
+        """These partitions are fetched anew."""
+        self.offset_gaps.clear()
 
     def _has_offset_gap(self, state: Partition) -> bool:
         """Whether the next chunk does not continue where the last one ended."""

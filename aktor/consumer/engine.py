@@ -35,6 +35,7 @@ from aktor.consumer.subscription import Subscription
 from aktor.consumer.waiting import Waiting
 from aktor.events.metadata import TopicPattern
 from aktor.events.positions import ExplainPosition, Position, ResetStrategy
+from aktor.events.routes import POSITIONS
 from aktor.protocol.refusals import topics_refused
 from aktor.records import Columns
 from aktor.settings import Settings
@@ -351,7 +352,7 @@ class Engine:
         now = self.link.clock()
         try:
             why: str = yield from self.questions.ask(
-                "positions",
+                POSITIONS,
                 lambda ticket: ExplainPosition(ticket=ticket, partition=topic_partition, now=now),
                 deadline=now,
                 what="finding out why there is no position",

@@ -47,6 +47,7 @@ from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
+from aktor.events.routes import APPLICATION, COMMITS, METADATA, POSITIONS, SUPERVISOR
 from aktor.records import Columns, RecordReader
 from aktor.trace import open_trace
 
@@ -127,7 +128,7 @@ class KafkaConsumer:
         self._system = ActorSystem(settings, port, trace, self._host)
         dispatcher = self._system.dispatcher
         self._link = Link(
-            port, dispatcher.publish, dispatcher.clock, trace, trace.bind(actor="application")
+            port, dispatcher.publish, dispatcher.clock, trace, trace.bind(actor=APPLICATION)
         )
         self._engine = Engine(
             settings,
@@ -837,7 +838,7 @@ class KafkaConsumer:
         if not wanted:
             return {}
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = self._ask(
-            "commits",
+            COMMITS,
             lambda ticket: FetchCommittedOffsets(
                 ticket=ticket, partitions=frozenset(wanted), deadline=deadline
             ),
@@ -902,7 +903,7 @@ class KafkaConsumer:
             arguments.check_topic(topic)
         deadline = self._deadline(None)
         found: Mapping[str, TopicInfo] = self._ask(
-            "metadata",
+            METADATA,
             lambda ticket: LookUpTopics(ticket=ticket, topics=named, deadline=deadline),
             deadline=deadline,
             what="looking up topics",
@@ -969,7 +970,7 @@ class KafkaConsumer:
 
         try:
             found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
-                "positions",
+                POSITIONS,
                 question,
                 deadline=deadline,
                 what=f"looking up offsets of {_names(timestamps)}",
@@ -1053,7 +1054,7 @@ class KafkaConsumer:
             return ()  # called by a callback of a Future: this thread would wait for itself
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
-        ticket, reply = self._link.port.ask("supervisor", bell)
+        ticket, reply = self._link.port.ask(SUPERVISOR, bell)
         self._system.dispatcher.publish(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)

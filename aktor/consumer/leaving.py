@@ -15,6 +15,7 @@ from aktor.consumer.waiting import Waiting
 from aktor.errors import ActorRestartedError
 from aktor.events.fetching import PausePartitions
 from aktor.events.membership import LeaveGroup, Loss, Operation, SubscriptionChanged
+from aktor.events.routes import COMMITS, MEMBERSHIP
 
 __all__ = ["Leaving"]
 
@@ -76,7 +77,7 @@ class Leaving:
         know it. If it went on as it is, it would stay in the group with partitions that nobody
         reads.
         """
-        ticket, _ = self._port.ask("membership")
+        ticket, _ = self._port.ask(MEMBERSHIP)
         self._subscription.forget_told()
         self._events.forget_group()
         deadline = self._clock() + self._request_timeout
@@ -158,7 +159,7 @@ class Leaving:
 
     def _finish_commits(self, until: float) -> Waiting[None]:
         """Wait for the commits under way: after LeaveGroup the coordinator refuses commits."""
-        while self._port.waits_for("commits") and self._port.failure is None:
+        while self._port.waits_for(COMMITS) and self._port.failure is None:
             if self._clock() >= until:
                 return
             yield until
@@ -169,7 +170,7 @@ class Leaving:
         while True:
             try:
                 yield from self._questions.ask(
-                    "membership",
+                    MEMBERSHIP,
                     lambda ticket: LeaveGroup(
                         ticket=ticket, deadline=deadline, because=because, operation=operation
                     ),

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from aktor.actors.handlers import bound, handlers, handles
+from aktor.actors.handlers import MessageHandler, handles
 from aktor.actors.runtime import Bell, Reply
 from aktor.consumer.connection_view import ConnectionView
 from aktor.consumer.membership_view import MembershipView
@@ -41,6 +41,7 @@ from aktor.events.network import (
     BrokersUnreachable,
 )
 from aktor.events.positions import PositionsFailed, PositionsResolved
+from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
 from aktor.trace import Trace
 
 __all__ = ["ApplicationPort", "Publish", "Settle"]
@@ -52,12 +53,13 @@ Publish = Callable[..., None]
 Settle = Callable[[Any, BaseException | None], None]
 
 
-class ApplicationPort:
+class ApplicationPort(MessageHandler):
     """Owns the messages that the application has not read yet, and its open questions."""
 
     def __init__(self, bell: Bell, trace: Trace) -> None:
+        super().__init__()
         self.bell = bell
-        self.log = trace.bind(actor="application")
+        self.log = trace.bind(actor=APPLICATION)
         #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
         #: of automatic commits, changes of the cluster.
         self.events: deque[Message] = deque()
@@ -72,22 +74,12 @@ class ApplicationPort:
         self._watches_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
-        self._table = bound(self, handlers(type(self)))
 
     # -- the background's side
 
     def tell(self, message: Message) -> None:
         """Take one message; the runtime's `Receiver`."""
-        handler = self._table.get(type(message))
-        if handler is None:
-            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
-        else:
-            handler(message)
-
-    @classmethod
-    def understands(cls) -> frozenset[type]:
-        """Every message type that the application handles."""
-        return frozenset(handlers(cls))
+        self.handle(message)
 
     @handles(RecordsFetched)
     def _on_records(self, fetched: RecordsFetched) -> None:
@@ -148,9 +140,9 @@ class ApplicationPort:
                 error = ActorRestartedError(actor=actor)
                 error.__cause__ = restarted.because
                 self._settle(ticket, None, error)
-        if "network" in restarted.actors:
+        if NETWORK in restarted.actors:
             self.connections.on_restarted()
-        if "membership" in restarted.actors:
+        if MEMBERSHIP in restarted.actors:
             self.membership.on_restarted()
         self._add_event(restarted)
 

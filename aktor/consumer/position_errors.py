@@ -10,12 +10,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kafka.errors import (
-    CorruptRecordError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    UnsupportedCodecError,
-)
 from kafka.structs import TopicPartition
 
 from aktor.consumer.assignment import Assignment
@@ -23,22 +17,12 @@ from aktor.consumer.call import Call
 from aktor.consumer.delivery import Delivery
 from aktor.consumer.link import Link
 from aktor.consumer.partition import Partition
-from aktor.errors import BatchTooLargeError, RecordDeserializationError
+from aktor.protocol.error_codes import only_a_seek_helps
 
 __all__ = ["POSITION_RETRY", "PositionErrors"]
 
 #: How soon a position is looked up again after an error that may pass, in seconds.
 POSITION_RETRY: Final = 1.0
-
-#: Errors of a partition that stand until the user seeks.
-_LASTING: Final = (
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    CorruptRecordError,
-    BatchTooLargeError,
-    RecordDeserializationError,
-    UnsupportedCodecError,
-)
 
 
 class PositionErrors:
@@ -106,7 +90,7 @@ class PositionErrors:
         one attempt is raised once, however many partitions have it. `_forget` does the same for
         refusals.
         """
-        if not _only_a_seek_helps(error):
+        if not only_a_seek_helps(error):
             if state.offset is not None:
                 self._forget(error)
             elif self._is_told(state, error):
@@ -139,7 +123,7 @@ class PositionErrors:
         for state in self._delivery.failed():
             if state.offset is not None or state.error is None:
                 continue
-            if repr(state.error) in self._told and not _only_a_seek_helps(state.error):
+            if repr(state.error) in self._told and not only_a_seek_helps(state.error):
                 state.forget_error()
                 self._unresolved.add(state.topic_partition)
 
@@ -164,7 +148,3 @@ class PositionErrors:
         self._unresolved.clear()
         self._told.clear()
         self.look_up_at = math.inf
-
-
-def _only_a_seek_helps(error: Exception) -> bool:
-    return isinstance(error, _LASTING)

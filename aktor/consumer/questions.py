@@ -14,6 +14,7 @@ from aktor.consumer.waiting import Waiting
 from aktor.errors import ActorRestartedError
 from aktor.events.message import Message
 from aktor.events.network import ReportBootstrap
+from aktor.events.routes import NETWORK
 
 __all__ = ["ANSWER_GRACE", "REPORT_WAIT", "Questions"]
 
@@ -98,7 +99,7 @@ class Questions:
             return
         try:
             error = yield from self.ask(
-                "network",
+                NETWORK,
                 lambda ticket: ReportBootstrap(ticket=ticket),
                 deadline=self._clock() + REPORT_WAIT,
                 what="asking whether any broker was reached",

@@ -28,6 +28,7 @@ from aktor.events.membership import (
 )
 from aktor.events.message import Message
 from aktor.events.positions import AssignmentChanged
+from aktor.events.routes import APPLICATION
 from aktor.trace import Trace
 
 __all__ = ["Rebalancing", "Step"]
@@ -86,7 +87,7 @@ class Rebalancing:
         #: the consumer, and the membership manager was restarted meanwhile, all partitions are
         #: lost: the lost callback is then run for the others only.
         self._told: frozenset[TopicPartition] = frozenset()
-        self.log = trace.bind(actor="application")
+        self.log = trace.bind(actor=APPLICATION)
         self._delivery = delivery
         self._publish = publish
         self._clock = clock

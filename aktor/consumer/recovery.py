@@ -19,6 +19,7 @@ from aktor.consumer.subscription import Subscription
 from aktor.consumer.waiting import Waiting
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import Loss, SubscriptionChanged
+from aktor.events.routes import MEMBERSHIP
 
 __all__ = ["Recovery"]
 
@@ -96,7 +97,7 @@ class Recovery:
         """Tell these actors what they must know; raises the error of the lost callback, if any."""
         self._restoring = restarted
         error = None
-        if "membership" in restarted.actors:
+        if MEMBERSHIP in restarted.actors:
             error = yield from self._restore_membership(restarted)
         # The fetch manager needs all other managers, so it is restarted with each of them. It does
         # not know what its predecessor has fetched: go on from the positions.

@@ -15,13 +15,12 @@ from kafka.errors import UnsupportedVersionError
 from aktor.actors.manager import PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.actors.supervision import LastFacts
-from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import Tick
 from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChanged
 from aktor.events.message import Message
-from aktor.events.metadata import ClusterChanged
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
+from aktor.events.routes import FACTS, MEMBERSHIP
 from aktor.managers.consumer_errors import no_patterns
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.membership import ClassicMembershipManager
@@ -32,11 +31,10 @@ from aktor.trace import Trace
 
 __all__ = ["AutoMembershipManager"]
 
-#: The manager that takes over is given the last message of each of these kinds.
+#: The manager that takes over is told the facts that the supervisor would tell it, and the last
+#: message of each other kind here.
 HEARD: Final[Mapping[type, str]] = {
-    ClusterChanged: "cluster",
-    CoordinatorFound: "coordinator",
-    CoordinatorLost: "coordinator",
+    **{kind: by for kind, by in FACTS.items() if kind in ClassicMembershipManager.understands()},
     SubscriptionChanged: "subscription",
     Poll: "poll",
 }
@@ -45,7 +43,7 @@ HEARD: Final[Mapping[type, str]] = {
 class AutoMembershipManager(RequestManager):
     """Owns the manager that is tried first, and the one that takes over if it must."""
 
-    name = "membership"
+    name = MEMBERSHIP
     NEEDS = ClassicMembershipManager.NEEDS
     #: The settings of both managers: it may have to make either of them.
     READS = tuple(sorted({*ClassicMembershipManager.READS, *ConsumerMembershipManager.READS}))

@@ -1,6 +1,6 @@
 """The states of a member of a classic consumer group, and the one table of how they follow.
 
-`state_table.mermaid` draws the table.
+`docs/state_machines.md` has the table drawn.
 """
 
 from __future__ import annotations

@@ -134,6 +134,11 @@ class Commit:
         """Whether its answer is expected."""
         return self.exchange.in_flight
 
+    @property
+    def ends_at(self) -> float:
+        """When it fails if it has no answer; NEVER if it has ended already."""
+        return NEVER if self.attempts.ended else self.deadline
+
     def due(self, now: float) -> float:
         """When it may be sent: NEVER after its deadline. But a commit is tried once, even if its
         deadline has come already when it is first looked at."""
@@ -246,7 +251,11 @@ class CommitQueue:
             for one in commit.remaining
         }
 
+    def due_of(self, commit: Commit, now: float) -> float:
+        """When this one may be sent; NEVER while it waits for an answer, or for a revocation."""
+        return NEVER if self.must_wait(commit) else commit.due(now)
+
     def due(self, now: float) -> float:
         """When the next commit may be sent: a revocation, or the head of the queue."""
         first = (*self.revocations, *list(self.standing)[:1])
-        return min((one.due(now) for one in first if not self.must_wait(one)), default=NEVER)
+        return min((self.due_of(one, now) for one in first), default=NEVER)

@@ -7,7 +7,7 @@ is held back while the coordinator is unknown, and ends at its deadline at the l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.errors import (
@@ -40,6 +40,7 @@ from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
+from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
 from aktor.managers.auto_commit import AutoCommitClock
 from aktor.managers.commit_errors import CommitErrors, Coordinator, meaning_of, worst
 from aktor.managers.commit_member import CommitMember
@@ -49,7 +50,7 @@ from aktor.managers.commit_topics import CommitTopics
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.known_coordinator import KnownCoordinator
-from aktor.managers.look_up import Asker, OffsetFetchSent
+from aktor.managers.look_up import OffsetFetchSent
 from aktor.managers.look_ups import LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
@@ -84,8 +85,8 @@ class CommitManager(RequestManager):
     it owns the partitions; only the unstable partitions of a look-up are asked for again.
     """
 
-    name = "commits"
-    NEEDS = ("coordinator", "membership")
+    name = COMMITS
+    NEEDS = (COORDINATOR, MEMBERSHIP)
     READS = (
         "auto_commit_interval",
         "enable_auto_commit",
@@ -109,7 +110,7 @@ class CommitManager(RequestManager):
             self.settings,
             consumed=self._consumed,
             request=self.request,
-            tell=self._tell,
+            say=self._say,
             log=self.log,
         )
 
@@ -154,26 +155,21 @@ class CommitManager(RequestManager):
         """Note the time from which new commits and look-ups wait."""
         if not (self._queue or self._look_ups):
             return NEVER
-        for waiting in self._waiting():
+        for waiting in (*self._queue, *self._look_ups.askers()):
             if waiting.since is None:
                 waiting.begin_waiting(now)
         return NEVER
-
-    def _waiting(self) -> Iterator[Commit | Asker]:
-        """All commits and calls that have not ended, each with its deadline."""
-        yield from (commit for commit in self._queue if not commit.attempts.ended)
-        yield from self._look_ups.askers()
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Fail each commit and look-up whose deadline has passed. The error says what it waited
         for."""
         if not (self._queue or self._look_ups):
             return NEVER
-        due = min((waiting.deadline for waiting in self._waiting()), default=NEVER)
+        due = min(min((one.ends_at for one in self._queue), default=NEVER), self._look_ups.deadline)
         if now < due:
             return due
         for commit in self._queue:
-            if not commit.attempts.ended and commit.deadline <= now:
+            if commit.ends_at <= now:
                 waited = commit.waited(now, self._coordinator_now)
                 error = self._errors.commit_timeout(
                     commit.remaining, waited, unsure=commit.in_flight
@@ -193,13 +189,13 @@ class CommitManager(RequestManager):
         """Put the commit into the queue."""
         self._consumed.commit_asked()
         if self.settings.group_id is None:
-            self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
+            self._say(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
             return
         if not asked.offsets:
-            self._tell(Answered(ticket=asked.ticket))
+            self._say(Answered(ticket=asked.ticket))
             return
         if len(self._queue) >= QUEUE_MAX:
-            self._tell(Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX)))
+            self._say(Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX)))
             return
         self._queue.add(
             Commit(
@@ -219,7 +215,7 @@ class CommitManager(RequestManager):
     def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> None:
         """Commit before the whole queue: the revocation goes on when this commit has ended."""
         if self.settings.group_id is None or not asked.offsets:
-            self._tell(RevocationCommitted(rebalance=asked.rebalance))
+            self._say(RevocationCommitted(rebalance=asked.rebalance))
             return
         self._consumed.released(asked.offsets)
         self._queue.add(
@@ -252,7 +248,7 @@ class CommitManager(RequestManager):
     def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> None:
         """Say what the look-up of a committed offset waits for."""
         why = self._look_ups.why_not_found(asked.partition, asked.now, self._coordinator_now)
-        self._tell(Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}"))
+        self._say(Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}"))
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
@@ -323,7 +319,7 @@ class CommitManager(RequestManager):
             self._end(commit, refused.error)
         self._look_ups.refuse(refused.error)
 
-    @after_restart_of("positions")
+    @after_restart_of(POSITIONS)
     def on_positions_restarted(self) -> None:
         """Forget what the old position manager asked. The new one asks again."""
         self._look_ups.forget_positions()
@@ -332,7 +328,7 @@ class CommitManager(RequestManager):
         """Say that `node` is not the coordinator, and hold back until there is a new one."""
         if self._coordinator.node_id == node:
             self._coordinator.lost(because)
-            self._tell(SuspectCoordinator(node_id=node, because=because))
+            self._say(SuspectCoordinator(node_id=node, because=because))
 
     # -- commits on the way
 
@@ -342,8 +338,7 @@ class CommitManager(RequestManager):
         if not self._queue or node is None:
             return NEVER
         for commit in list(self._queue.revocations):
-            ready = now >= commit.due(now) and not self._queue.must_wait(commit)
-            if ready and self._may_go(commit):
+            if now >= self._queue.due_of(commit, now) and self._may_go(commit):
                 self._commit([commit], node, now)
         if head := self._head_of_queue(now):
             self._commit(head, node, now)
@@ -486,12 +481,12 @@ class CommitManager(RequestManager):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(sent.node, because)
         if Do.REFRESH_METADATA in meaning:
-            self._tell(RefreshMetadata(because=because))
+            self._say(RefreshMetadata(because=because))
         if Do.CONFIRM_MEMBERSHIP in meaning and (
             Do.RETRY in meaning or commit.kind is not Kind.REVOCATION
         ):
             # The heartbeat would find out too, but only when its interval is over.
-            self._tell(ConfirmSession())
+            self._say(ConfirmSession())
         self._attempt_failed(commit, sent, error, received.now, received.jitter)
 
     def _note_stored(self, commit: Commit, stored: Offsets, sent: _CommitSent) -> None:
@@ -587,7 +582,7 @@ class CommitManager(RequestManager):
                 partitions=sorted(commit.offsets),
                 attempts=commit.attempts.made,
             )
-        self._tell(commit.outcome(error))
+        self._say(commit.outcome(error))
 
     def _end_passed(self, commit: Commit) -> None:
         """A last commit before a revocation may be stored although no answer came: commits that it

@@ -19,7 +19,7 @@ from aktor.managers.reconciliation import Event, Reconciliation, ReconciliationS
 from aktor.managers.revocation import Revocation
 from aktor.managers.topic_names import TopicNames
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["ConsumerMember"]
 
@@ -41,15 +41,15 @@ class ConsumerMember(GroupMember[State, Trigger]):
         *,
         member_id: str,
         incarnation: int,
-        tell: Callable[[Message], None],
+        say: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        super().__init__(settings, incarnation=incarnation, tell=tell, log=log)
+        super().__init__(settings, incarnation=incarnation, say=say, log=log)
         self.member_id = member_id
         self.epoch = 0
         self._target = Target()
         self._claim = Claim()
-        self._names = TopicNames(tell=tell, log=log)
+        self._names = TopicNames(say=say, log=log)
         self._reconciliation = Reconciliation()
 
     @property
@@ -115,9 +115,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
                 topics=len(target),
             )
         if self.state is State.JOINING:
-            self._begin("the group has taken this member in", now)
+            self._begin(reasons.TAKEN_IN, now)
         elif self.state is State.STABLE and target is not None and not self._is_reached():
-            self._begin("the coordinator assigned other partitions", now)
+            self._begin(reasons.ASSIGNED_ANEW, now)
 
     def _begin(self, because: str, now: float) -> None:
         self.rebalance.begin(now)
@@ -136,7 +136,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         if self._is_reached():
             self._settle(now)
         else:
-            self.move(Trigger.RECONCILE, "the target is not reached yet")
+            self.move(Trigger.RECONCILE, reasons.TARGET_NOT_REACHED)
 
     def _settle(self, now: float) -> None:
         self.move(Trigger.SETTLE, "the target is owned")
@@ -158,7 +158,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
             self.join(Trigger.REJOIN, self.rebalance.because)
             return AGAIN
         if self.state is State.STABLE and self._recreated():
-            self._begin("a topic was deleted and created anew", now)
+            self._begin(reasons.TOPIC_RECREATED, now)
             return AGAIN
         return NEVER
 

@@ -34,7 +34,7 @@ from aktor.managers.registration import Registration, RegistrationStatus
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["ConsumerMembershipManager"]
 
@@ -85,7 +85,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(member=member_id)
         self._member = ConsumerMember(
-            settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
+            settings, member_id=member_id, incarnation=incarnation, say=self._say, log=self.log
         )
         self._registration = Registration(settings, has_predecessor=incarnation > 1)
         self._heartbeat_state.set_times(interval=FIRST_INTERVAL, session=SESSION_MAX)
@@ -131,7 +131,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         else:
             if self._registration.is_member:
                 self._registration.ended(is_member=False)  # it remains until its session ends
-            self._tell(Answered(ticket=message.ticket))
+            self._say(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
         out = self.state in (State.FENCED, State.STALE)
@@ -161,7 +161,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _not_found(self, error: Exception) -> None:
         """As in the Java client the member keeps its state: a coordinator may be found later."""
-        self._tell(GroupFailed(error=error))
+        self._say(GroupFailed(error=error))
 
     def _abandon_requests(self, because: str) -> None:
         self._registration.forget_fields()
@@ -191,11 +191,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             and not self._leaves
             and member.subscription.wants_to_join()
         ):
-            self._join(Trigger.JOIN, "first join")
+            self._join(Trigger.JOIN, reasons.FIRST_JOIN)
             return AGAIN
         if self._may_rejoin():
             self._leaves.clear()
-            self._join(Trigger.REJOIN, "the application polls again")
+            self._join(Trigger.REJOIN, reasons.POLLS_AGAIN)
             return AGAIN
         if self._is_in_doubt():
             return NEVER
@@ -312,7 +312,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
             if self._heartbeat_state.forbidden():
-                self._tell(GroupFailed(error=self._refusal(error, error_message)))
+                self._say(GroupFailed(error=self._refusal(error, error_message)))
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.
             if self.state is State.FREEING_INSTANCE_ID:
@@ -385,7 +385,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _fenced(self, meaning: Do, because: str) -> None:
         self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()
-        self._member.depart(Trigger.FENCE, f"fenced: {because}")
+        self._member.depart(Trigger.FENCE, f"{reasons.FENCED}{because}")
 
     def _fail(self, error: Exception) -> None:
         """Only the user can mend this: give up all partitions, tell the application, and stop."""
@@ -394,7 +394,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._failure = Failure(error)
         self._registration.ended(is_member=self._member.has_generation)
         self._stop_heartbeats()
-        self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
+        self._member.depart(Trigger.FAIL, f"{reasons.AFTER}{type(error).__name__}")
         self._tell_failure()
 
     def falls_back_to_classic(self, error: Exception) -> bool:
@@ -411,7 +411,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._failure is not None and not self._member.is_revoking:
             self._failure.told(self._timer.now)
             self._member.subscription.await_poll()
-            self._tell(GroupFailed(error=self._failure.error))
+            self._say(GroupFailed(error=self._failure.error))
 
     def _tell_failure_again(self, now: float, _jitter: float) -> float:
         """The application polls after it was told that the member has failed: tell it again. If it

@@ -1,7 +1,6 @@
 """The states of a member of a KIP-848 consumer group, and the one table of how they follow.
 
-`state_table.mermaid` draws the table. The names are those of the Java client's `MemberState`, but
-for FREEING_INSTANCE_ID, and LEAVING, which is two states there.
+`docs/state_machines.md` has the table drawn.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ __all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 
 
 class State(enum.Enum):
-    """How far the member is: between no group and a stable member that owns its partitions."""
+    """How far the member is: between no group and a stable member that owns its partitions. The
+    names are those of the Java client's `MemberState`, but for FREEING_INSTANCE_ID, and LEAVING,
+    which is two states there."""
 
     UNSUBSCRIBED = "unsubscribed"
     """In no group, with nothing owned; nothing is sent. Left for JOINING when there is a

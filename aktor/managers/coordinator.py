@@ -26,6 +26,7 @@ from aktor.events.coordinator import (
 )
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
+from aktor.events.routes import COORDINATOR, NETWORK
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.state_table import follow
 
@@ -62,10 +63,15 @@ class CoordinatorEvent(enum.Enum):
     """What leads from one state to the next."""
 
     SENT = "sent"
+    """FindCoordinator is sent."""
     FOUND = "found"
+    """A broker has named the coordinator."""
     FAILED = "failed"
+    """The broker did not answer, or answered with an error."""
     SUSPECTED = "suspected"
+    """The coordinator did not act as one, or the client goes back to its bootstrap servers."""
     NOTED = "noted"
+    """The time of the suspicion is noted."""
 
 
 _S, _E = CoordinatorState, CoordinatorEvent
@@ -88,8 +94,8 @@ class CoordinatorManager(RequestManager):
     before `REFUSED_PAUSE` is over.
     """
 
-    name = "coordinator"
-    NEEDS = ("network",)
+    name = COORDINATOR
+    NEEDS = (NETWORK,)
     READS = (
         "group_id",
         "request_timeout",
@@ -169,7 +175,7 @@ class CoordinatorManager(RequestManager):
             node=result.node_id,
             address=f"{result.host}:{result.port}",
         )
-        self._tell(CoordinatorFound(broker=self.broker))
+        self._say(CoordinatorFound(broker=self.broker))
 
     @failure_of(FindCoordinatorRequest)
     def on_find_failed(self, failed: RequestFailed) -> None:
@@ -195,7 +201,7 @@ class CoordinatorManager(RequestManager):
                 wait_ms=round((retry_at - now) * 1000),
             )
             because = str(error.args[0]) if error.args else str(error)
-            self._tell(CoordinatorMissing(because=because))
+            self._say(CoordinatorMissing(because=because))
             return
 
         pause = stretched(max(self.settings.retry_backoff_max, REFUSED_PAUSE), jitter)
@@ -206,7 +212,7 @@ class CoordinatorManager(RequestManager):
             because=error,
             wait_ms=round(pause * 1000),
         )
-        self._tell(CoordinatorRefused(error=error))
+        self._say(CoordinatorRefused(error=error))
 
     def _explain(self, error_type: Any, error_message: str) -> str:
         group = f"group {self.settings.group_id!r}"
@@ -250,4 +256,4 @@ class CoordinatorManager(RequestManager):
             node=broker.node_id,
             because=because,
         )
-        self._tell(CoordinatorLost(because=because))
+        self._say(CoordinatorLost(because=because))

@@ -32,6 +32,7 @@ from aktor.events.positions import (
     ResetPositions,
     SeekPartitions,
 )
+from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch_answer import FetchAnswer
 from aktor.managers.fetch_bandwidth import PATIENCE, FetchBandwidth
 from aktor.managers.fetch_cursor import FetchCursor
@@ -134,8 +135,8 @@ class _Node:
 class FetchManager(RequestManager):
     """Owns fetch cursors and sessions, preferred replicas, high watermarks, bytes outstanding."""
 
-    name = "fetch"
-    NEEDS = ("positions", "metadata")
+    name = FETCH
+    NEEDS = (POSITIONS, METADATA)
     READS = (
         "client_rack",
         "enable_incremental_fetch_sessions",
@@ -329,7 +330,7 @@ class FetchManager(RequestManager):
             return
         self._expected = expected
         if news := expected - before:
-            self._tell(ExpectFetches(nodes=frozenset(news)))
+            self._say(ExpectFetches(nodes=frozenset(news)))
 
     def _want_leaders(self, now: float, jitter: float) -> float:
         """Ask for leaders that are missing, as often as the backoff allows."""
@@ -339,7 +340,7 @@ class FetchManager(RequestManager):
             return NEVER
         if now >= self._leaderless.retry_at:
             self._leaderless.failed(now, jitter)
-            self._tell(RefreshMetadata(because=f"no leader is known of {listed(leaderless)}"))
+            self._say(RefreshMetadata(because=f"no leader is known of {listed(leaderless)}"))
         return self._leaderless.retry_at
 
     def _doubt_late(self, now: float, jitter: float) -> float:
@@ -350,7 +351,7 @@ class FetchManager(RequestManager):
                 continue
             if now >= node.late_at:
                 node.wait_until(now + stretched(LATE, jitter))
-                self._tell(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
+                self._say(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
             wake_at = min(wake_at, node.late_at)
         return wake_at
 
@@ -511,7 +512,7 @@ class FetchManager(RequestManager):
             self._buffered[cursor.tp] = None
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         for news in answer.news():
-            self._tell(news)
+            self._say(news)
         self._touch(*(TopicPartition(one.topic, one.partition) for one in response.partitions))
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
@@ -581,13 +582,13 @@ class FetchManager(RequestManager):
         mends the error."""
         meaning = means(Answer.FETCH, type(error))
         if Do.REFRESH_METADATA in meaning:
-            self._tell(RefreshMetadata(because=because))
+            self._say(RefreshMetadata(because=because))
         if Do.RAISE not in meaning:
             return
         answer = self._answer(node.session, outcome)
         answer.refuse_all(error)
         for news in answer.news():
-            self._tell(news)
+            self._say(news)
 
     def _trace_failure(self, asked: Asked, because: object, retry_in: float) -> None:
         self.log.warning(

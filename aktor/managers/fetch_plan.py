@@ -68,6 +68,14 @@ class _Share:
     looked_up: int = 0
     held: int = 0
 
+    def put_in(self, cursor: FetchCursor) -> None:
+        """This partition can be fetched from the node."""
+        self.ready[cursor.tp] = cursor
+
+    def take_out(self, tp: TopicPartition) -> None:
+        """This partition cannot be fetched from the node any more."""
+        del self.ready[tp]
+
     def count(self, known: _PartitionState, sign: int) -> None:
         """Count a partition in this state for the node (`sign` is 1), or take it out (-1)."""
         state = known.state
@@ -267,14 +275,14 @@ class FetchPlan:
     def _take_out(self, tp: TopicPartition, before: _PartitionState) -> None:
         if before.state is FetchState.READY:
             assert before.source is not None, "ready, but at no node"
-            del self._shares[before.source].ready[tp]
+            self._shares[before.source].take_out(tp)
         elif before.state is FetchState.LEADERLESS:
             del self.leaderless[tp]
 
     def _put_in(self, cursor: FetchCursor, after: _PartitionState) -> None:
         if after.state is FetchState.READY:
             assert after.source is not None, "ready, but at no node"
-            self._shares[after.source].ready[cursor.tp] = cursor
+            self._shares[after.source].put_in(cursor)
         elif after.state is FetchState.LEADERLESS:
             self.leaderless[cursor.tp] = cursor
 

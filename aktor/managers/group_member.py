@@ -51,12 +51,12 @@ class GroupMember(ABC, Generic[S, T]):
         settings: Settings,
         *,
         incarnation: int,
-        tell: Callable[[Message], None],
+        say: Callable[[Message], None],
         log: Trace,
     ) -> None:
         self.log = log
         self._settings = settings
-        self._tell = tell
+        self._say = say
         #: The fields of the last `MemberChanged` that was said.
         self._said: dict[str, Any] | None = None
         self.state: S = next(iter(self.TRANSITIONS))
@@ -141,7 +141,7 @@ class GroupMember(ABC, Generic[S, T]):
     def _start_assigning(self, *, must_succeed: bool = False) -> None:
         """Tell the application what it owns now, of which `rebalance.added` is new."""
         self.rebalance.forget_callback()
-        self._tell(
+        self._say(
             AssignPartitions(
                 rebalance=self.rebalance.number,
                 assigned=self.owned,
@@ -159,7 +159,7 @@ class GroupMember(ABC, Generic[S, T]):
         self._revocation = Revocation(
             self._settings, rebalance=self.rebalance.number, partitions=partitions, loss=loss
         )
-        self._tell(self._revocation.begin(because))
+        self._say(self._revocation.begin(because))
 
     def _advance_revocation(self, now: float) -> float:
         """The next step of the revocation: the commit, then the callback, then what waits for both.
@@ -182,7 +182,7 @@ class GroupMember(ABC, Generic[S, T]):
             # From here on the member does not own them: the application drops them when its
             # callback returns, whatever happens to the membership meanwhile.
             self.owned -= step.partitions
-        self._tell(said)
+        self._say(said)
         return AGAIN
 
     def _on_revoked(self, step: Revocation) -> None:

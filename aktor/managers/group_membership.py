@@ -36,6 +36,7 @@ from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
+from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
 from aktor.managers.exchange import attempt_time
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
@@ -43,7 +44,7 @@ from aktor.managers.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.poll_timer import PollTimer
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["Failure", "GroupMembershipManager"]
 
@@ -73,8 +74,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     requests are and what their answers mean.
     """
 
-    name = "membership"
-    NEEDS = ("coordinator",)
+    name = MEMBERSHIP
+    NEEDS = (COORDINATOR,)
 
     #: States in which the member owns partitions or revokes them (and has not lost them).
     HOLDING: ClassVar[Collection[object]]
@@ -230,12 +231,12 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """A leader may assign differently; a topic that we wait for may be there."""
         self._member.cluster_changed(message.cluster)
 
-    @after_restart_of("commits")
+    @after_restart_of(COMMITS)
     def on_commits_restarted(self) -> None:
         """A commit before a revocation was lost: nobody would answer that it is done."""
         self._member.commits_restarted()
 
-    @after_restart_of("metadata")
+    @after_restart_of(METADATA)
     def on_metadata_restarted(self) -> None:
         """The new metadata manager knows nothing of the topics that the group needs."""
         self._member.track_again()
@@ -246,7 +247,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
         until = self._heartbeat_state.extend(asked_at)
         if until is not None:
-            self._tell(SessionExtended(until=until))
+            self._say(SessionExtended(until=until))
 
     def _hurry_if_over(self) -> None:
         """Ask again if the process was suspended after it sent what is answered now: the answer may
@@ -262,7 +263,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _trace_late(self) -> str:
         """Trace that the application polls too late; returns the reason in short, for the group."""
-        because = f"no poll for {self._timer.elapsed:.3f} s (max_poll_interval_ms)"
+        because = f"{reasons.NO_POLL_FOR}{self._timer.elapsed:.3f} s (max_poll_interval_ms)"
         self.log.warning(
             "poll.late",
             by=round(self._timer.late_by, 3),
@@ -354,7 +355,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The LeaveGroup is over, whether the group was told or not: the application waits no
         longer."""
         for ticket in self._leaves.end(leave):
-            self._tell(Answered(ticket=ticket))
+            self._say(Answered(ticket=ticket))
 
     # -- the coordinator's faults
 
@@ -368,7 +369,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _suspect(self, node: int, because: str) -> None:
         self.log.info("coordinator.suspected", node=node, because=because)
-        self._tell(SuspectCoordinator(node_id=node, because=because))
+        self._say(SuspectCoordinator(node_id=node, because=because))
 
     def _dropped(self, request: Request, because: str) -> None:
         self.log.info("answer.dropped", request=type(request.body).__name__, because=because)

@@ -13,6 +13,7 @@ from aktor.events.routes import MEMBERSHIP
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
+from aktor.trace import reasons
 
 __all__ = ["Leader"]
 
@@ -27,7 +28,7 @@ class Leader:
     """
 
     def __init__(
-        self, settings: Settings, assignors: Assignors, tell: Callable[[Message], None]
+        self, settings: Settings, assignors: Assignors, say: Callable[[Message], None]
     ) -> None:
         self.plan: LeaderPlan | None = None
         #: DescribeGroups.
@@ -35,7 +36,7 @@ class Leader:
         self._cluster = Cluster()
         self._wait_until = 0.0
         self._assignors = assignors
-        self._tell = tell
+        self._say = say
         self._skips = False
         self._has_to_learn = False
         self._tracked: frozenset[str] = frozenset()
@@ -54,7 +55,7 @@ class Leader:
         stale = missing & self._tracked
         self._track(self.plan.topics)
         if stale:
-            self._tell(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
+            self._say(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
 
     def follow(self) -> None:
         """JoinGroup has made another member the leader, or there is no group."""
@@ -69,7 +70,7 @@ class Leader:
     def track_again(self) -> None:
         """Say again what is tracked."""
         if self._tracked:
-            self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
+            self._say(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
 
     @property
     def ready_at(self) -> float:
@@ -140,10 +141,10 @@ class Leader:
             return None
         current = partition_ids(self._cluster, self._assigned_by)
         changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
-        return f"the partitions of {', '.join(changed)} changed" if changed else None
+        return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed" if changed else None
 
     def _track(self, topics: frozenset[str]) -> None:
         if topics == self._tracked:
             return
         self._tracked = topics
-        self._tell(TrackTopics(owner=MEMBERSHIP, topics=topics))
+        self._say(TrackTopics(owner=MEMBERSHIP, topics=topics))

@@ -51,11 +51,11 @@ class LookUps:
         *,
         consumed: Consumed,
         request: Callable[..., Request],
-        tell: Callable[[Message], None],
+        say: Callable[[Message], None],
         log: Trace,
     ) -> None:
         self._log = log
-        self._tell = tell
+        self._say = say
         self._settings = settings
         self._errors = CommitErrors(settings.group_id)
         self._consumed = consumed
@@ -80,10 +80,10 @@ class LookUps:
         """Look these up, or join a look-up of the same that can still answer the question."""
         if self._settings.group_id is None:
             error = self._errors.no_group("look up committed offsets")
-            self._tell(Failed(ticket=asked.ticket, error=error))
+            self._say(Failed(ticket=asked.ticket, error=error))
             return
         if not asked.partitions:
-            self._tell(Answered(ticket=asked.ticket, value={}))
+            self._say(Answered(ticket=asked.ticket, value={}))
             return
         look_up = self._joinable(asked.partitions) or self._add(asked.partitions)
         look_up.asked_by(Asker(asked.ticket, asked.deadline))
@@ -91,7 +91,7 @@ class LookUps:
     def find_starting(self, asked: FindStartingOffsets) -> None:
         """Look these up until they are answered, unless that is under way already."""
         if self._settings.group_id is None:
-            self._tell(StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions)))
+            self._say(StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions)))
             return
         wanted: dict[TopicPartition, int] = {}
         for one in asked.partitions:
@@ -164,9 +164,14 @@ class LookUps:
     # -- when
 
     def askers(self) -> Iterator[Asker]:
-        """All questions, each with its deadline."""
+        """All calls that wait."""
         for look_up in self._under_way:
             yield from look_up.askers
+
+    @property
+    def deadline(self) -> float:
+        """When the first of the calls that wait fails."""
+        return min((one.deadline for one in self.askers()), default=NEVER)
 
     @property
     def due(self) -> float:
@@ -180,7 +185,7 @@ class LookUps:
                 look_up.dismiss(asker)
                 waited = look_up.waited(asker.since, now, coordinator)
                 error = self._errors.look_up_timeout(look_up.wanted, waited)
-                self._tell(Failed(ticket=asker.ticket, error=error))
+                self._say(Failed(ticket=asker.ticket, error=error))
             self._drop_unless_needed(look_up)
 
     def why_not_found(self, tp: TopicPartition, now: float, coordinator: Coordinator) -> str:
@@ -297,10 +302,10 @@ class LookUps:
         meanings = [_meaning(error) for error in outcome.again.values()]
         if any(Do.CONFIRM_MEMBERSHIP in one for one in meanings):
             # The heartbeat would find out too, but only when its interval is over.
-            self._tell(ConfirmSession())
+            self._say(ConfirmSession())
         stale = [one for one in outcome.again.values() if Do.REFRESH_METADATA in _meaning(one)]
         if stale:
-            self._tell(RefreshMetadata(because=f"{name_of(type(stale[0]))} on OffsetFetch"))
+            self._say(RefreshMetadata(because=f"{name_of(type(stale[0]))} on OffsetFetch"))
             self._ask_by_name(look_up)
         self._tell_positions(look_up, outcome)
         self._tell_askers(look_up, outcome)
@@ -332,11 +337,11 @@ class LookUps:
                 found[one] = look_up.found[one]
         self._consumed.found(found)
         if found:
-            self._tell(StartingOffsetsFound(offsets=found))
+            self._say(StartingOffsetsFound(offsets=found))
         for error in {id(error): error for error in refused.values()}.values():
             partitions = frozenset(one for one, its in refused.items() if its is error)
             self._log.warning("offsets.failed", partitions=partitions, because=error)
-            self._tell(StartingOffsetsFailed(partitions=partitions, error=error))
+            self._say(StartingOffsetsFailed(partitions=partitions, error=error))
 
     def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> None:
         if outcome.refused:
@@ -349,14 +354,14 @@ class LookUps:
                 continue
             look_up.dismiss(asker)
             value = {one: look_up.found.get(one) for one in look_up.partitions}
-            self._tell(Answered(ticket=asker.ticket, value=value))
+            self._say(Answered(ticket=asker.ticket, value=value))
 
     def _fail_askers(self, look_up: LookUp, error: Exception) -> None:
         askers = look_up.dismiss_all()
         if askers:
             self._log.warning("offsets.failed", partitions=look_up.partitions, because=error)
         for asker in askers:
-            self._tell(Failed(ticket=asker.ticket, error=error))
+            self._say(Failed(ticket=asker.ticket, error=error))
 
 
 def _meaning(error: Exception) -> Do:

@@ -18,7 +18,7 @@ from aktor.managers.group_requests import Identity
 from aktor.managers.leader import Leader
 from aktor.managers.revocation import Revocation
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 from aktor.values import replace
 
 __all__ = ["Member"]
@@ -35,15 +35,15 @@ class Member(GroupMember[State, Trigger]):
         assignors: Assignors,
         *,
         incarnation: int,
-        tell: Callable[[Message], None],
+        say: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        super().__init__(settings, incarnation=incarnation, tell=tell, log=log)
+        super().__init__(settings, incarnation=incarnation, say=say, log=log)
         self._assignors = assignors
         # the member's id and generation
         self.me = Identity()
         self.assignor: str | None = None
-        self.leader = Leader(settings, assignors, tell)
+        self.leader = Leader(settings, assignors, say)
         # the rebalance under way
         self.rejoin: str | None = None
         self._target = NOTHING
@@ -129,13 +129,13 @@ class Member(GroupMember[State, Trigger]):
         # While it joins, the member takes part in that rebalance already.
         synced = self.state in (State.ASSIGNING, State.STABLE, State.REVOKING)
         if synced and self.rejoin is None:
-            self.rejoin = "the coordinator said that the group rebalances"
+            self.rejoin = reasons.GROUP_REBALANCES
 
     def _reason_to_rejoin(self) -> str | None:
         if self.rejoin is not None:
             return self.rejoin
         if self.subscription.has_changed():
-            return "the subscription changed"
+            return reasons.SUBSCRIPTION_CHANGED
         return self.leader.reason_to_assign_again()
 
     def begin(self, because: str, now: float) -> None:
@@ -228,7 +228,7 @@ class Member(GroupMember[State, Trigger]):
             self._assign()
             return
         because = "the group gives them to another member"
-        self.rejoin = "partitions were handed over: second round"
+        self.rejoin = reasons.SECOND_ROUND
         self._start_revoking(revoked, Loss.REVOKED, because)
         self.move(Trigger.REVOKE, because)
 

@@ -46,7 +46,7 @@ from aktor.managers.leave_group import Leave
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["ClassicMembershipManager"]
 
@@ -83,7 +83,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         assignors = Assignors(settings.partition_assignment_strategy)
         self._member = Member(
-            settings, assignors, incarnation=incarnation, tell=self._tell, log=self.log
+            settings, assignors, incarnation=incarnation, say=self._say, log=self.log
         )
         #: JoinGroup and SyncGroup: one of them is in flight at a time.
         self._calls = Exchange(settings)
@@ -128,7 +128,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._failure = None
         self._member.leave()
         if leave is None:
-            self._tell(Answered(ticket=message.ticket))
+            self._say(Answered(ticket=message.ticket))
             if self._member.in_group or self.state is State.LOSING:
                 self._member.move(Trigger.LEAVE, message.because)
                 self._member.move(Trigger.LEFT, "there is nobody to tell")
@@ -150,7 +150,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._leaves.abandon_requests()
         self._member.leader.describing.ended()
         if self.state is State.SYNCING:
-            self._member.must_rejoin(because)
+            self._member.must_rejoin(f"{reasons.COORDINATOR_LOST}{because}")
 
     # -- deciding
 
@@ -182,7 +182,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return NEVER
         if self._timer.now < self._calls.retry_at:
             return self._calls.retry_at
-        self._member.begin(self._member.rejoin or "first join", self._timer.now)
+        self._member.begin(self._member.rejoin or reasons.FIRST_JOIN, self._timer.now)
         return AGAIN
 
     # -- JoinGroup and SyncGroup
@@ -346,7 +346,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
-            self._member.begin("the group rebalances again", self._timer.now)
+            self._member.begin(reasons.REBALANCES_AGAIN, self._timer.now)
         else:
             if Do.FIND_COORDINATOR in meaning:
                 self._suspect(received.node, because)
@@ -362,7 +362,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             because=because,
         )
         if member.state is State.SYNCING:
-            member.begin(because, self._timer.now)
+            member.begin(f"{reasons.SYNC_FAILED}{because}", self._timer.now)
 
     # -- heartbeats
 
@@ -426,7 +426,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _doubt_assignment(self) -> None:
         """Give nothing out before the answer to a heartbeat that is sent from now on."""
-        self._tell(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
+        self._say(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
@@ -447,7 +447,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._heartbeat_state.refused(self._timer.now)
             # Another member may own our partitions by now: no records are given out until the group
             # confirms the member.
-            self._tell(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
+            self._say(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
         return self._heartbeat_state.tolerates(self._timer.now)
 
     # -- what a leader that skips the assignment has to learn
@@ -543,7 +543,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], meaning: Do) -> None:
-        self._depart(f"fenced: {name_of(error)}", meaning)
+        self._depart(f"{reasons.FENCED}{name_of(error)}", meaning)
 
     def _refused(self, error: type[Exception], meaning: Do) -> None:
         member = self.settings.group_instance_id or self._member.member_id
@@ -561,13 +561,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.LEAVE in meaning:
             deadline = self._timer.now + self.settings.request_timeout
             self._begin_leaving(type(error).__name__, deadline)
-        self._depart(f"after {type(error).__name__}", meaning)
+        self._depart(f"{reasons.AFTER}{type(error).__name__}", meaning)
         self._tell_failure()
 
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and self.state is State.UNJOINED:
-            self._tell(GroupFailed(error=self._failure.error))
+            self._say(GroupFailed(error=self._failure.error))
             self._failure = None
 
     def _depart(self, because: str, meaning: Do) -> None:

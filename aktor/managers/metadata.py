@@ -44,7 +44,7 @@ from aktor.events.network import (
     RequestFailed,
     ResponseReceived,
 )
-from aktor.events.routes import APPLICATION, MEMBERSHIP
+from aktor.events.routes import APPLICATION, MEMBERSHIP, METADATA, NETWORK
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
@@ -111,8 +111,8 @@ class _Question:
 class MetadataManager(RequestManager):
     """Owns the cluster snapshot, the topics to keep fresh in it, and the questions about topics."""
 
-    name = "metadata"
-    NEEDS = ("network",)
+    name = METADATA
+    NEEDS = (NETWORK,)
     READS = (
         "allow_auto_create_topics",
         "bootstrap_servers",
@@ -299,7 +299,7 @@ class MetadataManager(RequestManager):
         lost, though the cluster may be the same.
         """
         self.log.warning("metadata.rebootstrapped", because=because)
-        self._tell(Rebootstrap(because=because))
+        self._say(Rebootstrap(because=because))
         self._take(self.cluster.cluster_id, {}, self.cluster.topics)
         self._refreshing.soon(because)
 
@@ -307,7 +307,7 @@ class MetadataManager(RequestManager):
         retry_at = self._refreshing.exchange.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
         if Do.RAISE in means(Answer.METADATA, type(error)):
-            self._tell(BrokerRefused(error=error))
+            self._say(BrokerRefused(error=error))
 
     def _refreshed(self, received: ResponseReceived) -> None:
         self._refreshing.answered(received.now)
@@ -315,7 +315,7 @@ class MetadataManager(RequestManager):
         self._take(received.response.cluster_id, _brokers(received.response), topics)
         self._refreshing.back_off(received.now, received.jitter)
         for refusal in refusals:
-            self._tell(refusal)
+            self._say(refusal)
 
     def _judge_topics(
         self, received: ResponseReceived
@@ -458,7 +458,7 @@ class MetadataManager(RequestManager):
             self._trace_change(old, self.cluster)
         self._refreshing.lacks_something(self._lacks_something())
         if self.cluster is not old:
-            self._tell(ClusterChanged(cluster=self.cluster))
+            self._say(ClusterChanged(cluster=self.cluster))
 
     def _lacks_something(self) -> bool:
         """True while asking again soon may help."""
@@ -506,7 +506,7 @@ class MetadataManager(RequestManager):
         }
         self._unnamed.answered(names, received.now, received.jitter)
         if names:
-            self._tell(TopicsNamed(names=names))
+            self._say(TopicsNamed(names=names))
 
     @failure_of(MetadataRequest, note=_NamingSent)
     def on_naming_failed(self, failed: RequestFailed) -> None:
@@ -575,7 +575,7 @@ class MetadataManager(RequestManager):
         del self._questions[end.ticket]
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
-        self._tell(end)
+        self._say(end)
 
 
 def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:

@@ -46,6 +46,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.events.routes import COMMITS, METADATA, POSITIONS
 from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.partitions import listed, name_of_partition
@@ -225,6 +226,22 @@ class _Question:
         """This broker is asked for these."""
         self.in_flight.update(dict.fromkeys(partitions, _AskedOf(node, now)))
 
+    def answered(self, tp: TopicPartition) -> None:
+        """The request for this partition is over."""
+        self.in_flight.pop(tp, None)
+
+    def finds(self, tp: TopicPartition, offset: OffsetAndTimestamp | None) -> None:
+        """The leader has answered with this offset; None: it has no record that young."""
+        self.found[tp] = offset
+
+    def failed(self, troubles: Mapping[TopicPartition, Exception]) -> None:
+        """These partitions are to be asked for again, because of these errors."""
+        self.troubles.update(troubles)
+
+    def not_tried(self, tp: TopicPartition) -> None:
+        """No leader is known of this partition: an earlier error says nothing about it."""
+        self.troubles.pop(tp, None)
+
     def to_ask(self) -> list[TopicPartition]:
         """The partitions whose offset is neither found nor asked for."""
         return [tp for tp in self.asked.timestamps if not self._has(tp)]
@@ -240,6 +257,10 @@ class _Listed:
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
     refused: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
+
+    def is_not_available(self, tp: TopicPartition) -> None:
+        """The leader does not know the offset yet (KIP-207)."""
+        self.troubles[tp] = OffsetNotAvailableError()
 
     def refusals(
         self, of: Iterable[TopicPartition]
@@ -258,8 +279,8 @@ class _Listed:
 class PositionManager(RequestManager):
     """Owns the way of each assigned partition to its position, and the questions about offsets."""
 
-    name = "positions"
-    NEEDS = ("commits", "metadata")
+    name = POSITIONS
+    NEEDS = (COMMITS, METADATA)
     READS = (
         "auto_offset_reset",
         "group_id",
@@ -309,7 +330,7 @@ class PositionManager(RequestManager):
         if self.settings.group_id is None:
             self._reset_by_policy(partitions, because="there is no group to commit for")
             return
-        self._tell(FindStartingOffsets(partitions=frozenset(partitions)))
+        self._say(FindStartingOffsets(partitions=frozenset(partitions)))
 
     @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
@@ -396,7 +417,7 @@ class PositionManager(RequestManager):
             return
         offsets = {tp: one.position.offset for tp, one in positions.items() if one.position}
         self.log.info("position.resolved", partitions=offsets, because=because)
-        self._tell(PositionsResolved(partitions=positions))
+        self._say(PositionsResolved(partitions=positions))
 
     def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
         epochs: dict[TopicPartition, int] = {}
@@ -407,7 +428,7 @@ class PositionManager(RequestManager):
         if not epochs:
             return
         self.log.warning("position.failed", partitions=list(epochs), because=error)
-        self._tell(PositionsFailed(epochs=epochs, error=error))
+        self._say(PositionsFailed(epochs=epochs, error=error))
 
     def _refuse_for_policy(self, partitions: list[TopicPartition]) -> None:
         """With `auto_offset_reset="none"` the application must say where to go."""
@@ -447,7 +468,7 @@ class PositionManager(RequestManager):
     def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
         """Keep the question; `poll` asks the leaders."""
         if not asked.timestamps:
-            self._tell(Answered(ticket=asked.ticket, value={}))
+            self._say(Answered(ticket=asked.ticket, value={}))
             return
         backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
         self._questions[asked.ticket] = _Question(asked=asked, backoff=backoff)
@@ -472,7 +493,7 @@ class PositionManager(RequestManager):
         for tp in leaderless:
             self._partitions[tp].failed(None, now, jitter)
         if leaderless:
-            self._tell(_want_leaders(leaderless))
+            self._say(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
             timestamps: dict[TopicPartition, int] = {}
             wanted: dict[TopicPartition, _Wanted] = {}
@@ -503,8 +524,8 @@ class PositionManager(RequestManager):
         if leaderless:
             question.backoff.failed(now, jitter)
             for tp in leaderless:
-                question.troubles.pop(tp, None)
-            self._tell(_want_leaders(leaderless))
+                question.not_tried(tp)
+            self._say(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
             question.sent(partitions, node, now)
             timestamps = {tp: question.asked.timestamps[tp] for tp in partitions}
@@ -642,7 +663,7 @@ class PositionManager(RequestManager):
         reasons = sorted({str(error) for error in troubles.values()})
         self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
         if any(Do.REFRESH_METADATA in means(answer, type(one)) for one in troubles.values()):
-            self._tell(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
+            self._say(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
 
     # -- questions
 
@@ -670,21 +691,21 @@ class PositionManager(RequestManager):
         if question is None:
             return  # another leader's refusal or the deadline has ended it
         for tp in context.partitions:
-            question.in_flight.pop(tp, None)
+            question.answered(tp)
         for error, _ in listed.refusals(context.partitions):
             self._end_question(Failed(ticket=context.ticket, error=error))
             return
         for tp, offset in listed.offsets.items():
             if offset is None and question.asked.timestamps[tp] < 0:
-                listed.troubles[tp] = OffsetNotAvailableError()
+                listed.is_not_available(tp)
             else:
-                question.found[tp] = offset
+                question.finds(tp, offset)
         if question.found.keys() >= question.asked.timestamps.keys():
             self._end_question(Answered(ticket=context.ticket, value=question.found))
             return
         if not listed.troubles:
             return
-        question.troubles.update(listed.troubles)
+        question.failed(listed.troubles)
         if now >= question.backoff.retry_at:
             question.backoff.failed(now, jitter)
         self._refresh_after(Answer.LIST_OFFSETS_BY_TIME, listed.troubles)
@@ -694,7 +715,7 @@ class PositionManager(RequestManager):
             return
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
-        self._tell(end)
+        self._say(end)
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Fail each question whose deadline has passed. The error says what each offset waited
@@ -723,16 +744,16 @@ class PositionManager(RequestManager):
         tp = asked.partition
         partition = self._partitions.get(tp)
         if partition is not None and partition.state is State.INITIALIZING:
-            self._tell(ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now))
+            self._say(ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now))
             return
         if partition is None or partition.state is not State.AWAIT_RESET:
-            self._tell(Answered(ticket=asked.ticket, value="it was not looked up in time"))
+            self._say(Answered(ticket=asked.ticket, value="it was not looked up in time"))
             return
         where = {ResetStrategy.EARLIEST: "begins", ResetStrategy.LATEST: "ends"}
         of = where.get(partition.strategy) if partition.strategy is not None else None
         asked_of = partition.asked if partition.exchange.in_flight else None
         why = self._obstacle(tp, asked_of, partition.trouble, asked.now)
-        self._tell(Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"))
+        self._say(Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"))
 
     def _obstacle(
         self, tp: TopicPartition, asked: _AskedOf | None, trouble: object, now: float

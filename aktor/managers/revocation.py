@@ -31,11 +31,23 @@ class RevocationStage(enum.Enum):
     """How far the revocation is."""
 
     RELEASING = "releasing"
+    """The application stops delivery, drops what is buffered, and answers with its positions."""
+
     RELEASED = "released"
+    """Nothing of the partitions is given out any more. What was consumed is committed next, if
+    auto-commit is on and the partitions are not lost."""
+
     COMMITTING = "committing"
+    """The commit manager stores the positions. They are waited for until `commit_until`."""
+
     COMMITTED = "committed"
+    """The commit has ended, with success or not: the callback is due."""
+
     CALLING = "calling"
+    """The application runs `on_partitions_revoked` or `on_partitions_lost`."""
+
     FINISHED = "finished"
+    """The callback has returned, or raised: the partitions are not owned any more."""
 
 
 _S: Final = RevocationStage

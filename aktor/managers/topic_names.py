@@ -20,8 +20,8 @@ class TopicNames:
     topics to keep fresh.
     """
 
-    def __init__(self, *, tell: Callable[[Message], None], log: Trace) -> None:
-        self._tell = tell
+    def __init__(self, *, say: Callable[[Message], None], log: Trace) -> None:
+        self._say = say
         self._log = log
         self._names: dict[Any, str] = {}
         #: Ids that no snapshot has: the metadata manager was asked to look them up.
@@ -54,7 +54,7 @@ class TopicNames:
         # Either the coordinator or the metadata does not know yet that a topic was created again.
         doubtful = frozenset(self.recreated(target))
         if doubtful - self._doubtful:
-            self._tell(RefreshMetadata(because="a topic has another id than its partitions have"))
+            self._say(RefreshMetadata(because="a topic has another id than its partitions have"))
         self._doubtful = doubtful
         self._ask(unnamed)
         without = unnamed | doubtful
@@ -66,7 +66,7 @@ class TopicNames:
         self._unnamed = unnamed
         if unnamed:
             self._log.info("rebalance.unresolved", topics=len(unnamed))
-        self._tell(NameTopics(topic_ids=unnamed))
+        self._say(NameTopics(topic_ids=unnamed))
 
     def recreated(self, topic_ids: Iterable[Any]) -> list[Any]:
         """Topic ids whose name belongs to another topic now: the topic was deleted and created
@@ -97,19 +97,19 @@ class TopicNames:
         topics = frozenset(targets.union(owned))
         if topics != self._tracked:
             self._tracked = topics
-            self._tell(TrackTopics(owner=MEMBERSHIP, topics=topics))
+            self._say(TrackTopics(owner=MEMBERSHIP, topics=topics))
 
     def track_again(self) -> None:
         """The metadata manager was restarted: ask it for the same topics and names again."""
-        self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
+        self._say(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
         if self._unnamed:
-            self._tell(NameTopics(topic_ids=self._unnamed))
+            self._say(NameTopics(topic_ids=self._unnamed))
 
     def stop_asking(self) -> None:
         """There is no target any more."""
         if self._unnamed:
             self._unnamed = frozenset()
-            self._tell(NameTopics(topic_ids=frozenset()))
+            self._say(NameTopics(topic_ids=frozenset()))
 
     def keep(self, needed: Collection[Any]) -> None:
         """Forget the names of all others."""

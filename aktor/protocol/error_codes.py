@@ -33,6 +33,7 @@ from kafka.errors import (
     LeaderNotAvailableError,
     MemberIdRequiredError,
     NoError,
+    NoOffsetForPartitionError,
     NotCoordinatorError,
     NotLeaderForPartitionError,
     OffsetNotAvailableError,
@@ -48,15 +49,33 @@ from kafka.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnreleasedInstanceIdError,
+    UnsupportedCodecError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     for_code,
 )
 
-from aktor.errors import AuthenticationError, InvalidRegularExpressionError, RebootstrapRequired
+from aktor.errors import (
+    AuthenticationError,
+    BatchTooLargeError,
+    InvalidRegularExpressionError,
+    RebootstrapRequired,
+    RecordDeserializationError,
+)
 from aktor.values import Value
 
-__all__ = ["REFUSED_FOR_GOOD", "ROWS", "Answer", "Do", "Rows", "error_of", "means", "name_of"]
+__all__ = [
+    "LASTING",
+    "REFUSED_FOR_GOOD",
+    "ROWS",
+    "Answer",
+    "Do",
+    "Rows",
+    "error_of",
+    "means",
+    "name_of",
+    "only_a_seek_helps",
+]
 
 
 class Do(enum.Flag):
@@ -423,10 +442,26 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     ),
 }
 
+#: Errors of a partition's position or records that no retry mends. The application gets each of
+#: them again and again, until it seeks past the record or to another offset.
+LASTING: Final = (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    CorruptRecordError,
+    BatchTooLargeError,
+    RecordDeserializationError,
+    UnsupportedCodecError,
+)
+
 
 def means(answer: Answer, error: type[BaseException]) -> Do:
     """What is done about this error in this answer."""
     return ROWS[answer].of(error)
+
+
+def only_a_seek_helps(error: BaseException) -> bool:
+    """Whether this error of a partition lasts until the application seeks."""
+    return isinstance(error, LASTING)
 
 
 #: Kafka's codes without a class in kafka-python.

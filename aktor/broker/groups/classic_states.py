@@ -10,21 +10,23 @@ __all__ = ["State", "TRANSITIONS", "Trigger"]
 
 
 class State(StrEnum):
-    """The state of a classic group; the values are what DescribeGroups shows.
-
-    EMPTY: the group has no members, perhaps offsets. New members may join; Heartbeat, SyncGroup and
-        LeaveGroup of members are refused.
-    PREPARING_REBALANCE: the group waits for all members to join. Heartbeats tell them so.
-    COMPLETING_REBALANCE: a generation has begun; the group waits for the leader's assignment.
-    STABLE: SyncGroup gives each member of the generation its assignment.
-    DEAD: the group is deleted. Clients must look for the coordinator anew.
-    """
+    """The state of a classic group; the values are what DescribeGroups shows."""
 
     EMPTY = "Empty"
+    """The group has no members, perhaps offsets. New members may join; Heartbeat, SyncGroup and
+    LeaveGroup of members are refused."""
+
     PREPARING_REBALANCE = "PreparingRebalance"
+    """The group waits for all members to join. Heartbeats tell them so."""
+
     COMPLETING_REBALANCE = "CompletingRebalance"
+    """A generation has begun; the group waits for the leader's assignment."""
+
     STABLE = "Stable"
+    """SyncGroup gives each member of the generation its assignment."""
+
     DEAD = "Dead"
+    """The group is deleted. Clients must look for the coordinator anew."""
 
 
 class Trigger(Enum):

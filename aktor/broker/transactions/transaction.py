@@ -19,36 +19,51 @@ LAST_EPOCH: Final = 2**15 - 2
 
 
 class State(Enum):
-    """Kafka's names, as DescribeTransactions shows them.
-
-    EMPTY: initialised; nothing was added since.
-    ONGOING: partitions or groups are in it. It ends by EndTxn, by a new producer, or by timeout.
-    PREPARE_COMMIT, PREPARE_ABORT: decided and kept for good; markers are still to be written.
-    COMPLETE_COMMIT, COMPLETE_ABORT: every marker is written; the next one may begin.
-    PREPARE_EPOCH_FENCE: on the way to PREPARE_ABORT with a higher epoch; never kept.
-    DEAD: expired; never kept either.
-    """
+    """How far the transaction of a transactional id is; the values are what DescribeTransactions
+    shows."""
 
     EMPTY = "Empty"
+    """The id is initialised; nothing was added since."""
+
     ONGOING = "Ongoing"
+    """Partitions or groups are in it. It ends by EndTxn, by a new producer, or by timeout."""
+
     PREPARE_COMMIT = "PrepareCommit"
+    """The commit is decided and kept for good; markers are still to be written."""
+
     PREPARE_ABORT = "PrepareAbort"
+    """The abort is decided and kept for good; markers are still to be written."""
+
     COMPLETE_COMMIT = "CompleteCommit"
+    """Every marker of the commit is written; the next transaction may begin."""
+
     COMPLETE_ABORT = "CompleteAbort"
+    """Every marker of the abort is written; the next transaction may begin."""
+
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    """On the way to PREPARE_ABORT with a higher epoch; never kept."""
+
     DEAD = "Dead"
+    """The id has expired; never kept either."""
 
 
 class Trigger(Enum):
     """What moves a transaction on."""
 
     INITIALIZED = "initialized"
+    """InitProducerId has given the producer an epoch."""
     ADDED = "added"
+    """Partitions or groups were added."""
     COMMITTED = "committed"
+    """EndTxn has asked for a commit."""
     ABORTED = "aborted"
+    """EndTxn has asked for an abort, or the producer was fenced."""
     FENCED = "fenced"
+    """The transaction ran out of time, or another producer starts with this id."""
     MARKED = "marked"
+    """Every marker is written."""
     EXPIRED = "expired"
+    """The id was not used for long."""
 
 
 S, T = State, Trigger

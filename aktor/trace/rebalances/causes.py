@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
+from aktor.trace import reasons
+
 __all__ = ["Cause", "cause_of", "departure_of"]
 
 
@@ -19,36 +21,36 @@ class Cause(enum.Enum):
     FENCED = "fenced"
     REFUSED = "refused"
     COORDINATOR_MOVED = "coordinator_moved"
+    SYNC_FAILED = "sync_failed"
     SECOND_ROUND = "second_round"
     PEER = "peer"
     UNKNOWN = "unknown"
 
 
 #: How `because` of `rebalance.triggered` begins.
-_TRIGGERED: Final = (
-    ("first join", Cause.JOIN),
-    ("the group has taken this member in", Cause.JOIN),
-    ("the subscription changed", Cause.SUBSCRIPTION_CHANGE),
-    ("the partitions of ", Cause.METADATA_CHANGE),
-    ("a topic was deleted and created anew", Cause.METADATA_CHANGE),
-    ("no poll for ", Cause.POLL_INTERVAL_EXCEEDED),
-    # In the consumer protocol: the member that had left for that comes back.
-    ("the application polls again", Cause.POLL_INTERVAL_EXCEEDED),
-    ("fenced: ", Cause.FENCED),
-    ("after ", Cause.REFUSED),
-    ("COORDINATOR_", Cause.COORDINATOR_MOVED),
-    ("NOT_COORDINATOR", Cause.COORDINATOR_MOVED),
-    ("partitions were handed over: second round", Cause.SECOND_ROUND),
-    ("the coordinator said that the group rebalances", Cause.PEER),
-    ("the coordinator assigned other partitions", Cause.PEER),
-    ("the target is not reached yet", Cause.PEER),
-    ("the group rebalances again", Cause.PEER),
-)
+_TRIGGERED: Final = {
+    reasons.FIRST_JOIN: Cause.JOIN,
+    reasons.TAKEN_IN: Cause.JOIN,
+    reasons.SUBSCRIPTION_CHANGED: Cause.SUBSCRIPTION_CHANGE,
+    reasons.PARTITIONS_OF: Cause.METADATA_CHANGE,
+    reasons.TOPIC_RECREATED: Cause.METADATA_CHANGE,
+    reasons.NO_POLL_FOR: Cause.POLL_INTERVAL_EXCEEDED,
+    reasons.POLLS_AGAIN: Cause.POLL_INTERVAL_EXCEEDED,
+    reasons.FENCED: Cause.FENCED,
+    reasons.AFTER: Cause.REFUSED,
+    reasons.COORDINATOR_LOST: Cause.COORDINATOR_MOVED,
+    reasons.SYNC_FAILED: Cause.SYNC_FAILED,
+    reasons.SECOND_ROUND: Cause.SECOND_ROUND,
+    reasons.GROUP_REBALANCES: Cause.PEER,
+    reasons.REBALANCES_AGAIN: Cause.PEER,
+    reasons.ASSIGNED_ANEW: Cause.PEER,
+    reasons.TARGET_NOT_REACHED: Cause.PEER,
+}
 
 
 def cause_of(because: str | None) -> Cause:
     """The cause that `rebalance.triggered` gives."""
-    for words, cause in _TRIGGERED:
+    for words, cause in _TRIGGERED.items():
         if because is not None and because.startswith(words):
             return cause
     return Cause.UNKNOWN

@@ -34,7 +34,7 @@ class Alarm(RequestManager):
         if now < self._times[0]:
             return self._times[0]
         if not self._stuck:
-            self._tell(self._times.pop(0))
+            self._say(self._times.pop(0))
         return AGAIN
 
     def _never(self, _now: float, _jitter: float) -> float:
@@ -61,7 +61,7 @@ def test_without_a_backoff_the_next_attempt_is_due_at_once_and_that_is_no_crash(
         """What it does fails each time, and `retry_backoff_ms` is 0."""
 
         def _ring(self, now: float, _jitter: float) -> float:
-            self._tell("failed")
+            self._say("failed")
             return now
 
     result = Hasty().poll(4.0, 0.5)
@@ -81,27 +81,27 @@ class Asker(RequestManager):
 
     @answers_to(MetadataRequest, note=int)
     def on_number(self, _received: ResponseReceived) -> None:
-        self._tell("a number's answer")
+        self._say("a number's answer")
 
     @failure_of(MetadataRequest, note=int)
     def on_number_failed(self, _failed: RequestFailed) -> None:
-        self._tell("a number's failure")
+        self._say("a number's failure")
 
     @answers_to(MetadataRequest, note=str)
     def on_word(self, _received: ResponseReceived) -> None:
-        self._tell("a word's answer")
+        self._say("a word's answer")
 
     @failure_of(MetadataRequest, note=str)
     def on_word_failed(self, _failed: RequestFailed) -> None:
-        self._tell("a word's failure")
+        self._say("a word's failure")
 
     @answers_to(HeartbeatRequest, LeaveGroupRequest)
     def on_answer(self, _received: ResponseReceived) -> None:
-        self._tell("any answer")
+        self._say("any answer")
 
     @failure_of(HeartbeatRequest, LeaveGroupRequest)
     def on_failed(self, _failed: RequestFailed) -> None:
-        self._tell("any failure")
+        self._say("any failure")
 
     def ends(self, body: object, note: object) -> list[object]:
         """What is said when there is an answer, and when there is none."""

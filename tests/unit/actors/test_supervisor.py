@@ -125,6 +125,16 @@ def test_the_last_child_must_take_the_requests_and_no_other(takers: list[str]) -
         Supervisor(children, dispatcher=Dispatcher(ROUTES))
 
 
+def test_an_actor_that_asks_one_that_is_not_there_is_refused() -> None:
+    children = [
+        Child("first", lambda _: CooperativeActor(), asks=("lst",)),
+        Child("last", lambda _: CooperativeActor(), takes_requests=True),
+    ]
+
+    with pytest.raises(ValueError, match="first asks lst: there is no such child"):
+        Supervisor(children, dispatcher=Dispatcher(ROUTES))
+
+
 def test_the_last_fact_of_each_teller_is_kept_until_it_starts_afresh() -> None:
     facts = LastFacts(FACTS)
     facts.tell(CoordinatorFound(broker=BROKER))

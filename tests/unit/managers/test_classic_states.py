@@ -52,14 +52,3 @@ def test_the_diagram_has_one_arrow_for_each_transition() -> None:
     assert lines[0] == "stateDiagram-v2"
     assert "    JOINING --> SYNCING: joined" in lines
     assert len(lines) == 2 + sum(len(row) for row in TRANSITIONS.values())
-
-
-def test_every_state_says_what_it_means_in_the_source() -> None:
-    import inspect
-
-    from aktor.managers import classic_states
-
-    source = inspect.getsource(classic_states.State)
-    for state in State:
-        after = source.split(f'{state.name} = "{state.value}"\n')[1].lstrip()
-        assert after.startswith('"""'), state.name

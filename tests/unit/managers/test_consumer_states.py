@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 
 import pytest
 
-from aktor.managers import consumer_states
 from aktor.managers.consumer_states import IN_GROUP, TRANSITIONS, State, Trigger
 from aktor.state_table import IllegalTransitionError, follow, mermaid
 
@@ -98,14 +96,3 @@ def test_the_diagram_has_one_arrow_for_each_transition() -> None:
     assert lines[:2] == ["stateDiagram-v2", "    [*] --> UNSUBSCRIBED"]
     assert "    RECONCILING --> ACKNOWLEDGING: acknowledge" in lines
     assert len(lines) == 2 + sum(len(row) for row in TRANSITIONS.values())
-
-
-@pytest.mark.parametrize("kind", [State, Trigger])
-def test_every_state_and_trigger_says_what_it_means_in_the_source(
-    kind: type[State] | type[Trigger],
-) -> None:
-    source = inspect.getsource(getattr(consumer_states, kind.__name__))
-
-    for one in kind:
-        after = source.split(f'{one.name} = "{one.value}"\n')[1].lstrip()
-        assert after.startswith('"""'), one.name

@@ -63,6 +63,7 @@ from aktor.events.network import Destination, Lane, Request
 from aktor.managers.classic_states import State
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
+from aktor.trace.rebalances.causes import Cause, cause_of
 from aktor.values import replace
 from tests.unit.managers.builders_membership import (
     COORDINATOR_LOADING,
@@ -1003,6 +1004,23 @@ def test_a_sync_of_an_illegal_generation_joins_again_with_the_same_member_id() -
     scene.after(0.2)
 
     assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_rebalance_that_sync_begins_anew_names_its_cause() -> None:
+    moved = a_member().is_syncing()
+    moved.tell(CoordinatorLost(because="NOT_COORDINATOR"))
+    moved.find_coordinator()
+    refused = a_member().is_syncing()
+    refused.answer(refused.sent(SyncGroupRequest), sync_refused(COORDINATOR_LOADING))
+    broken = a_member().is_syncing()
+    broken.fail(broken.sent(SyncGroupRequest))
+
+    causes = [
+        cause_of(scene.traced("rebalance.triggered")[-1]["because"])
+        for scene in (moved, refused, broken)
+    ]
+
+    assert causes == [Cause.COORDINATOR_MOVED, Cause.SYNC_FAILED, Cause.SYNC_FAILED]
 
 
 def test_a_sync_that_breaks_joins_again_after_the_backoff() -> None:
