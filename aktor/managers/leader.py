@@ -1,7 +1,9 @@
-"""The leader's part in a rebalance: wait for the metadata of the group's topics, then assign."""
+"""The leader's part in a rebalance: wait for the metadata of the group's topics, then assign, and
+watch whether partitions are added (Java: `onLeaderElected` of ConsumerCoordinator)."""
 
 from __future__ import annotations
 
+import enum
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -13,16 +15,63 @@ from aktor.events.routes import MEMBERSHIP
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
+from aktor.state_table import follow
 from aktor.trace import reasons
 
-__all__ = ["Leader"]
+__all__ = ["STAGES", "Leader", "LeaderEvent", "LeaderStage"]
 
 #: How long a leader waits for the metadata of topics that only other members subscribe to.
 METADATA_WAIT: Final = 1.5
 
 
+class LeaderStage(enum.Enum):
+    """How far a leader is."""
+
+    FOLLOWING = "following"
+    """Another member leads, or nobody knows yet who does."""
+
+    PLANNING = "planning"
+    """The group's assignment is to be made and sent with SyncGroup, as soon as the metadata of the
+    group's topics is here."""
+
+    KEEPING = "keeping"
+    """A static leader that came back sends SyncGroup without an assignment: the group keeps the one
+    that it has (KIP-814)."""
+
+    LEARNING = "learning"
+    """The coordinator is asked which assignment the group has kept (DescribeGroups). It was made
+    with the partitions of that time: those added while the leader was away would stay unassigned.
+    (They do with the Java client, which compares with the metadata it has now.)"""
+
+    WATCHING = "watching"
+    """When a topic has other partitions than those that were assigned, the group rebalances."""
+
+
+class LeaderEvent(enum.Enum):
+    """What leads from one stage to the next."""
+
+    LEADS = "JoinGroup has made this member the leader"
+    LEADS_AGAIN = "JoinGroup has made it the leader, and tells it to keep the assignment"
+    SYNCS = "SyncGroup is sent"
+    LEARNT = "the group's assignment is known, or cannot be known"
+    OVER = "another rebalance begins, or the membership is over"
+
+
+_S, _E = LeaderStage, LeaderEvent
+
+#: The whole machine.
+STAGES: Final[Mapping[LeaderStage, Mapping[LeaderEvent, LeaderStage]]] = {
+    _S.FOLLOWING: {_E.LEADS: _S.PLANNING, _E.LEADS_AGAIN: _S.KEEPING, _E.OVER: _S.FOLLOWING},
+    _S.PLANNING:  {_E.SYNCS: _S.WATCHING, _E.OVER: _S.FOLLOWING},
+    _S.KEEPING:   {_E.SYNCS: _S.LEARNING, _E.OVER: _S.FOLLOWING},
+    _S.LEARNING:  {_E.LEARNT: _S.WATCHING, _E.OVER: _S.FOLLOWING},
+    _S.WATCHING:  {_E.OVER: _S.FOLLOWING},
+}  # fmt: skip
+
+
 class Leader:
-    """Owns the leader's plan, the partition ids with which it assigned, and the topics it tracks.
+    """Owns the leader's stage and plan, the partition ids with which it assigned, the request for
+    the group's assignment, and the topics it tracks.
 
     A member that does not lead has no plan and tracks nothing.
     """
@@ -30,17 +79,17 @@ class Leader:
     def __init__(
         self, settings: Settings, assignors: Assignors, say: Callable[[Message], None]
     ) -> None:
+        self.stage = LeaderStage.FOLLOWING
         self.plan: LeaderPlan | None = None
         #: DescribeGroups.
-        self.describing = Exchange(settings)
+        self._describing = Exchange(settings)
         self._cluster = Cluster()
         self._wait_until = 0.0
         self._assignors = assignors
         self._say = say
-        self._skips = False
-        self._has_to_learn = False
         self._tracked: frozenset[str] = frozenset()
-        self._assigned_by: Mapping[str, frozenset[int] | None] | None = None
+        #: Topic -> the partition ids with which it was assigned, None: it was not there.
+        self._assigned_by: Mapping[str, frozenset[int] | None] = {}
 
     def cluster_changed(self, cluster: Cluster) -> None:
         """The metadata that is known from now on."""
@@ -49,7 +98,7 @@ class Leader:
     def lead(self, response: Any, now: float) -> None:
         """JoinGroup has made us the leader; raises whatever decoding the members raises."""
         self.plan = LeaderPlan(self._assignors.by_name[response.protocol_name], response.members)
-        self._skips = bool(response.skip_assignment)
+        self._on(LeaderEvent.LEADS_AGAIN if response.skip_assignment else LeaderEvent.LEADS)
         self._wait_until = now + METADATA_WAIT
         missing = self.plan.missing(self._cluster)
         stale = missing & self._tracked
@@ -63,9 +112,9 @@ class Leader:
 
     def forget_plan(self) -> None:
         """Another rebalance begins; the topics stay tracked until it is known who leads it."""
+        self._on(LeaderEvent.OVER)
         self.plan = None
-        self._assigned_by = None
-        self._has_to_learn = False
+        self._assigned_by = {}
 
     def track_again(self) -> None:
         """Say again what is tracked."""
@@ -89,22 +138,36 @@ class Leader:
         """
         if self.plan is None:
             return None
-        if self._skips:
-            self._has_to_learn = True
+        self._on(LeaderEvent.SYNCS)
+        if self.stage is LeaderStage.LEARNING:
             return None
         self._assigned_by = partition_ids(self._cluster, self.plan.topics)
         return self.plan.assign(self._cluster)
 
+    # -- what a leader that keeps the assignment has to learn
+
     @property
     def must_learn(self) -> bool:
-        """Whether to ask the coordinator what the group is assigned.
+        """Whether to ask the coordinator what the group is assigned: not before the metadata of the
+        group's topics is here."""
+        return self.stage is LeaderStage.LEARNING and not self._awaited
 
-        A static leader that came back is told to keep the assignment (KIP-814). That was made with
-        the partitions of that time: those added while the leader was away would stay unassigned.
-        (They do with the Java client, which compares with the metadata it has now:
-        ConsumerCoordinator.onLeaderElected.) Not before the metadata of the group's topics is here.
-        """
-        return self._has_to_learn and self.plan is not None and not self._awaited
+    @property
+    def asks_at(self) -> float:
+        """When DescribeGroups may be sent."""
+        return self._describing.due
+
+    def asks(self) -> None:
+        """DescribeGroups is sent."""
+        self._describing.sent()
+
+    def is_told(self) -> None:
+        """DescribeGroups was answered, or gets no answer."""
+        self._describing.ended()
+
+    def asks_again(self, now: float, jitter: float) -> None:
+        """What came of it is no answer: DescribeGroups is sent again after the backoff."""
+        self._describing.failed(now, jitter)
 
     @property
     def _awaited(self) -> frozenset[str]:
@@ -122,7 +185,8 @@ class Leader:
         assigned: defaultdict[str, set[int]] = defaultdict(set)
         for one in read_assignments(assignments):
             assigned[one.topic].add(one.partition)
-        self._has_to_learn = False
+        self._describing.answered()
+        self._on(LeaderEvent.LEARNT)
         self._assigned_by = {
             topic: frozenset(assigned[topic]) if topic in assigned else None
             for topic in self.plan.topics
@@ -131,17 +195,23 @@ class Leader:
     def learn_nothing(self) -> None:
         """The assignments cannot be learnt: watch the topics from now on."""
         assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
-        self._has_to_learn = False
+        self._describing.answered()
+        self._on(LeaderEvent.LEARNT)
         self._assigned_by = partition_ids(self._cluster, self.plan.topics)
+
+    # -- what it watches
 
     def reason_to_assign_again(self) -> str | None:
         """The topics that have other partitions than those we assigned, as a reason to rebalance;
         None if there are none."""
-        if self._assigned_by is None:
+        if self.stage is not LeaderStage.WATCHING:
             return None
         current = partition_ids(self._cluster, self._assigned_by)
         changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
         return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed" if changed else None
+
+    def _on(self, event: LeaderEvent) -> None:
+        self.stage = follow(STAGES, self.stage, event)
 
     def _track(self, topics: frozenset[str]) -> None:
         if topics == self._tracked:

@@ -148,7 +148,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
-        self._member.leader.describing.ended()
+        self._member.leader.is_told()
         if self.state is State.SYNCING:
             self._member.must_rejoin(f"{reasons.COORDINATOR_LOST}{because}")
 
@@ -460,9 +460,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _describe_group(self, now: float, _jitter: float) -> float:
         if not self._wants_description():
             return NEVER
-        if now < self._member.leader.describing.due:
-            return self._member.leader.describing.due
-        self._member.leader.describing.sent()
+        leader = self._member.leader
+        if now < leader.asks_at:
+            return leader.asks_at
+        leader.asks()
         deadline = now + attempt_time(self.settings)
         body = group_requests.describe_group(self.settings)
         self.send(self._question(body, deadline, self._member.me))
@@ -471,8 +472,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
         """The answer to DescribeGroups: what the members are assigned, or an error."""
-        self._member.leader.describing.ended()
         leader = self._member.leader
+        leader.is_told()
         asked_by = received.request.context
         if asked_by != self._member.me or not leader.must_learn:
             self._dropped(received.request, "the generation changed meanwhile")
@@ -482,13 +483,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         again = Do.RETRY in means(Answer.DESCRIBE_GROUPS, error)
         assignments = group_requests.assignments_of(described) if error is NoError else None
         if again or (error is NoError and assignments is None):
-            self._member.leader.describing.failed(received.now, received.jitter)
+            leader.asks_again(received.now, received.jitter)
             return
-        self._member.leader.describing.answered()
-        try:
-            leader.learn(assignments or ())
-        except Exception as broken:
-            error = type(broken)
+        if assignments is not None:
+            try:
+                leader.learn(assignments)
+            except Exception as broken:
+                error = type(broken)
         if error is not NoError:
             self._learn_nothing(name_of(error))
 
@@ -633,8 +634,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @failure_of(DescribeGroupsRequest)
     def on_description_failed(self, failed: RequestFailed) -> None:
         """Ask again, or assign without it."""
-        self._member.leader.describing.ended()
+        leader = self._member.leader
+        leader.is_told()
         if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):
-            self._member.leader.describing.failed(failed.now, failed.jitter)
-        elif self._member.leader.must_learn:
+            leader.asks_again(failed.now, failed.jitter)
+        elif leader.must_learn:
             self._learn_nothing(name_of(type(failed.error)))
