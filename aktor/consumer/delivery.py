@@ -570,7 +570,7 @@ class Delivery:
         return state.read_by(self._make_reader(chunk))
 
     def forget_offset_gaps(self) -> None:
-        """These partitions are fetched anew."""
+        """The partitions with a gap are fetched again from their positions."""
         self.offset_gaps.clear()
 
     def _has_offset_gap(self, state: Partition) -> bool:

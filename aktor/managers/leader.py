@@ -88,7 +88,7 @@ class Leader:
         self._assignors = assignors
         self._say = say
         self._tracked: frozenset[str] = frozenset()
-        #: Topic -> the partition ids with which it was assigned, None: it was not there.
+        #: Topic -> the partition ids with which it was assigned; None: the topic did not exist.
         self._assigned_by: Mapping[str, frozenset[int] | None] = {}
 
     def cluster_changed(self, cluster: Cluster) -> None:
@@ -166,7 +166,7 @@ class Leader:
         self._describing.ended()
 
     def asks_again(self, now: float, jitter: float) -> None:
-        """What came of it is no answer: DescribeGroups is sent again after the backoff."""
+        """There is no usable answer: DescribeGroups is sent again after the backoff."""
         self._describing.failed(now, jitter)
 
     @property

@@ -34,7 +34,7 @@ class RevocationStage(enum.Enum):
     """The application stops delivery, drops what is buffered, and answers with its positions."""
 
     RELEASED = "released"
-    """Nothing of the partitions is given out any more. What was consumed is committed next, if
+    """No records of the partitions are given out any more. The positions are committed next, if
     auto-commit is on and the partitions are not lost."""
 
     COMMITTING = "committing"
