@@ -51,7 +51,7 @@ class Advertised:
         self.by = address
 
     def changed(self, addresses: Iterable[str], *, others: Iterable[str]) -> None:
-        """These are advertised now; `others` are addresses that may be among them later."""
+        """These addresses are advertised now; `others` may be among them later."""
         before, self._addresses = self._addresses, frozenset(addresses)
         self._answered &= self._addresses.union(others)
         self.reached = bool(self._answered & self._addresses)

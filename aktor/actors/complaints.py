@@ -1,4 +1,4 @@
-"""What the application is told of brokers that cannot be reached, and when.
+"""Which unreachable brokers the application is told of, and when.
 
 Three cases: no bootstrap server answers (`Bootstrap`); a server answers, but none of the addresses
 that the brokers advertise (`Advertised`); or some brokers that are needed have not been reached for

@@ -114,7 +114,7 @@ class ConversationEvent(enum.Enum):
     LOGIN_WANTED = "login wanted"
     """The versions are known, and the settings ask for a login."""
     OPENED = "opened"
-    """All is known that requests need: the versions, and who we are if that is asked for."""
+    """Requests can be sent: the versions are known, and we are logged in if that is asked for."""
     LOGIN_ENDS = "login ends"
     """The login is valid for a short time only from now on."""
 

@@ -122,7 +122,7 @@ def mending(of: type) -> Mapping[str, str]:
 
 
 def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], None]]:
-    """One of the mappings above with the methods of this actor: the table it dispatches by."""
+    """One of the mappings above, with the bound methods of this actor in place of names."""
     return {key: getattr(actor, name) for key, name in names.items()}
 
 
@@ -149,10 +149,10 @@ class Handlers:
 
 
 class MessageHandler:
-    """Base of whatever handles messages: each actor, and the application's port.
+    """Base of the classes that handle messages: each actor, and the application's port.
 
-    There is one way to handle a message: by the method that declares its type. What that method
-    has to say collects in `_outgoing`.
+    A message is handled in one way: by the method that declares its type. The messages of that
+    method collect in `_outgoing`.
     """
 
     log: Trace
@@ -163,15 +163,15 @@ class MessageHandler:
 
     @classmethod
     def understands(cls) -> frozenset[type]:
-        """Every message type that it has a handler for."""
+        """The message types for which there is a handler."""
         return frozenset(handlers(cls))
 
     def duties(self) -> tuple[Callable[..., float], ...]:
-        """What depends on the time, in the order in which it is done. Read once."""
+        """The duties, in the order in which they are done. Read once."""
         return ()
 
     def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns what is to be said."""
+        """Handle one message; returns the messages to send."""
         handler = self._handlers.of_message.get(type(message))
         if handler is None:
             self.drop(message)
@@ -181,7 +181,7 @@ class MessageHandler:
         return self._outgoing.messages() if self._outgoing.said else []
 
     def _say(self, message: Message) -> None:
-        """Have it said when the handler returns: told to each receiver that the routes name."""
+        """Send this message when the handler returns, to each receiver that the routes name."""
         self._outgoing.say(message)
 
     def drop(self, message: Message) -> None:

@@ -16,7 +16,7 @@ __all__ = ["RAW_TOKEN", "Agreed", "InFlightRequest", "write_request"]
 #: Used in place of an API key if the frame is just a SASL token (before KIP-152).
 RAW_TOKEN: Final = -1
 
-#: What ends a flexible header (KIP-482).
+#: The end of a flexible header: no tagged fields (KIP-482).
 _NO_TAGS: Final = b"\0"
 
 _FETCH: Final = 1

@@ -76,8 +76,8 @@ class _Reader(Task):  # type: ignore[misc]  # kafka-python is untyped
 
 
 class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
-    """kafka.net's loop, with a reader that stays registered (its own `wait_read` registers anew
-    with the kernel for every wait)."""
+    """kafka.net's loop, with a reader that stays registered (the loop's own `wait_read` registers
+    the socket with the kernel again for every wait)."""
 
     def parked(self) -> KernelEvent:
         """A reader awaits this to be called when its registered socket is readable."""
@@ -89,7 +89,7 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
         self._poll_once(None if timeout == math.inf else timeout)
 
     def again(self) -> KernelEvent:
-        """Await this to be called after the others had their turn."""
+        """A task awaits this in order to go on after the other ready tasks."""
         return KernelEvent("_rejoin")
 
     def _park(self) -> None:
@@ -220,7 +220,7 @@ class KafkaNet:
     # -- the connections' side
 
     def note_versions(self, versions: BrokerVersionData) -> None:
-        """A broker has told what it speaks; the others will speak the same."""
+        """A broker has told its versions; the other brokers will have the same."""
         if not self._knows_versions:
             self._knows_versions = True
             self._codecs.plan(versions, self.settings)

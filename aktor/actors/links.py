@@ -30,7 +30,7 @@ class LinkState(enum.Enum):
 
 
 class LinkEvent(enum.Enum):
-    """What moves a link."""
+    """What moves a link from one state to the next."""
 
     WANTED = "wanted"
     """A request waits for a connection, or one is opened in advance."""

@@ -57,7 +57,7 @@ ROUNDS: Final = 1000
 
 
 class PollResult(NamedTuple):
-    """What a manager wants sent and said now, and the time it wants to be polled again."""
+    """The requests and messages of a manager, and the time at which it wants to be polled again."""
 
     requests: tuple[Request, ...] = ()
     wake_at: float = NEVER

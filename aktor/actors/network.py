@@ -168,7 +168,7 @@ class NetworkActor(CooperativeActor):
         self._net.close()
 
     def _report(self, report: Message) -> None:
-        """What the net calls: the report waits its turn in the inbox like any message."""
+        """The sockets call this: the report waits its turn in the inbox like any message."""
         self.tell(self.name, report)
 
     # -- requests in

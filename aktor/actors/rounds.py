@@ -68,5 +68,5 @@ class Rounds:
         self._has_work = True
 
     def stop(self) -> None:
-        """The consumer has failed: no more rounds because something has happened."""
+        """The consumer has failed: a message is no reason for a round any more."""
         self._has_work = False

@@ -211,7 +211,7 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """What it has counted, by name, for `metrics()`; nothing unless it counts something."""
+        """The actor's counters, by name, for `metrics()`; empty for an actor without counters."""
         return {}
 
     @property

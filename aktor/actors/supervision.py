@@ -67,7 +67,7 @@ def start_order(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
 def after_crash(
     children: Sequence[Child], crashed: str, crashes: Sequence[float], now: float
 ) -> Restart | GiveUp:
-    """What a crash of `crashed` at `now` leads to, given the times it crashed before.
+    """What to do after a crash of `crashed` at `now`, given the times of its earlier crashes.
 
     `children` are in start order: each stands below those that it needs.
     """

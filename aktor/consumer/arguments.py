@@ -1,7 +1,7 @@
-"""The checks of what a consumer's methods are given.
+"""The checks of the arguments of a consumer's methods.
 
-They are made on the caller's thread, before anybody else hears of it: what an actor cannot send,
-or cannot compare with its clock, would crash that actor instead, far from the line to blame.
+They are made on the caller's thread, before an actor gets the argument: a value that an actor
+cannot send, or cannot compare with its clock, would crash that actor, far from the line to blame.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "seconds",
 ]
 
-#: No wait is longer, in seconds: to add it to a clock, or to wait for it, still means something.
+#: The longest wait, in seconds: it can still be added to a clock, and a lock can wait for it.
 FOREVER: Final = 1e9
 
 #: The longest text that every version of the protocol can carry, in bytes.
@@ -40,7 +40,7 @@ TEXT_MAX: Final = 32_767
 
 
 def seconds(timeout_ms: Any, default: float | None = None) -> float:
-    """A timeout, given in milliseconds, or the default. Infinity is as long as it takes."""
+    """A timeout in seconds, from milliseconds, or the default. Infinity becomes `FOREVER`."""
     if timeout_ms is None and default is not None:
         return default
     if not is_number(timeout_ms):
@@ -77,12 +77,12 @@ def check_topic(name: Any) -> None:
     _check_name(name)
 
 
-#: What was found good is good again: many partitions are of one topic.
+#: Names that were found valid are remembered: many partitions have the same topic.
 _check_name = functools.lru_cache(maxsize=1000)(ensure_valid_topic_name)
 
 
 def check_partition(partition: Any) -> None:
-    """Check that it names a partition that there could be."""
+    """Check that it is a TopicPartition with a valid topic and number."""
     if not isinstance(partition, TopicPartition):
         raise TypeError(
             f"partition must be a TopicPartition namedtuple, not {reprlib.repr(partition)}"
@@ -96,7 +96,7 @@ def check_partition(partition: Any) -> None:
 
 
 def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """These partitions, once each of them was checked."""
+    """These partitions as a list, each of them checked."""
     found = list(partitions)
     for one in found:
         check_partition(one)
@@ -168,14 +168,14 @@ def _timestamp(partition: Any, value: Any) -> int:
 
 
 def check_pattern(pattern: Any) -> None:
-    """Check that it is a pattern of texts: topics are not named by bytes."""
+    """Check that it is a pattern of str: names of topics are not bytes."""
     text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
     if not isinstance(text, str | SubscriptionPattern):
         raise TypeError("pattern must be a str, a re.Pattern of str, or a SubscriptionPattern")
 
 
 def check_callback(callback: Any) -> None:
-    """Check that it can be called, if there is one."""
+    """Check that the callback can be called, if there is one."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, not {reprlib.repr(callback)}")
 

@@ -19,8 +19,8 @@ __all__ = ["DEFAULT_COLUMNS", "FIELDS", "batch_of", "checked_columns", "no_rows"
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 
-#: What each column is. Null is what is null in Kafka: a key, a value, a header's value; timestamp
-#: and timestamp_type of message format v0.
+#: The type of each column. Null is what is null in Kafka: a key, a value, a header's value;
+#: timestamp and timestamp_type of message format v0.
 FIELDS: Final[dict[str, pa.Field]] = {
     field.name: field
     for field in (
@@ -57,7 +57,7 @@ def checked_columns(names: Sequence[str] | None) -> Sequence[str]:
 
 
 def batch_of(columns: Columns, names: Sequence[str]) -> pa.RecordBatch:
-    """These columns of the rows, which are not copied."""
+    """A batch of these columns. The data is not copied."""
     if not columns.rows:
         return no_rows(names)
     arrays = [_ARRAYS[name](columns) for name in names]
@@ -70,7 +70,8 @@ def no_rows(names: Sequence[str]) -> pa.RecordBatch:
 
 
 def without(batch: pa.RecordBatch, topic: str, partition: int, offset: int) -> pa.RecordBatch:
-    """The rows but those of this partition from this offset on. All three columns are there."""
+    """The batch without the rows of this partition from this offset on. It must have the columns
+    topic, partition and offset."""
     compute = pyarrow.compute
     gone = compute.and_(
         compute.greater_equal(batch.column("offset"), offset),

@@ -71,7 +71,7 @@ def _batches(
     progress: Callable[[int, int], Any] | None,
     clock: Callable[[], float],
 ) -> Any:
-    """Batches of the ranges, each of which is paused at its end."""
+    """The batches of all ranges. A partition is paused when its range is read to the end."""
     from aktor.consumer.arrow import without
 
     total = sum(max(0, ends[one] - begins[one]) for one in begins)
@@ -120,7 +120,7 @@ def _position(consumer: Consumer, partition: TopicPartition) -> int:
 def _offsets(
     consumer: Consumer, partitions: Sequence[TopicPartition], bound: Bound, name: str
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition that the bound means."""
+    """For each partition the offset that the bound stands for."""
     if isinstance(bound, Mapping):
         missing = [one for one in partitions if one not in bound]
         if missing:

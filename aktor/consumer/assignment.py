@@ -1,7 +1,7 @@
 """Assign, seek, reset, pause and resume: each changes partitions, and tells the background.
 
-Every change here is applied to `Delivery` first and then said to the background in the partition's
-epoch, which tells what is stale.
+Every change is applied to `Delivery` first and then told to the background, with the partition's
+epoch: messages with an older epoch are stale.
 """
 
 from __future__ import annotations
@@ -71,10 +71,8 @@ class Assignment:
         self._heartbeat.hurry()
 
     def assign_everything(self) -> None:
-        """Own all partitions of the topics: without a group, subscribing means that.
-
-        It does in kafka-python, too.
-        """
+        """Own all partitions of the topics: without a group, subscribing means that, as in
+        kafka-python."""
         cluster = self._port.cluster
         wanted = [
             TopicPartition(topic, partition)
@@ -99,7 +97,7 @@ class Assignment:
         self.note_topics()
         assigned = self._delivery.as_assigned()
         self._publish(AssignmentChanged(partitions=assigned, by_group=self._subscription.in_group))
-        self._heartbeat.hurry()  # what is assigned by hand is fetched from the next Poll on
+        self._heartbeat.hurry()  # partitions assigned by hand are fetched from the next Poll on
 
     def say_nothing_is_assigned(self) -> None:
         """Tell the background, after the user has unsubscribed."""
@@ -117,7 +115,7 @@ class Assignment:
         self._publish(TrackTopics(owner=APPLICATION, topics=topics, pattern=pattern))
 
     def track_topics_of_question(self, ticket: int, topics: frozenset[str]) -> None:
-        """Tell it which ones to follow for this question: none, once it is over."""
+        """Tell the metadata manager which topics to follow for this question; none: it is over."""
         self._publish(TrackTopics(owner=f"question {ticket}", topics=topics))
 
     # -- after a restart, or an interrupt
@@ -149,7 +147,7 @@ class Assignment:
     def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
         """Read on from here; None looks the position up again."""
         self.follow_topics()
-        self.drain_buffer()  # or what is dropped here would pile up until the next poll
+        self.drain_buffer()  # otherwise chunks of old epochs would pile up until the next poll
         state = self._delivery.seek(topic_partition, position)
         if self._log.hears_debug:
             sought = None if position is None else position.offset
@@ -157,7 +155,7 @@ class Assignment:
         self._publish(SeekPartitions(partitions={topic_partition: state.assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
-        """Go to the beginning or the end, lazily."""
+        """Go to the beginning or the end; the offset is looked up later."""
         self.follow_topics()
         self.drain_buffer()
         resets = {}
@@ -182,7 +180,7 @@ class Assignment:
             self.say_resets("the offset is out of range")
 
     def say_resets(self, because: str) -> None:
-        """Ask again for every reset that has no answer; repeating one does no harm."""
+        """Ask again for every reset that has no answer. To ask twice for one does no harm."""
         resets = {
             one: state.reset
             for one, state in self._delivery.partitions.items()
@@ -192,13 +190,13 @@ class Assignment:
             self._publish(ResetPositions(partitions=resets, because=because))
 
     def refetch_offset_gaps(self) -> None:
-        """Fetch partitions anew from their positions, where the records that came had a gap."""
+        """Fetch partitions again from their positions, if their chunks had an offset gap."""
         for one in list(self._delivery.offset_gaps):
             self.seek(one, self._delivery.partitions[one].position)
         self._delivery.forget_offset_gaps()
 
     def fetch_anew(self, states: Iterable[Partition]) -> None:
-        """Fetch partitions anew from their positions, where the bytes that came were corrupt."""
+        """Fetch partitions again from their positions, because the bytes that came were corrupt."""
         sought = {}
         for state in states:
             self._delivery.fetch_anew(state)
@@ -227,14 +225,14 @@ class Assignment:
         self.follow_topics()
         return self._delivery.consumed()
 
-    # -- topics that are deleted and created anew
+    # -- topics that are deleted and created again
 
     def follow_topics(self) -> None:
-        """Reset partitions of a topic that was deleted and created anew, by `auto_offset_reset`.
+        """Reset partitions of a topic that was deleted and created again, by `auto_offset_reset`.
 
-        An offset of the old topic means nothing in the new one: what lies below it there would be
-        skipped. A seek that comes later wins. Members of a KIP-848 group are assigned the new topic
-        by their coordinator.
+        An offset of the old topic means nothing in the new one: records below it would be skipped.
+        A seek that comes later wins. Members of a KIP-848 group are assigned the new topic by their
+        coordinator.
         """
         ids = self._topic_ids
         if self.follows_topics:
@@ -244,26 +242,26 @@ class Assignment:
         for one, state in self._delivery.partitions.items() if self._is_assigned_by_name else ():
             if one.topic in anew:
                 offset = state.offset
-                if state.reset is not None:  # this one takes the place of that
+                if state.reset is not None:  # the new reset replaces the one under way
                     offset = state.reset.from_offset
                 self._delivery.seek(one, None, Reset(epoch=0, from_offset=offset))
                 resets[one] = Reset(epoch=state.epoch, from_offset=offset)
         if resets:
             because = "the topic was deleted and created anew"
             self._publish(ResetPositions(partitions=resets, because=because))
-        # Last: after an interrupt before this line all of it is done again.
+        # These come last: if an interrupt comes before them, all of the above is done again.
         ids.learn(anew)
         self.note_topics()
         ids.follow(cluster)
 
     @property
     def follows_topics(self) -> bool:
-        """Whether the latest cluster was looked at."""
+        """Whether the changes of the latest cluster were acted on."""
         return self._topic_ids.followed is self._port.cluster
 
     @property
     def _is_assigned_by_name(self) -> bool:
-        """Whether partitions are those of a topic's name; KIP-848 groups assign them by its id."""
+        """Whether partitions are assigned by topic name; KIP-848 groups assign them by topic id."""
         return not (self._subscription.in_group and self._port.membership.spoken == "consumer")
 
     def note_topics(self) -> None:
@@ -291,10 +289,12 @@ class Assignment:
         self._publish(PausePartitions(resumed=those - self._delivery.not_wanted(those)))
 
     def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:
-        """Drop what paused partitions have buffered beyond the bound; it is fetched again later.
+        """If the buffer is beyond its bound, drop records of paused partitions: they are fetched
+        again later.
 
         While they fill the buffer the others are fetched beyond the bound (see `FetchRoom.part`):
-        who reads a little of one after the other and pauses it would add to that each time.
+        an application that reads a little of each partition and pauses it would add to that each
+        time.
         """
         self.drain_buffer()
         bound, delivery = self._max_buffered_bytes, self._delivery

@@ -55,7 +55,7 @@ class Background:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to do. Each poll looks here, and mostly there is nothing."""
+        """Whether there is anything to do. Each poll asks this, and mostly there is nothing."""
         return bool(
             self.events.said
             or self.events.taken_over
@@ -88,9 +88,9 @@ class Background:
                 self.events.done_with(event)
                 self._callbacks.run()
             case CoordinatorRefused() if self._subscription.in_group:
-                pass  # the membership says so as well, with what it means for the member
+                pass  # the membership manager tells it too (GroupFailed), with more in the text
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
-                self._heartbeat.hurry()  # an application that polls on is told again
+                self._heartbeat.hurry()  # if the application polls on, the manager tells it again
                 error = self._call.own_told(event.error, owed=True)
                 self.events.done_with(event)
                 raise error

@@ -1,4 +1,4 @@
-"""What an iteration hands out, and when it has to look up: shared with the compiled iterator.
+"""The records that an iteration hands out, and the signal to stop: for the compiled iterator, too.
 
 `Batch` and `Attention` are those of `record_iterator`, which is compiled, or the ones here.
 """
@@ -20,7 +20,7 @@ __all__ = ["Attention", "Batch", "iterator"]
 class Batch:
     """The records that a poll took of one partition.
 
-    The first `handed` were handed out, the first `told` of them the trace knows of.
+    The first `handed` records were handed out; of these the first `told` were traced.
     """
 
     __slots__ = ("epoch", "handed", "records", "state", "told")
@@ -32,26 +32,27 @@ class Batch:
         self.handed = self.told = 0
 
     def take_back(self, handed: int) -> None:
-        """Of what was handed out only so many records have arrived."""
+        """Only the first `handed` records have reached the user."""
         self.handed = handed
 
     def tell(self) -> list[Any]:
-        """What was handed out since this was last called."""
+        """The records that were handed out since the last call."""
         told, self.told = self.told, self.handed
         return self.records[told : self.handed]
 
 
 class Attention:
-    """Tells the compiled iterator that it has to look at more than the batch it is in.
+    """Tells the compiled iterator to look for other work before the next record of its batch.
 
-    It is called at the beginning of each call that is not an iteration, and by all that ends one.
-    In Python all of that is looked at for every record, and nobody listens here.
+    `call` is called when another method of the consumer begins, and by `wakeup` and a nested
+    `close`. The compiled iterator checks for such work only after that. The Python iterator checks
+    for each record, so here `call` does nothing.
     """
 
     __slots__ = ()
 
     def call(self) -> None:
-        """Something else was done, or is to be done. From any thread."""
+        """There is other work, or there was. From any thread."""
 
 
 #: The compiled iterator, if it is used.

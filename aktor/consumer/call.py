@@ -18,7 +18,7 @@ __all__ = ["Call"]
 
 
 class Call:
-    """Owns the error in which the call under way ends, and the questions that it has asked."""
+    """Owns the error in which the call under way ends, and the tickets of its questions."""
 
     __slots__ = (
         "_owed",
@@ -36,11 +36,11 @@ class Call:
 
     def __init__(self, port: ApplicationPort) -> None:
         self._port = port
-        #: What the compiled iterator heeds.
+        #: Tells the compiled iterator that there is other work.
         self.attention = Attention()
         #: Whether the call has begun to change anything.
         self.touched = False
-        #: It is `close`.
+        #: The call is `close`.
         self.closing = False
         #: A nested `close` waits for the outermost call to end.
         self.close_asked = False
@@ -48,25 +48,26 @@ class Call:
         self.woken = False
         #: The error of our own that the call ends in.
         self.ended_in: BaseException | None = None
-        #: A poll without records ends when this says so, before its time; None: it does not.
+        #: A poll without records ends before its deadline if this returns True.
         self.poll_ends: Callable[[], bool] | None = None
         #: The tickets of its questions.
         self.asked: list[int] = []
-        #: The error that is being raised, and must be raised later if an interrupt comes first; and
-        #: one whose place an interrupt has taken, which the next poll raises.
+        #: `_owed`: an error that is being raised now, and that a later poll must raise if an
+        #: interrupt is raised in its place. `unraised`: an error for which that has happened: the
+        #: next poll raises it.
         self._owed: BaseException | None = None
         self.unraised: BaseException | None = None
 
     # -- how it begins and ends
 
     def begin(self) -> None:
-        """An outermost call begins, and what the last one did is sound."""
+        """An outermost call begins. The last one left nothing half done."""
         self.touched = False
         self.ended_in = self._owed = None
         self.asked = []
 
     def touch(self) -> None:
-        """It begins to change something."""
+        """The call begins to change something."""
         self.touched = True
 
     def does_not_wait_for(self, ticket: int) -> None:
@@ -74,20 +75,21 @@ class Call:
         self.asked.remove(ticket)
 
     def begin_nested(self) -> bool:
-        """A call in the middle of this one begins; whether this one has changed anything."""
+        """A nested call begins. Returns whether the outer call has changed anything."""
         touched, self.touched = self.touched, False
         return touched
 
     def end_nested(self, *, touched: bool) -> None:
-        """It is over; `touched` is what its beginning said."""
+        """The nested call is over; `touched` is what `begin_nested` returned."""
         self.touched |= touched
 
     def begin_close(self) -> None:
-        """It closes the consumer: `wakeup` and a nested `close` do not end its waits."""
+        """The call closes the consumer: `wakeup` and a nested `close` do not end its waits."""
         self.closing = True
 
     def repair(self) -> None:
-        """The last call was interrupted: its questions are given up, the error it owes is due."""
+        """The last call was interrupted: give its questions up. An error that it could not raise is
+        raised by the next poll."""
         self.closing = False
         self.unraised = self._owed or self.unraised
         for ticket in self.asked:
@@ -96,16 +98,16 @@ class Call:
     # -- errors
 
     def own(self, error: BaseException, *, owed: bool = False) -> BaseException:
-        """This error is raised next, and leaves nothing half done.
+        """The caller raises this error now. It is one of our own, so nothing is left half done.
 
-        If it is `owed`, and an interrupt takes its place, then a later poll raises it.
+        If it is `owed`, and an interrupt is raised in its place, a later poll raises it.
         """
         self._owed = error if owed else None
         self.ended_in = error
         return error
 
     def own_told(self, told: BaseException, *, owed: bool = False) -> BaseException:
-        """The same for an error that the background has told, and keeps: a copy of it is raised.
+        """As `own`, for an error that the background has told and keeps: a copy of it is raised.
 
         Its traceback would keep a dropped consumer alive, whose thread would never end.
         """
@@ -114,7 +116,7 @@ class Call:
         return self.own(error, owed=owed)
 
     def forget_errors(self) -> None:
-        """What the call ended in is raised: its traceback would keep a dropped consumer alive."""
+        """The error was raised; forget it. Its traceback would keep a dropped consumer alive."""
         self.ended_in = self._owed = None
 
     def raise_owed(self) -> None:
@@ -134,7 +136,7 @@ class Call:
         self._port.bell.ring()
 
     def end_waits(self) -> None:
-        """A nested `close` waits for the outermost call: what it waits for comes no more."""
+        """End the waits of the outermost call, because a nested `close` waits for that call."""
         self.close_asked = True
         self.attention.call()
         self._port.bell.ring()

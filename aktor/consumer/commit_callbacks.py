@@ -25,7 +25,7 @@ class Completion:
         self.begun = False
 
     def run(self) -> None:
-        """Call it; it counts as called, whatever interrupts us."""
+        """Call it. It counts as called even if an interrupt ends it."""
         self.begun = True
         self._call()
 
@@ -42,18 +42,18 @@ class CommitCallbacks:
         on_auto_commit: Callable[[Any, Any], Any] | None,
     ) -> None:
         self._call = call
-        #: Added to on either thread, taken from on the application's.
+        #: Either thread adds to it (one append, which is atomic); only the application takes out.
         self.waiting: deque[Completion] = deque()
         self._user_code = user_code
         self._on_auto_commit = on_auto_commit
         self._running = False
 
     def begin_call(self) -> None:
-        """An outermost call begins: none of them runs."""
+        """An outermost call begins: no callback runs now."""
         self._running = False
 
     def add(self, call: Callable[[], Any]) -> None:
-        """A commit is over that has this callback. From any thread."""
+        """A commit with this callback is over. From any thread."""
         self.waiting.append(Completion(call))
 
     def add_auto_commit(self, event: AutoCommitFinished) -> None:
@@ -62,9 +62,10 @@ class CommitCallbacks:
             self.add(partial(self._on_auto_commit, event.offsets, event.error))
 
     def run(self) -> None:
-        """Run them, each once and one after the other.
+        """Run the callbacks, each once and one after the other.
 
-        What a callback calls runs none of them: hundreds, each inside the one before, are too deep.
+        If a callback calls `commit`, no further callback runs inside it. Otherwise hundreds of
+        nested calls would overflow the stack.
         """
         if self._running:
             return
@@ -79,13 +80,13 @@ class CommitCallbacks:
                 self._running = True
                 first.run()
             except StopIteration as error:
-                # Inside the generators that run the callbacks it would become a RuntimeError that
-                # names nothing (PEP 479), and out of `__next__` it would end the user's loop.
+                # Inside the generators that run the callbacks it would become a RuntimeError
+                # without a cause to read (PEP 479), and in `__next__` it would end the user's loop.
                 failed = UserCallbackError("it raised StopIteration", of="commit")
                 raise self._call.own(failed) from error
             except Exception as error:
-                # It counts as called, and nothing else was under way. (If a signal handler raised
-                # it before the call, the next run calls it.)
+                # The callback counts as called, and nothing is left half done. (If a signal handler
+                # raised the error before the call, the next run calls the callback.)
                 self._call.own(error)
                 raise
             finally:

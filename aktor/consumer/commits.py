@@ -24,7 +24,7 @@ __all__ = ["Commits"]
 
 
 class Commits:
-    """Owns nothing: the commit manager has the commits, `CommitCallbacks` what is to be called."""
+    """Owns nothing: the commit manager has the commits, `CommitCallbacks` has the callbacks."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Commits:
         self.callbacks.run()
 
     def commit_last(self, deadline: float, *, at: str) -> Waiting[None]:
-        """Commit what was consumed before it is given up; a failure is traced."""
+        """Commit the consumed positions before all partitions are given up. A failure is traced."""
         consumed = self._assignment.consumed()
         if not consumed:
             return

@@ -28,7 +28,7 @@ __all__ = ["DEFAULT_CONFIG", "parse"]
 
 #: How long brokers may keep a Fetch while nothing arrives, in seconds, if the user has not said.
 IDLE_WAIT: Final = 2.0
-#: The default bound of what is fetched ahead: more does not make reading faster, and less does
+#: The default bound of the bytes fetched ahead: a larger one does not make reading faster
 #: (measured with records of 100 bytes, 10,000 a poll).
 BUFFERED_BYTES: Final = 32 * 1024 * 1024
 #: What kafka-python takes for brokers before 3.0, whose default limit was lower (KIP-735).
@@ -142,7 +142,7 @@ DEFAULT_CONFIG: Final[dict[str, Any]] = {
     name: default for name, (default, _check) in _SETTINGS.items()
 }
 
-#: Names from other clients that no rule of spelling leads to ours.
+#: Names from other clients that are spelt too differently for a guess.
 _FOREIGN_NAMES: Final = {
     "api_version_auto_timeout_ms": "bootstrap_timeout_ms",
     "default_topic_offset_reset": "auto_offset_reset",
@@ -161,7 +161,7 @@ _FOREIGN_NAMES: Final = {
     "ssl_truststore_location": "ssl_cafile",
 }
 
-#: What the connections take under kafka-python's names.
+#: The settings of the connections, by kafka-python's names.
 _CONNECTION: Final = (
     "api_version",
     "client_dns_lookup",
@@ -295,7 +295,7 @@ def _follow_each_other(config: dict[str, Any], supplied: frozenset[str]) -> None
 
 
 def _follow_old_brokers(config: dict[str, Any], supplied: frozenset[str]) -> None:
-    """What kafka-python takes as defaults once it is told a broker of old."""
+    """The defaults of kafka-python if `api_version` is that of an old broker."""
     version = config["api_version"]
     if version is None:
         return
@@ -354,7 +354,7 @@ def _check_group(config: dict[str, Any], supplied: frozenset[str], log: Trace) -
         )
 
 
-#: What the brokers decide in a KIP-848 group, and what to set instead.
+#: Settings that the brokers decide in a KIP-848 group, and what to set instead.
 _BROKERS_DECIDE: Final = {
     "session_timeout_ms": "the brokers' group.consumer.session.timeout.ms",
     "heartbeat_interval_ms": "the brokers' group.consumer.heartbeat.interval.ms",
@@ -363,7 +363,7 @@ _BROKERS_DECIDE: Final = {
 
 
 def _leave_to_brokers(configs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As the Java client: what would do nothing in a KIP-848 group is refused if it was given.
+    """As the Java client: settings without effect in a KIP-848 group are refused if given.
 
     None is how `consumer.config` shows it, so `KafkaConsumer(**consumer.config)` may give that.
     """
@@ -422,7 +422,7 @@ def _connection(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _idle_wait(config: dict[str, Any], supplied: frozenset[str]) -> float:
-    """How long brokers may keep a Fetch of an idle consumer, in seconds; 0: as any other."""
+    """How long brokers may keep a Fetch of an idle consumer, in seconds; 0: as any other Fetch."""
     if "fetch_max_wait_ms" in supplied or config["fetch_min_bytes"] > 1:
         return 0.0
     return IDLE_WAIT

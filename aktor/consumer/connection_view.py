@@ -1,4 +1,4 @@
-"""What the background has said of the brokers that it cannot reach, or that refuse us."""
+"""The latest errors of connections: brokers that cannot be reached, or that refuse us."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ConnectionView"]
 class ConnectionView:
     """Owns the latest errors of connections.
 
-    The background's thread writes all but `_taken`, which says what the application has taken.
+    The background thread writes all fields but `_taken`: the error that the application has taken.
     """
 
     __slots__ = ("_error", "_taken", "_unreachable", "lost")
@@ -50,7 +50,7 @@ class ConnectionView:
         self.lost = said.brokers
 
     def on_answer(self) -> None:
-        """A broker has answered: what went wrong before is over."""
+        """A broker has answered: the last error is over."""
         self._error = None
 
     def on_restarted(self) -> None:

@@ -1,7 +1,7 @@
-"""Corrupt batches are fetched anew: what was damaged on the way from the broker heals by itself.
+"""Corrupt batches are fetched again: if the bytes were damaged on the way, the next ones are sound.
 
-The error is raised meanwhile, by each poll as always. The batch counts as corrupt for good, until
-the application seeks, once the bytes of `TRIES` more Fetches were no better.
+Meanwhile each poll raises the error. If the bytes of `TRIES` more Fetches are corrupt, too, the
+batch is not fetched any more, until the application seeks.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from aktor.consumer.partition import Partition
 
 __all__ = ["TRIES", "CorruptBatches"]
 
-#: How often a corrupt batch is fetched anew.
+#: How often a corrupt batch is fetched again.
 TRIES: Final = 3
 
-#: The application thread owns no randomness: the middle of the backoff's jitter.
+#: The application thread has no randomness: use the middle of the backoff's jitter.
 _NO_JITTER: Final = 0.5
 
 
 @dataclass(slots=True)
 class _Attempts:
-    """What was done about the batch at `offset` of one partition."""
+    """The attempts to fetch the corrupt batch at `offset` of one partition."""
 
     offset: int
-    #: The partition's epoch since it was last fetched anew.
+    #: The partition's epoch since the last attempt.
     epoch: int
     backoff: Backoff
     tries: int = 0
-    #: The last error, which the next attempt follows.
+    #: The last error that was counted.
     error: Exception | None = None
     due_at: float = math.inf
 
@@ -48,17 +48,16 @@ class _Attempts:
             self.due_at = self.backoff.failed(now, _NO_JITTER)
 
     def begin(self, epoch: int) -> None:
-        """It is fetched anew, in this epoch."""
+        """The batch is fetched again, in this epoch."""
         self.tries += 1
         self.epoch = epoch
         self.due_at = math.inf
 
 
 class CorruptBatches:
-    """Owns how often each corrupt batch was fetched anew, and when the next attempt is due.
+    """Owns how often each corrupt batch was fetched again, and when the next attempt is due.
 
-    A seek, and whatever else gives a partition a new epoch, begins again: the attempts of before
-    are forgotten.
+    After a seek, or anything else that gives a partition a new epoch, the count begins at zero.
     """
 
     def __init__(
@@ -79,11 +78,11 @@ class CorruptBatches:
         self._due_at = math.inf
 
     def due_after(self, now: float) -> float:
-        """When a poll that waits has a batch to fetch anew."""
+        """When a poll that waits has a batch to fetch again."""
         return self._due_at if self._due_at > now else math.inf
 
     def may_heal(self, partition: TopicPartition) -> bool:
-        """Whether the corrupt batch of this partition, which a poll has raised, is fetched anew."""
+        """Whether the corrupt batch that a poll has raised for this partition is fetched again."""
         attempts = self._attempts.get(partition)
         state = self._delivery.partitions.get(partition)
         if attempts is None or state is None:
@@ -91,7 +90,7 @@ class CorruptBatches:
         return attempts.due_at < math.inf or state.fetched_anew
 
     def fetch_anew(self, now: float) -> None:
-        """Note which batches are corrupt, and fetch those anew that are due."""
+        """Note which batches are corrupt, and fetch those again that are due."""
         self._forget_healed()
         self._due_at = math.inf
         due = []
@@ -121,7 +120,7 @@ class CorruptBatches:
         return known
 
     def _tell(self, attempts: _Attempts, state: Partition, now: float) -> None:
-        """Trace that it is corrupt, and when it is fetched anew."""
+        """Trace that the batch is corrupt, and when it is fetched again."""
         wait = attempts.due_at - now
         self._log.warning(
             "batch.corrupt",
@@ -133,7 +132,7 @@ class CorruptBatches:
         )
 
     def _forget_healed(self) -> None:
-        """Forget batches that were read meanwhile, and partitions that have moved on."""
+        """Forget batches that were read meanwhile, and partitions that have another epoch."""
         for one, attempts in list(self._attempts.items()):
             state = self._delivery.partitions.get(one)
             if state is None or state.epoch != attempts.epoch:

@@ -1,8 +1,9 @@
-"""The credit of the chunks in the application: what they take of the fetch manager's room.
+"""The credit of the chunks in the application: their bytes in the fetch manager's room.
 
-A chunk takes its `size` of the room of the fetch manager's incarnation that sent it. Nobody gives a
-credit back by hand: what came and is held no more is given back, however it went (read, sought,
-revoked, of an old epoch). So no chunk is given back twice, and none is forgotten.
+A chunk takes its `size` of the room of the fetch manager's incarnation that sent it. No code gives
+the credit of one chunk back: the bytes given back are computed, as those that came less those that
+are held. So no chunk is given back twice, and none is forgotten, whether it was read, sought,
+revoked or of an old epoch.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ __all__ = ["Credit"]
 
 
 class Credit:
-    """Owns how much came of the present incarnation, how much is held, how much was reported.
+    """Owns how many bytes came from the present incarnation, are held, and were reported.
 
-    The present incarnation is the one that the last chunk came from. What earlier ones sent is
-    counted as held as long as it is, and is not reported: their room ended with them.
+    The present incarnation is the one that sent the last chunk. Chunks of an earlier incarnation
+    still count as buffered, but are not reported: that incarnation's account is closed.
 
-    An interrupt may come between any two lines. `hold` comes after the chunk was filed and `let_go`
-    after it was taken out; `recount` mends what lies between.
+    An interrupt may come between any two lines. `hold` is called after the chunk was filed,
+    `let_go` after it was taken out; if an interrupt came in between, `recount` corrects the sums.
     """
 
     __slots__ = ("_came", "_earlier", "_held", "_told")
 
     def __init__(self) -> None:
-        #: (incarnation, bytes that came of it in all, the chunk that was counted last while it may
-        #: be counted again). One tuple, because an interrupt must not leave a part of it.
+        #: (incarnation, bytes that came from it in all, the last chunk that was counted, as long as
+        #: it may be counted again). One tuple, so that an interrupt cannot leave half a change.
         self._came: tuple[int, int, Chunk | None] = (1, 0, None)
         #: Bytes held of the present incarnation, and of earlier ones.
         self._held = 0
@@ -39,7 +40,8 @@ class Credit:
     # -- what chunks take, and give back
 
     def count(self, chunk: Chunk) -> None:
-        """It has come. Called again with the same chunk, after an interrupt, it changes nothing."""
+        """The chunk has come. A second call with the same chunk, after an interrupt, changes
+        nothing."""
         incarnation, total, last = self._came
         if chunk is last or chunk.incarnation < incarnation:
             return
@@ -55,20 +57,20 @@ class Credit:
         return self._came[2] is chunk
 
     def counted_all(self) -> None:
-        """Everything that came was filed: nothing of it can come again."""
+        """All chunks that came were filed: none of them can be counted a second time."""
         self._came = (*self._came[:2], None)
 
     def hold(self, chunk: Chunk) -> None:
-        """It is buffered."""
+        """The chunk is buffered."""
         self._add(chunk, chunk.size)
 
     def let_go(self, chunks: Iterable[Chunk]) -> None:
-        """These were read to their end, or dropped."""
+        """These chunks were read to their end, or dropped."""
         for chunk in chunks:
             self._add(chunk, -chunk.size)
 
     def recount(self, chunks: Iterable[Chunk]) -> None:
-        """Exactly these are held."""
+        """Exactly these chunks are held: compute the sums again."""
         self._held = self._earlier = 0
         for chunk in chunks:
             self.hold(chunk)
@@ -88,24 +90,24 @@ class Credit:
 
     @property
     def held(self) -> int:
-        """The bytes that are buffered, whoever sent them."""
+        """The bytes that are buffered, of all incarnations."""
         return self._held + self._earlier
 
     @property
     def given_back(self) -> int:
-        """What the present incarnation gets back, in all since it began."""
+        """The bytes that the present incarnation gets back, in all since it began."""
         return self._came[1] - self._held
 
     @property
     def unreported(self) -> int:
-        """How much of that is not reported yet."""
+        """How many of these bytes are not reported yet."""
         incarnation, told = self._told
         return self.given_back - (told if incarnation == self.incarnation else 0)
 
     def report(self, incarnation: int, given_back: int) -> None:
-        """So much was reported to this incarnation."""
+        """A `Poll` has reported so many bytes to this incarnation."""
         self._told = incarnation, given_back
 
     def outstanding(self, incarnation: int) -> int:
-        """What this incarnation does not know to be given back."""
+        """The bytes of which this incarnation does not know yet that they were given back."""
         return self._held + self.unreported if incarnation == self.incarnation else 0

@@ -1,4 +1,4 @@
-"""What the application gets: assigned partitions, their positions, and their fetched records.
+"""The assigned partitions, their positions, and the fetched records that are given out.
 
 Only the application thread uses it. Each partition has an epoch, which each assign and seek raises.
 Data that was fetched for an older epoch is dropped here, so that no lock is needed.
@@ -61,7 +61,7 @@ class Rows:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return len(self.records)
 
     @property
@@ -70,7 +70,7 @@ class Rows:
         return len(self.records) >= self.limit
 
     def extend(self, records: list[Any]) -> None:
-        """Add these."""
+        """Add these records."""
         # Most polls get all records of a partition from one chunk: its list is not copied.
         self.records = self.records + records if self.records else records
 
@@ -90,7 +90,7 @@ class Filling:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return self._columns.rows
 
     @property
@@ -99,7 +99,7 @@ class Filling:
         return self._columns.full
 
     def extend(self, records: list[Any]) -> None:
-        """Add these."""
+        """Add these records."""
         for record in records:
             self._columns.append(record)
 
@@ -135,7 +135,8 @@ class Delivery:
         self._queue: OrderedDict[Partition, None] = OrderedDict()
         #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
-        #: What the positions were before the last records were given out: (its epoch, offset, ...).
+        #: The positions before the last records were given out: (partition, its epoch, its offset,
+        #: its leader epoch).
         self._given: list[tuple[Partition, int, int | None, int]] = []
 
     # -- assignment
@@ -153,7 +154,7 @@ class Delivery:
         by_group: bool = False,
     ) -> None:
         """Own exactly these partitions; those that were owned before keep their state, unless
-        `offsets` says where to begin anew.
+        `offsets` gives them another position.
 
         Records of partitions that a group assigns are given out after `deliver`, when the listener
         has returned.
@@ -194,8 +195,8 @@ class Delivery:
             self._moved.pop(one, None)
 
     def _own(self, partitions: dict[TopicPartition, Partition]) -> None:
-        """These are assigned now. The others are released only then: an interrupt must not leave
-        a partition that is assigned and has no epoch."""
+        """Assign exactly these partitions, and only then release the others: an interrupt must not
+        leave a partition that is assigned and has no epoch."""
         before, self.partitions = self.partitions, partitions
         for one, state in before.items():
             if partitions.get(one) is not state:
@@ -251,7 +252,8 @@ class Delivery:
     def not_wanted(
         self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> frozenset[TopicPartition]:
-        """Those (default: of all) that must not be fetched: paused, or being revoked."""
+        """Those of the partitions (default: of all) that must not be fetched: they are paused, or
+        about to be revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
         return frozenset(one for one in among if not states[one].fetchable)
@@ -302,21 +304,21 @@ class Delivery:
             self._moved[state.topic_partition] = None
 
     def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
-        """The user has been given everything below `offset`."""
+        """The user has been given all records below `offset`."""
         state.advance(offset, leader_epoch)
         self._moved[state.topic_partition] = None
 
     def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
-        """The user has been given everything below `offset`, which may have been noted before."""
+        """As `advance`, for a position that may have been noted already."""
         if state.offset is None or state.offset < offset:
             self.advance(state, offset, leader_epoch)
         self.mark_moved(state)
 
     def give(self, taken: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """These records are given out now: the positions move past what was taken.
+        """Give these records out: the positions move past all that was taken.
 
-        The last thing that a call does. If it is interrupted before it returns, nothing was given
-        out, and they are taken back.
+        This is the last thing that a call does. If the call is interrupted before it returns, the
+        user did not get the records, and `take_back` sets the positions back.
         """
         states = [self.partitions[one] for one in taken]
         self._given = [(one, one.epoch, one.offset, one.leader_epoch) for one in states]
@@ -344,14 +346,14 @@ class Delivery:
         self._given = []
 
     def recount(self) -> None:
-        """Compute again what follows from the assignment and the buffers."""
+        """Compute the queues and the credit again from the assignment and the buffers."""
         for state in self.partitions.values():
             self._line_up(state)
         self._moved = dict.fromkeys(self.partitions)
         self.credit.recount(chunk for state in self.partitions.values() for chunk in state.chunks)
 
     def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
-        """A position was found, or cannot be."""
+        """A position was found, or cannot be found."""
         if isinstance(outcome, PositionsFailed):
             for one, epoch in outcome.epochs.items():
                 state = self.partitions.get(one)
@@ -395,7 +397,7 @@ class Delivery:
 
     @property
     def has_errors(self) -> bool:
-        """Whether there may be an error to be raised."""
+        """Whether there may be an error to raise."""
         return bool(self._failed)
 
     def forget_error(self, state: Partition) -> None:
@@ -434,11 +436,11 @@ class Delivery:
             self._look_for_refusal(state)
             self._line_up(state)
             if fetched_anew and state in self._queue:
-                # First, because decoding finds whether these bytes are sound.
+                # It comes first in the queue: decoding tells whether the new bytes are sound.
                 self._queue.move_to_end(state, last=False)
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
-        """These records were decoded and not delivered: deliver them first."""
+        """Keep these records, which were decoded and not delivered: deliver them first."""
         state.hold(records)
         self._line_up(state)
 
@@ -494,7 +496,7 @@ class Delivery:
         return taken
 
     def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
-        """The same, by columns, until they are full; returns the rows of each partition."""
+        """As `take`, into columns, until they are full; returns the rows of each partition."""
         taken: dict[TopicPartition, Sequence[Any]] = {}
         filling = Filling(columns)
         for state in self._in_turn():
@@ -513,7 +515,8 @@ class Delivery:
         return taken
 
     def _in_turn(self) -> Iterator[Partition]:
-        """The partitions that have records to deliver, each once; it is the last one next time."""
+        """The partitions that have records to deliver, each once. Each goes to the end of the
+        queue."""
         for _ in range(len(self._queue)):
             state = self._queue.popitem(last=False)[0]
             if state.ready:
@@ -535,7 +538,7 @@ class Delivery:
             return
         while not into.full and state.chunks and state.error is None:
             if into.rows > before and self._has_offset_gap(state):
-                break  # told by the next take: the position must have moved past these first
+                break  # the next take reports the gap: these records are given out first
             reader = state.reader or self._open_reader(state)
             if reader is None:
                 break
@@ -567,7 +570,7 @@ class Delivery:
         return state.read_by(self._make_reader(chunk))
 
     def forget_offset_gaps(self) -> None:
-        """These partitions are fetched anew."""
+        """The partitions with a gap are fetched again from their positions."""
         self.offset_gaps.clear()
 
     def _has_offset_gap(self, state: Partition) -> bool:

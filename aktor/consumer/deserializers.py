@@ -1,4 +1,4 @@
-"""The user's deserializers: one call per key or value, its shape decided once for all records."""
+"""The user's deserializers: how to call one is decided once, then it is called for each record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aktor.errors import ConfigurationError
 
 __all__ = ["Deserialize", "close", "wrap"]
 
-#: (topic, headers as [(str, bytes | None)], raw bytes or None) to what the user sees.
+#: Called with (topic, headers as [(str, bytes | None)], bytes or None); returns the user's value.
 Deserialize = Callable[[str, list[Any], bytes | None], Any]
 
 
@@ -56,7 +56,7 @@ def wrap(deserializer: Any, config_name: str) -> Deserialize | None:
 
 
 def close(deserializer: Any) -> None:
-    """Call `close()` of the user's object, if it has one; what it raises is the caller's to see."""
+    """Call `close()` of the user's object, if it has one; the caller handles what it raises."""
     method = getattr(deserializer, "close", None)
     if callable(method) and not isinstance(deserializer, type):
         method()
@@ -89,7 +89,8 @@ def _without_headers(method: Callable[[str, bytes | None], Any], config_name: st
 
 
 def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether the call would fit. What is written in C may not say, and is then believed."""
+    """Whether the function takes these arguments. One written in C may have no signature: then
+    True."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

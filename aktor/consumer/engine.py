@@ -1,9 +1,10 @@
-"""The core of the application's half: it says, waits, and gives out what has come.
+"""The core of the application's half: it tells the background, waits, and gives records out.
 
-`KafkaConsumer` checks arguments and speaks kafka-python's language; this is what it works with.
-It has no thread, no bell and no event loop: a method that may wait is a generator, which its driver
-runs (see `waiting`). One `poll` is: raise what is pending, run rebalance steps, tell the background
-what changed, give out records if there are any, else wait.
+`KafkaConsumer` checks arguments and has kafka-python's methods; the engine does the work. It starts
+no thread and never waits itself: a method that may wait is a generator, which its driver runs (see
+`waiting`). It does not wait on the port's bell, but its parts ring it: `wakeup` (`call`), and the
+`Reply` to a question. One `poll` is: raise what is pending, run rebalance steps, tell the
+background what changed, give out records if there are any, else wait.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ __all__ = ["Engine"]
 
 R = TypeVar("R")
 
-#: A poll that has waited so long (one of a second has) does not end with nothing as if the topics
-#: were empty, if no broker has ever answered. Shorter ones are called in loops from the start.
+#: If no broker has ever answered, a poll that has waited for so long (in seconds; one of a second
+#: has) raises an error: {} would mean that the topics are empty. Shorter polls return {}: an
+#: application may call them in a loop from the start.
 UNREACHED_AFTER: Final = 0.95
 
 #: Why a member leaves its group, in its LeaveGroup (KIP-800).
@@ -135,11 +137,11 @@ class Engine:
 
     @property
     def _timed(self) -> tuple[_Timed, ...]:
-        """Whoever has something to do in a poll at a time of its own, and owns that time."""
+        """The parts that must act in a waiting poll at a certain time; each owns that time."""
         return (self.heartbeat, self.session, self.errors, self.corrupt_batches)
 
     def begin_call(self) -> None:
-        """An outermost call begins, and what the last one did is sound."""
+        """An outermost call begins. The last one left nothing half done."""
         self.call.begin()
         self.commits.callbacks.begin_call()
         self.rebalancing.user_code.enter("")
@@ -157,7 +159,7 @@ class Engine:
     def poll_columns(
         self, deadline: float, columns: Columns
     ) -> Waiting[dict[TopicPartition, Sequence[Any]]]:
-        """The same into `columns`; returns the rows of each partition."""
+        """As `poll`, into `columns`; returns the rows of each partition."""
         return self._poll(deadline, lambda: self.delivery.take_columns(columns))
 
     def _poll(
@@ -177,7 +179,7 @@ class Engine:
             try:
                 records = self._collect(take, now, deadline)
             except BaseException as error:
-                if error is call.ended_in:  # after an interrupt, positions are not what they seem
+                if error is call.ended_in:  # not an interrupt, after which positions may be wrong
                     heartbeat.be_heard(now)
                 raise
             if records:
@@ -195,7 +197,7 @@ class Engine:
 
     @property
     def _has_input(self) -> bool:
-        """Whether something came that a poll acts on, so that it need not wait."""
+        """Whether something has come on which a poll acts, so that it need not wait."""
         port = self.link.port
         return bool(
             self.background.events
@@ -246,8 +248,8 @@ class Engine:
         self._finish_unsubscribe()
         subscription.forget_told()
         self.rebalancing.tell(listener)
-        # Before the pattern is matched with the metadata of now: a change that came in between
-        # would be missed, and the same metadata is not told again.
+        # Watch before the pattern is matched with the present metadata: otherwise a change that
+        # comes in between would be missed, since the same metadata is not told again.
         self.link.port.watch_cluster(wanted=True)
         subscription.replace(topics, pattern, regex)
         self.assignment.track_topics()
@@ -278,7 +280,7 @@ class Engine:
             raise self.call.own(error)
 
     def _finish_unsubscribe(self) -> None:
-        """An `unsubscribe` that was interrupted, and is not called again, is finished."""
+        """Finish an `unsubscribe` that was interrupted and is not called again."""
         if self.leaving.is_unfinished:
             self.leaving.finish_unheard(UNSUBSCRIBED)
             self.assignment.track_topics()
@@ -292,7 +294,7 @@ class Engine:
         self.assignment.seek(topic_partition, position)
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
-        """Go to the beginning or the end, lazily."""
+        """Go to the beginning or the end; the offset is looked up later."""
         self.call.touch()
         self.assignment.reset(topic_partitions, strategy)
 
@@ -327,7 +329,7 @@ class Engine:
                 yield min(deadline, self.errors.look_up_at)
 
     def _known_offset(self, topic_partition: TopicPartition) -> int | None:
-        """The consumed position, None if it is to be waited for; raises why it cannot be found."""
+        """The consumed position; None: wait for it. Raises the error if it cannot be found."""
         state = self.delivery.partitions.get(topic_partition)
         if state is None:
             raise self.call.own(
@@ -346,7 +348,7 @@ class Engine:
         return None
 
     def why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
-        """What its position waits for now, in words."""
+        """Why the partition has no position yet, in words."""
         now = self.link.clock()
         try:
             why: str = yield from self.questions.ask(

@@ -1,4 +1,4 @@
-"""What the background said and the application has yet to act on, in order."""
+"""The messages of the background on which the application has yet to act, in order."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["EventQueue"]
 class EventQueue:
     """Owns the events that were taken over from the port.
 
-    An event leaves the queue when it was acted on: a call that was interrupted finds it again. Only
-    this thread's own deque may be searched and cut; the background writes the port's.
+    An event leaves the queue when it was acted on: after an interrupt the next call finds it again.
+    Only `taken_over` may be searched and changed: the background thread adds to the port's deque.
     """
 
     __slots__ = ("said", "taken_over")
 
     def __init__(self, port: ApplicationPort) -> None:
-        #: The port's queue: what the background has said, and `poll` has not looked at.
+        #: The port's deque: messages of the background that `poll` has not looked at.
         self.said = port.events
-        #: What was taken over from there, and is not acted on yet.
+        #: Messages taken over from it that were not acted on yet.
         self.taken_over: deque[Message] = deque()
 
     def __bool__(self) -> bool:
         return bool(self.said or self.taken_over)
 
     def gather(self) -> deque[Message]:
-        """Take over what was said since; all that is not acted on."""
+        """Take over new messages; returns all that were not acted on yet."""
         said = self.said
         while said:
-            # Its last one may have been interrupted between these two lines.
+            # An interrupt may have come between the append and the `popleft` of the last call.
             if not self.taken_over or self.taken_over[-1] is not said[0]:
                 self.taken_over.append(said[0])
             said.popleft()
@@ -49,12 +49,12 @@ class EventQueue:
         return self.taken_over[0]
 
     def done_with(self, event: Message) -> None:
-        """It is acted on, unless it was forgotten meanwhile."""
+        """The event was acted on: take it out, unless it was forgotten meanwhile."""
         if self.taken_over and self.taken_over[0] is event:
             self.taken_over.popleft()
 
     def take_out(self, event: Message) -> None:
-        """It is acted on, wherever it stands."""
+        """The event was acted on: take it out, wherever it stands."""
         self.taken_over = deque(one for one in self.taken_over if one is not event)
 
     def forget_steps(self) -> None:
@@ -68,20 +68,20 @@ class EventQueue:
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
 
     def holds(self, event: Message) -> bool:
-        """Whether it is not acted on yet."""
+        """Whether the event was not acted on yet."""
         return event in self.taken_over
 
     def has_step_besides(self, event: Message) -> bool:
-        """Whether another step of a rebalance has come, as far as was taken over."""
+        """Whether another step of a rebalance was taken over."""
         return any(isinstance(one, Step) for one in self.taken_over if one is not event)
 
     def says_lost(self) -> bool:
-        """Whether the membership has said meanwhile that partitions are lost."""
+        """Whether the membership manager has said meanwhile that partitions are lost."""
         return any(
             isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
             for one in self.gather()
         )
 
     def restarts(self) -> list[ActorsRestarted]:
-        """Restarts of actors that are not answered yet."""
+        """Restarts of actors on which the application has not acted yet."""
         return [one for one in self.gather() if isinstance(one, ActorsRestarted)]

@@ -64,7 +64,7 @@ R = TypeVar("R")
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
 
-#: What a callback may not call.
+#: Methods that a callback may not call.
 _NEVER_NESTED: Final = ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")
 
 #: How long `unsubscribe` waits for its last commit, in seconds.
@@ -93,10 +93,10 @@ class KafkaConsumer:
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
-    of our own: `docs/configuration.md`). One thread at a time may use a consumer. `wakeup` and what
-    only looks (`metrics`, `status`, `assignment`, `subscription`, `paused`, `highwater`,
-    `group_metadata`, `bootstrap_connected`, `config`) may be called from any other meanwhile. The
-    constructor starts one background thread and does not block.
+    of our own: `docs/configuration.md`). One thread at a time may use a consumer. `wakeup` and the
+    methods that only read (`metrics`, `status`, `assignment`, `subscription`, `paused`,
+    `highwater`, `group_metadata`, `bootstrap_connected`, `config`) may be called from any other
+    thread meanwhile. The constructor starts one background thread and does not block.
 
     Raises:
         ConfigurationError: an unknown setting (the nearest known name is in the text), a value
@@ -112,13 +112,13 @@ class KafkaConsumer:
         self.config, settings = configuration.parse(configs)
         self._settings = settings
         self._guard = Guard()
-        #: What a nested `close` has asked for: the outermost call does it as it ends.
+        #: The arguments of a nested `close`: the outermost call closes as it ends.
         self._close_asked: _Close | None = None
         #: The `process` under way.
         self._processor: Processor | None = None
         self._ended = False
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
-        # What may be refused comes before what holds descriptors.
+        # Settings that may be refused are read before anything is made that holds descriptors.
         make_reader = self._reader_maker()
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         trace = open_trace(consumer=settings.client_id, group=settings.group_id)
@@ -144,7 +144,7 @@ class KafkaConsumer:
             try:
                 self.subscribe(topics)
             except BaseException:
-                dispatcher.end()  # no thread runs yet that would do so
+                dispatcher.end()  # no thread runs yet that would end it
                 raise
         # A consumer that is dropped without close(), or whose constructor is interrupted, must not
         # leave its thread behind.
@@ -226,7 +226,7 @@ class KafkaConsumer:
     def _pattern(
         self, pattern: str | re.Pattern[str] | SubscriptionPattern | None
     ) -> tuple[TopicPattern | None, str]:
-        """The pattern that we evaluate, or the one that the brokers do."""
+        """The pattern that we evaluate, or the one that the brokers evaluate."""
         if not pattern:
             return None, ""
         if not isinstance(pattern, SubscriptionPattern):
@@ -255,7 +255,7 @@ class KafkaConsumer:
     def subscription(self) -> set[str] | None:
         """The subscribed topics, those that match the pattern, or None.
 
-        Of a SubscriptionPattern only the topics are known of which partitions are assigned.
+        With a SubscriptionPattern only those topics are known that have assigned partitions.
         """
         if self._engine.subscription.regex:
             return {one.topic for one in self._engine.delivery.partitions} or None
@@ -266,8 +266,8 @@ class KafkaConsumer:
     ) -> None:
         """Read exactly these partitions, without group management. Empty is `unsubscribe`.
 
-        A dict `{TopicPartition: offset}` also says where to begin, as `seek` after it would; but no
-        broker is asked for a position meanwhile. None is as without an offset: a partition that is
+        A dict `{TopicPartition: offset}` also says where to begin, as a `seek` after it would; but
+        no broker is asked for a position meanwhile. Offset None: as in a list; a partition that is
         assigned already keeps its position. (kafka-python takes the keys only.)
 
         Raises:
@@ -314,9 +314,9 @@ class KafkaConsumer:
                 poll of a second or more does not return {}.
             NoOffsetForPartitionError, OffsetOutOfRangeError: no position, and no policy to reset.
             CorruptBatchError, RecordDeserializationError, BatchTooLargeError: at this offset; the
-                position stays until the user seeks past it. A corrupt batch is also fetched anew,
-                a few times: who polls on reads on once sound bytes have come.
-            TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: what Kafka said.
+                position stays until the user seeks past it. A corrupt batch is also fetched again,
+                a few times: if sound bytes come, later polls read on.
+            TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: the broker's errors.
             UserCallbackError: a rebalance listener raised, or a commit callback StopIteration; the
                 exception is the cause.
         """
@@ -343,7 +343,7 @@ class KafkaConsumer:
         max_bytes: int | None = None,
         columns: Sequence[str] | None = None,
     ) -> pyarrow.RecordBatch:
-        """The same as columns: a `pyarrow.RecordBatch`, without rows when `timeout_ms` has passed.
+        """As `poll`, in columns: a `pyarrow.RecordBatch`, without rows after `timeout_ms`.
 
         Rows of a partition are in order; those of several partitions follow each other. Positions,
         commits, rebalances and errors are those of `poll`. Deserializers do not apply.
@@ -445,19 +445,19 @@ class KafkaConsumer:
 
     @exclusive
     def _poll_arrow(self, timeout: float, columns: Columns, make: Callable[[Columns], R]) -> R:
-        """What `make` makes of the columns: in this call, since an interrupt takes rows back that
-        the call has not returned."""
+        """Poll into the columns, and return what `make` makes of them. `make` runs inside this
+        call: if an interrupt ends the call before it returns, the rows are taken back."""
         self._iterating.stow()
         if self._to_close != [None, None]:
             for one, state in self._engine.delivery.partitions.items():
-                if state.held:  # they were deserialized: read them again
+                if state.held:  # these records were deserialized: read them again as bytes
                     self._engine.seek(one, state.position)
         self._driver.run(self._engine.poll_columns(self._link.clock() + timeout, columns))
         self._expected_bytes = columns.size or self._expected_bytes
         return make(columns)
 
     def __iter__(self) -> Iterator[Any]:
-        # A subclass that hands out records its own way does so in a loop, too.
+        # If a subclass has its own `__next__`, a loop over the consumer must call that.
         overridden = type(self).__next__ is not KafkaConsumer.__next__
         return self if overridden else self._records(self.__next__)
 
@@ -485,8 +485,8 @@ class KafkaConsumer:
             raise StopIteration("KafkaConsumer closed")
         if not guard.enter(sys._getframe()):
             raise self._refusal("iteration", self._engine.rebalancing.user_code.name)
-        # As in `guard.exclusive`, but a call begins in earnest only if there is more to do than to
-        # look at a record that is here.
+        # As in `guard.exclusive`, but `_begin_call` runs only if there is more to do than to hand
+        # out a record that is here.
         batch = self._iterating.batch
         handed = batch.handed
         try:
@@ -547,8 +547,8 @@ class KafkaConsumer:
         Args:
             handler: a function, or a coroutine function. It may not call the consumer.
             concurrency: so many handlers run at a time.
-            order: what is handled one after the other: records with the same "key" (those without
-                one in any order), those of a "partition", or "none".
+            order: which records are handled one after the other: those with the same "key" (those
+                without one in any order), those of a "partition", or "none".
             on_error: what is done with a record whose attempts have all failed: "raise", "skip", a
                 `dead_letter(...)`, or a function of a `Failure`; the record is finished when it
                 returns. Records that a deserializer refuses are treated so, too.
@@ -559,9 +559,9 @@ class KafkaConsumer:
             max_uncommitted: a partition is paused that is so many offsets ahead of its lowest
                 unfinished one.
             commit_interval_ms: default: `auto_commit_interval_ms`.
-            drain_timeout_ms: how long running handlers are waited for at a revocation (at most half
-                of `max_poll_interval_ms`) and at the end. Coroutines are cancelled then, others go
-                on in the background; their records are given out again.
+            drain_timeout_ms: how long to wait for running handlers at a revocation (at most half of
+                `max_poll_interval_ms`) and at the end. After that coroutines are cancelled, others
+                go on in the background; their records are given out again.
 
         Returns:
             `Processed`: how many records were finished, skipped, dead-lettered, tried again, and
@@ -629,13 +629,14 @@ class KafkaConsumer:
                 )
 
     def _revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """In `process`, these partitions are revoked."""
+        """Tell the `process` under way, if there is one, that these partitions are revoked."""
         if self._processor is not None:
             self._processor.revoke(partitions)
 
     @exclusive
     def _repair(self) -> None:
-        """What an interrupt has left half done is repaired as each call begins: as this one."""
+        """Do nothing but begin a call: as each call begins, it repairs what an interrupt has left
+        half done."""
 
     def wakeup(self) -> None:
         """End a blocked call with `WakeupError`, or the next one. From any thread."""
@@ -763,13 +764,14 @@ class KafkaConsumer:
         """Commit without waiting; returns kafka-python's `Future`.
 
         `callback(offsets, response_or_error)` (response None) runs in the next poll, commit or
-        close, on the application thread. The future ends by itself, on the background thread: what
-        is added to it there (`add_callback`) may not call the consumer.
+        close, on the application thread. The future ends by itself, on the background thread, where
+        functions given to its `add_callback` run: they may not call the consumer.
         """
         arguments.check_callback(callback)
         chosen = self._offsets_to_commit(offsets)
         future = Future()
-        # Not the consumer itself: one that nobody has any more would live on until the answer.
+        # `settle` must not hold the consumer: a consumer that was dropped would live on until the
+        # answer comes.
         callbacks, trace = self._engine.commits.callbacks, self._link.trace
 
         def settle(_value: Any, error: BaseException | None) -> None:
@@ -780,7 +782,7 @@ class KafkaConsumer:
                     future.success(None)
                 else:
                     future.failure(error)
-            except BaseException as failure:  # SystemExit: else it would crash an actor
+            except BaseException as failure:  # SystemExit, too: it would crash an actor
                 trace.warning("future.failed", because=failure)
 
         self._engine.commits.callbacks.run()
@@ -800,7 +802,8 @@ class KafkaConsumer:
         return arguments.checked_offsets(offsets)
 
     def _commit_quietly(self) -> None:
-        """The last commit before partitions go away, if auto-commit is on; not waited for."""
+        """With auto-commit on, commit the positions before partitions are given up, without
+        waiting."""
         if not self._settings.enable_auto_commit:
             return
         consumed = self._engine.consumed()
@@ -817,7 +820,8 @@ class KafkaConsumer:
     ) -> Any:
         """The group's committed offset, or None. With `metadata` the whole OffsetAndMetadata.
 
-        Of several partitions a dict, by one request (kafka-python takes only one partition).
+        For several partitions it returns a dict, by one request (kafka-python takes only one
+        partition).
         Raises KafkaTimeoutError after `timeout_ms` (default `default_api_timeout_ms`).
         """
         if self._settings.group_id is None:
@@ -850,7 +854,8 @@ class KafkaConsumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The member's id and generation, for transactions; a snapshot, no request.
 
-        Of a member that was expelled it is who it was: what that one commits is refused.
+        If the member was expelled, these are the id and generation that it had: the group refuses
+        commits with them.
         """
         group_id = self._settings.group_id
         if group_id is None:
@@ -874,7 +879,7 @@ class KafkaConsumer:
     def partitions_for_topic(self, topic: str) -> set[int]:
         """The partition ids of a topic; empty if it does not exist.
 
-        A broker is asked about a topic that is not being read, which one thread at a time may do.
+        If the topic is not being read, a broker is asked; only one thread at a time may do that.
         """
         arguments.check_topic(topic)
         known = self._link.port.cluster.partitions_for_topic(topic)
@@ -888,7 +893,7 @@ class KafkaConsumer:
         """Topic ids, partitions and leaders of these topics, or of all topics that this user may
         describe. Always asks a broker (Metadata); topics that do not exist are left out.
 
-        Not in kafka-python. A topic that was deleted and created anew has another `topic_id`
+        Not in kafka-python. A topic that was deleted and created again has another `topic_id`
         (KIP-516).
         """
         if isinstance(topics, str):
@@ -907,9 +912,9 @@ class KafkaConsumer:
 
     @looking
     def known_topics(self) -> Mapping[str, TopicInfo]:
-        """Topic ids, partitions and leaders as in the last Metadata that the consumer asked for: of
-        the topics that it reads, of all topics if it is subscribed to a pattern. No broker is
-        asked. Not in kafka-python."""
+        """Topic ids, partitions and leaders as in the last Metadata that the consumer has: of the
+        topics that it reads, and of those that its pattern matches. No broker is asked. Not in
+        kafka-python."""
         return MappingProxyType(self._link.port.cluster.topics)
 
     @exclusive
@@ -1028,7 +1033,7 @@ class KafkaConsumer:
         return f"its leader cannot be reached ({why})" if why else ""
 
     def _group_protocol(self) -> str:
-        """What is spoken in the group; "auto" as long as that is not decided."""
+        """The protocol that the group speaks; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
         return (self._link.port.membership.spoken or setting) if setting == "auto" else setting
 
@@ -1046,7 +1051,7 @@ class KafkaConsumer:
         if self._guard.closed or self._guard.forked or self._link.port.failure is not None:
             return ()
         if self._system.dispatcher.turns_here:
-            return ()  # a callback of a Future: it would wait for itself
+            return ()  # called by a callback of a Future: this thread would wait for itself
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._link.port.ask(SUPERVISOR, bell)
@@ -1087,13 +1092,14 @@ class KafkaConsumer:
         keeps the member's partitions for it until its session ends, "default" leaves unless the
         member is static (`group_instance_id`).
 
-        Ends within `timeout_ms` (default `request_timeout_ms`) but for the listener's own time,
-        also when all brokers are down. Closing twice, or in a forked child, does nothing. Of a
-        consumer that was given up (ActorCrashedError) the partitions are lost.
+        Ends within `timeout_ms` (default `request_timeout_ms`) plus the listener's own time, also
+        when all brokers are down. Closing twice, or in a forked child, does nothing. After
+        ActorCrashedError the listener is told that the partitions are lost.
 
-        In a signal handler that has hit the middle of another call, and in a callback, it is put
-        off: that call waits for nothing more, and closes as it ends. `poll` then returns {}.
-        Interrupted itself (Ctrl-C), it ends the thread all the same, and may be called again.
+        If a signal handler calls it in the middle of another call, or a callback calls it, that
+        other call stops waiting and closes the consumer as it ends; `poll` then returns {}. If
+        `close` itself is interrupted (Ctrl-C), it ends the thread all the same, and may be called
+        again.
 
         Raises:
             ValueError, TypeError: there is no such operation, or timeout.
@@ -1125,7 +1131,7 @@ class KafkaConsumer:
         deadline, error = self._link.clock() + asked.timeout, None
         self._engine.call.begin_close()
         try:
-            if not self._guard.closed:  # else it was interrupted when nothing but its end was left
+            if not self._guard.closed:  # otherwise an interrupted `close` has left already
                 error = self._leave(deadline, asked)
         finally:
             failed = self._end(deadline)
@@ -1151,8 +1157,8 @@ class KafkaConsumer:
         return error
 
     def _end(self, deadline: float) -> Exception | None:
-        """Everything that `close` does in any case; each step may be done twice. Returns what the
-        user's code raised first."""
+        """The steps that `close` does in any case; each may be done twice. Returns the first error
+        that the user's code raised."""
         self._guard.close()
         self._system.dispatcher.stop(max(0.5, deadline - self._link.clock()))
         self._link.port.close()
@@ -1161,9 +1167,10 @@ class KafkaConsumer:
         return failed
 
     def _run_last_callbacks(self) -> Exception | None:
-        """Those of commits, and `close` of the deserializers: each, though others raise."""
+        """Run the callbacks of commits, and `close` of the deserializers: all of them, even if some
+        raise. Returns the first error."""
         failed, callbacks = None, self._engine.commits.callbacks
-        callbacks.begin_call()  # one that was interrupted does not run any more
+        callbacks.begin_call()  # an interrupted callback does not run any more
         while callbacks.waiting or self._to_close:
             try:
                 if callbacks.waiting:
@@ -1178,11 +1185,11 @@ class KafkaConsumer:
     # -- how a call begins and ends (see `guard`)
 
     def _begin_call(self, *, closing: bool = False) -> None:
-        """Before anything else of an outermost call: repair what the last one left half done."""
+        """Begin an outermost call: repair what the last one left half done."""
         self._engine.call.attention.call()
         if self._processor is not None:
             self._processor.check_thread()
-        if self._guard.closed and not closing:  # by a signal handler, as this call came in
+        if self._guard.closed and not closing:  # a signal handler has closed it as this call began
             raise self._engine.call.own(ConsumerClosedError())
         if self._system.dispatcher.turns_here:
             raise IllegalStateError(
@@ -1199,7 +1206,7 @@ class KafkaConsumer:
         if self._iterating.batch.handed:
             self._iterating.settle()
         if self._close_asked is not None and not closing:
-            raise self._engine.call.own(ConsumerClosedError())  # it is closed as this call ends
+            raise self._engine.call.own(ConsumerClosedError())  # the end of this call closes it
 
     def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
@@ -1220,7 +1227,7 @@ class KafkaConsumer:
         """Close, as a signal handler or a listener has asked for during a call that is over."""
         asked = self._close_asked
         if asked is not None:
-            if method == "_poll" and result:  # they will not be given out
+            if method == "_poll" and result:  # these records are not given out
                 result = {}
             elif method == "_poll_arrow":
                 result = result[:0]
@@ -1232,7 +1239,8 @@ class KafkaConsumer:
         return result
 
     def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
-        """A call in the middle of another one of this thread: only callbacks of the user's may."""
+        """A call in the middle of another call of this thread: only the user's callbacks may make
+        one."""
         call, user_code = self._engine.call, self._engine.rebalancing.user_code
         callback, name = user_code.name, method.__name__.strip("_")
         if not callback or name in _NEVER_NESTED:
@@ -1242,7 +1250,7 @@ class KafkaConsumer:
             user_code.enter("")
             return method(self, *args, **kwargs)
         except BaseException as error:
-            # As of an outermost call: what is refused for its arguments has changed nothing.
+            # As in an outermost call: a call that is refused for its arguments has changed nothing.
             if call.touched and error is not call.ended_in:
                 self._guard.break_off()
             raise
@@ -1279,5 +1287,5 @@ class KafkaConsumer:
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
-    """The first of them, as an error names them."""
+    """The first ten of the partitions, as an error names them."""
     return ", ".join(sorted(f"{one.topic}-{one.partition}" for one in partitions)[:10])

@@ -1,14 +1,14 @@
 """Which call is inside a consumer: one at a time, in the process that made it, until it is closed.
 
 A public call is *outermost*, or *nested*: made by a callback of the user's, or by a signal handler
-that ran in the middle of our own code. What holds the guard is the frame of the outermost call. An
-interrupt (Ctrl-C, or whatever a signal handler raises) may come between any two lines, so that a
-call can end without having let go: then its frame does not run any more, the next call sees that,
-takes over, and repairs what was left half done (`broken`).
+that ran in the middle of our own code. The frame of the outermost call holds the guard. An
+interrupt (Ctrl-C, or an exception of a signal handler) may come between any two lines, so that a
+call can end without releasing the guard. Then its frame does not run any more: the next call sees
+that, takes the guard over, and repairs what was left half done (`broken`).
 
-How a call ends: it lets go, looks whether a nested `close` was put off to now, and returns. From
-letting go to the return CPython looks for no signals; an exception that is put there all the same
-(by a debugger) makes the call a broken one, too. A result counts as given once it was returned.
+How a call ends: it releases the guard, looks whether a nested `close` waits for its end, and
+returns. Between these lines CPython runs no signal handlers; an exception that a debugger puts
+there makes the call a broken one, too. A result counts as given once it was returned.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["Guard", "exclusive", "looking"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What a call has that has not come to its result.
+#: In place of the result of a call that has none yet.
 _NOTHING = object()
 
-#: How often this process, as its own parent, was forked; to look at it is cheaper than `getpid`.
+#: Counts the forks that led to this process; it is read faster than `getpid`.
 _forks = 0
 
 
@@ -49,9 +49,9 @@ class Guard:
 
     def __init__(self) -> None:
         self.closed = False
-        #: The call that is inside has begun: what the one before gave out has arrived.
+        #: The call that is inside has begun: so the result of the call before has reached the user.
         self.begun = False
-        #: The last call did not end as it should: the next one begins with a repair.
+        #: The last call was interrupted: the next one begins with a repair.
         self.broken = False
         #: At most one entry, for None: the frame of the outermost call. A dict's `setdefault` is
         #: atomic, and `del` is no call, after which Python would run signal handlers.
@@ -78,7 +78,7 @@ class Guard:
             raise ConsumerClosedError
 
     def enter(self, frame: FrameType) -> bool:
-        """Enter with a call of this frame; False if it is nested, in another one of this thread.
+        """Enter with the call of this frame; False if the call is nested in another of this thread.
 
         Raises ConcurrentAccessError if another thread is inside.
         """
@@ -95,7 +95,7 @@ class Guard:
                     return False
                 if _is_running(holder):
                     raise self._refusal(holder)
-                if self.holder.get(None) is holder:  # else it has let go just now
+                if self.holder.get(None) is holder:  # otherwise it was released just now
                     self.broken = self.broken or self.begun
                     self.begun = False
                     self.holder[None] = frame
@@ -115,7 +115,7 @@ class Guard:
         return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
     def begin(self) -> None:
-        """The call that is inside begins: the one before is sound, or was repaired."""
+        """The call that is inside begins: what the one before left half done is repaired."""
         self.begun = True
 
     def mend(self) -> None:
@@ -131,21 +131,21 @@ class Guard:
         self.closed = True
 
     def leave(self, frame: FrameType) -> None:
-        """Let go, if it is still this frame's."""
+        """Release the guard, if this frame still holds it."""
         self.begun = False
         if self.holder.get(None) is frame:
             del self.holder[None]
 
 
 def _is_below(holder: FrameType | None, frame: FrameType | None) -> bool:
-    """Whether `frame` was called, over however many others, by `holder`, or is it."""
+    """Whether `frame` is `holder`, or was called by it, directly or not."""
     while frame is not None and frame is not holder:
         frame = frame.f_back
     return frame is not None
 
 
 def _is_running(frame: FrameType) -> bool:
-    """Whether it is on the stack of any thread, or of a greenlet that waits."""
+    """Whether the frame is on the stack of any thread, or of a greenlet that waits."""
     try:
         frame.clear()
     except RuntimeError:
@@ -154,7 +154,7 @@ def _is_running(frame: FrameType) -> bool:
 
 
 def exclusive(method: F) -> F:
-    """A method of a consumer that only one thread may be in; its frame is a call's (see above)."""
+    """A method of a consumer that only one thread at a time may be in (see above)."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -183,7 +183,9 @@ def exclusive(method: F) -> F:
 def looking(method: F) -> F:
     """A method that only reads: any thread may be in it, also while another is in the consumer.
 
-    It walks only over what is replaced as a whole: what changes meanwhile raises.
+    It may iterate only over collections that are replaced as a whole: if a collection changes
+    during an iteration, Python raises. Single attributes may change in place: Python stores and
+    reads each at once.
     """
 
     @functools.wraps(method)

@@ -1,11 +1,12 @@
 """Iterating over a consumer: the records of a poll, handed out one by one.
 
 A position moves past a record when the record is handed out, so that a commit in the loop's body
-covers it, as in kafka-python. What is left when something else happens (a poll, a pause, a seek, a
-rebalance step) is put back and given out later, or dropped if its partition has moved on.
+covers it, as in kafka-python. If another call comes (a poll, a pause, a seek) or a rebalance step,
+the records that are left are put back and given out later, or dropped if their partition has
+another epoch.
 
-How many records of a batch were handed out is one number, and the partition's position follows from
-it (`settle`): whatever interrupts an iteration, no record is skipped and none comes twice.
+One number says how many records of a batch were handed out, and the partition's position follows
+from it (`settle`): wherever an interrupt comes, no record is skipped and none comes twice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aktor.consumer.waiting import Waiting
 
 __all__ = ["Calls", "Iteration"]
 
-#: How long records are handed out without telling the background, in seconds.
+#: For how many seconds records are handed out before the background is told.
 LOOK_EVERY: Final = 1.0
 
 
@@ -53,16 +54,16 @@ class Iteration:
         self._call = engine.call
         self._clock = engine.link.clock
         self._events = engine.link.port.events
-        #: The one being handed out, and those after it (the next one is last).
+        #: The batch being handed out, and the batches after it (the next one is last in the list).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
-        #: When to tell the background something, whatever else is to be done.
+        #: When `next` must stop and the background be told, even if there are more records.
         self.look_at = -math.inf
 
     def next(self) -> Any:
-        """The next record that is already here; None: look at what is pending first.
+        """The next record that is already here; None: there is other work to do first.
 
-        The one path that is walked per record: flat, and without a call that is not needed.
+        This is the only code that runs for each record: it is flat, and makes no needless call.
         """
         batch = self.batch
         index = batch.handed
@@ -79,11 +80,12 @@ class Iteration:
         return record
 
     def take_back(self, batch: Batch, handed: int) -> None:
-        """What was handed out since the batch and its count were these has not arrived."""
+        """Records that were handed out since `batch` and its count `handed` were noted have not
+        reached the user."""
         self.batch.take_back(handed if self.batch is batch else 0)
 
     def settle(self) -> None:
-        """Move the position past what was handed out."""
+        """Move the position past the records that were handed out."""
         batch = self.batch
         if batch.told != batch.handed:
             self.tell()
@@ -92,7 +94,7 @@ class Iteration:
             self._engine.delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
 
     def tell(self) -> None:
-        """Trace what was handed out since this was last called."""
+        """Trace the records that were handed out since the last call."""
         state, delivery = self.batch.state, self._engine.delivery
         records = self.batch.tell()
         if state is not None and delivery.log.hears_debug and records:
@@ -108,7 +110,7 @@ class Iteration:
         return max(state.offset or 0, after)
 
     def stow(self) -> None:
-        """Put back what was not handed out; a later poll begins with it."""
+        """Put back the records that were not handed out; a later poll begins with them."""
         self._call.touch()
         if self.batch.state is None and not self._waiting:
             return
@@ -123,11 +125,11 @@ class Iteration:
             return
         if batch.handed < len(batch.records):
             self._engine.delivery.put_back(batch.state, batch.records[batch.handed :])
-        else:  # behind the last record may be markers and what was aborted or compacted
+        else:  # after the last record there may be markers, aborted or compacted records
             self._engine.delivery.advance_past(batch.state)
 
     def forget(self) -> None:
-        """Drop the records that are here: the partitions are read anew."""
+        """Drop the records that are here: the partitions are read again from their positions."""
         self._waiting = []
         self.batch = Batch(None, [])
 

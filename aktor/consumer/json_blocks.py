@@ -30,7 +30,7 @@ _BRACKETS: Final = 300
 _DIGITS: Final = 4300
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
 
-#: What the reader takes for a number, and JSON does not.
+#: Words that the reader takes for a number, although they are not JSON.
 _NO_NUMBER: Final = re.compile(rb"[:,\[][ \t\r\n]*-?(?:NaN|Inf)")
 
 #: From here on, a float may not be the integer that was written.
@@ -76,7 +76,7 @@ class JsonBlocks:
         return None
 
     def _is_safe(self, values: pa.Array) -> bool:
-        """False if the reader could go wrong with them.
+        """False if the reader could fail with these values, or read them wrongly.
 
         Each value begins with `{` and ends with `}`, and the next one stands on a new line. No JSON
         object goes on over `}`, line break, `{`, since a string has no line breaks. So each value
@@ -141,7 +141,7 @@ def _is_object_each(values: pa.Array) -> bool:
 
 
 def _is_utf8(text: bytearray) -> bool:
-    """The reader looks at the strings of the schema only."""
+    """Whether all bytes are UTF-8: the reader checks only the strings of the schema."""
     if text.isascii():
         return True
     try:

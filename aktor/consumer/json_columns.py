@@ -4,8 +4,8 @@ pyarrow's JSON reader reads a batch as one block, if the block is surely good (`
 is not, the batch is halved until the halves are good or small, and Python's parser reads the small
 ones value by value. That parser alone says which rows are bad and why.
 
-In those, too, columns are made as a whole; only if one cannot be made, the rows are sought that are
-to blame.
+Python's parser makes columns as a whole, too; only if a column cannot be made, it is searched for
+the rows that are wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FEW: Final = 256
 
 
 class JsonColumns(NamedTuple):
-    """What `json_columns` makes of a batch.
+    """The result of `json_columns`.
 
     `rows` has the batch's columns but `value`, and then the schema's, of all rows that could be
     read. `bad` has the others as they came, and `error` (string): why they could not be read.
@@ -101,7 +101,7 @@ class JsonReader:
         return [pa.concat_arrays(both) for both in zip(before, after, strict=True)], bad
 
     def read_by_python(self, values: pa.Array) -> tuple[list[pa.Array], dict[int, str]]:
-        """The same, by Python's parser alone."""
+        """As `read`, by Python's parser alone."""
         bad: dict[int, str] = {}
         documents = _parse(values.to_pylist(), self._decode, bad)
         columns = [_column(documents, one, bad) for one in self._schema]
@@ -117,7 +117,7 @@ class JsonReader:
 
 
 def _check_type(path: str, kind: pa.DataType) -> None:
-    """Refuse what no value could be read as."""
+    """Refuse a type as which no JSON value can be read."""
     types = pa.types
     if types.is_nested(kind):
         for place in range(kind.num_fields):
@@ -189,14 +189,14 @@ def _wrong(values: Sequence[Any], kind: pa.DataType, first: int) -> dict[int, st
     return {}
 
 
-#: What pyarrow raises about a value that is not of the type.
+#: The errors that pyarrow raises about a value that is not of the type.
 _WRONG: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 _NONE: Final = type(None)
 
 
 def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of them. pyarrow alone would take True for 1, 2.0 for 2, and 5 for a date."""
+    """An array of the values. pyarrow alone would take True for 1, 2.0 for 2, and 5 for a date."""
     allowed, meanwhile = _allowed(kind)
     if strange := set(map(type, values)) - allowed:
         found = strange.pop()
@@ -243,12 +243,12 @@ def _lists(values: Sequence[Any], kind: pa.DataType, flat: list[pa.Array]) -> pa
 
 
 def _validity(values: Sequence[Any]) -> pa.Buffer:
-    """The bits that say which of them are not null."""
+    """The bits that say which values are not null."""
     return pa.array([one is not None for one in values], pa.bool_()).buffers()[1]
 
 
 def _digits(number: str | int | float) -> str:
-    """As it was written: a float would not have all digits of a decimal."""
+    """The number as it was written: a float would not have all digits of a decimal."""
     return number.written if isinstance(number, _Number) else str(number)
 
 
@@ -265,7 +265,8 @@ class _Number(float):
 
 
 def _allowed(kind: pa.DataType) -> tuple[set[type], pa.DataType | None]:
-    """The types that JSON has for it; and of what it is cast, if not of these."""
+    """The Python types of JSON values for this type; and the type from which pyarrow casts them, if
+    it does not take them as they are."""
     types = pa.types
     if types.is_boolean(kind):
         return {bool, _NONE}, None

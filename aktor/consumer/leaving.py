@@ -24,8 +24,8 @@ LEAVE_SHARE: Final = 0.25
 
 
 class Leaving:
-    """Owns what is known while a member leaves: whether its last commit said that it is expelled,
-    and which leaving is under way."""
+    """Owns whether the last commit before leaving was refused because the group has expelled the
+    member, and which leaving is under way."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Leaving:
         self._request_timeout = request_timeout
         #: The last commit before leaving was refused: the group does not know us any more.
         self._expelled = False
-        #: The leaving that is under way: its listener is called once, whatever interrupts us.
+        #: The leaving that is under way. It tells the listener once, also if it is interrupted.
         self._under_way: object = None
 
     def expel(self, *, expelled: bool) -> None:
-        """What the group has said to the last commit: whether it knows the member."""
+        """Note whether the group has refused the last commit because the member is expelled."""
         self._expelled = expelled
 
     def on_assigned(self) -> None:
@@ -105,7 +105,7 @@ class Leaving:
         return False
 
     def commits_until(self, deadline: float) -> float:
-        """Until when commits may take, of a consumer that has to have left by `deadline`."""
+        """The time by which commits must be done, so that LeaveGroup is done by `deadline`."""
         return deadline - (deadline - self._clock()) * LEAVE_SHARE
 
     def leave(
@@ -118,7 +118,7 @@ class Leaving:
     ) -> Waiting[BaseException | None]:
         """Give all partitions back, leave the group if in one; returns a listener's error.
 
-        The listener's time is its own: what it takes, `deadline` is later.
+        The time that the listener takes is added to `deadline`.
         """
         if commits_until is None:
             commits_until = self.commits_until(deadline)
@@ -135,8 +135,8 @@ class Leaving:
             error = yield from self._rebalancing.revoke(owned, loss, self._under_way)
             deadline += self._clock() - began
             yield from self._leave_group(deadline, because, operation)
-            # What the membership said while the listener ran, and until it heard of LeaveGroup
-            # (KAFKA-20428).
+            # Forget steps that the membership manager sent while the listener ran, and before it
+            # heard of LeaveGroup (KAFKA-20428).
             self._events.forget_group()
         elif self._is_static and operation is Operation.LEAVE_GROUP:
             # It may have told the group that it comes back (epoch -2). Now it leaves for good.

@@ -1,4 +1,4 @@
-"""What ties the parts of the application's half to the background, and to the time."""
+"""How the parts of the application's half reach the background and the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Link(NamedTuple):
 
     #: Where the background's messages wait.
     port: ApplicationPort
-    #: Tells the background something.
+    #: Tells the background a message.
     publish: Publish
     clock: Callable[[], float]
     trace: Trace

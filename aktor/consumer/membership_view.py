@@ -1,7 +1,8 @@
-"""What the background has said of our membership in the group.
+"""Our membership in the group, as the application knows it.
 
-The background's thread writes what it has said, the application's thread what it has chosen since;
-each answer takes the later of the two. Any thread may read.
+The background thread writes what the membership manager has said, the application thread what it
+has done since (left the group, chosen a member id). A property takes the later of the two. Any
+thread may read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class MembershipView:
 
     def __init__(self) -> None:
         self.member = NOT_A_MEMBER
-        #: Ids that it had before, and under which it has yet to send LeaveGroup.
+        #: Earlier ids of our member for which LeaveGroup is not answered yet.
         self.leaving: frozenset[str] = frozenset()
         #: The protocol in which we were a member of the group; "" if we never were.
         self.spoken = ""
@@ -61,11 +62,11 @@ class MembershipView:
             self._known_as = member
 
     def on_session(self, extended: SessionExtended) -> None:
-        """The group has confirmed it."""
+        """The membership manager tells until when the session lasts."""
         self.session_until = extended.until
 
     def on_restarted(self) -> None:
-        """The membership was restarted: it is in no generation now."""
+        """The membership manager was restarted: we are in no generation now."""
         self.member = NOT_A_MEMBER
 
     # -- the application's side
@@ -74,8 +75,9 @@ class MembershipView:
     def was_member(self) -> MemberChanged:
         """The member when it was last in the group: its id and generation go into transactions.
 
-        Also after it was expelled. The group refuses a commit with the id of an expelled member, as
-        it should; without an id it would take the commit, although the partitions are another's.
+        They stay the same after it was expelled: the group refuses a commit with the id of an
+        expelled member. Without an id it would take the commit, although the partitions belong to
+        another member.
         """
         member = self._in_group_as
         return NOT_A_MEMBER if member is self._left_as else member
@@ -93,7 +95,7 @@ class MembershipView:
         return said.member_id or said.joins_as
 
     def rejoin_as(self, member_id: str) -> None:
-        """A restarted membership has to know this id, until it says another one by itself."""
+        """A restarted membership manager is given this id, until the manager tells another one."""
         self._chosen = self._known_as, member_id
 
     def leave(self) -> None:

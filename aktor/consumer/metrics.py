@@ -1,7 +1,7 @@
 """What `consumer.metrics()` returns: kafka-python's groups and names, over kafka.metrics.
 
-Records and bytes are counted where they are given out, per poll; what the background counts is
-read from the actors when metrics are asked for.
+Records and bytes are counted where they are decoded, per poll; the counters of the actors are read
+when metrics are asked for.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ COUNT: Final = "kafka-metrics-count"
 class ConsumerMetrics:
     """Owns the metrics; the values are gauges over the latest snapshot.
 
-    Several threads may look at once, and a signal handler in the middle of another look: there is
-    no lock, and what is shared is only ever added to.
+    Several threads may take a snapshot at once, and a signal handler in the middle of another one:
+    there is no lock, so entries are only added to the shared dicts and replaced, never removed.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """One assigned partition, as the application thread sees it: its position and its buffer.
 
-Its fields are changed by its own methods only, which say what has happened in Kafka's words.
+Only its own methods change its fields; each method is named after what has happened in Kafka.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Stage(Enum):
     """Whether records may be given out, as far as the group is concerned (as in Java's
     SubscriptionState: pendingOnAssignedCallback, pendingRevocation)."""
 
-    #: `on_partitions_assigned` has not returned yet; what arrives is kept.
+    #: `on_partitions_assigned` has not returned yet; chunks that arrive are kept.
     PENDING_CALLBACK = "pending callback"
     OWNED = "owned"
-    #: The group takes it away; what arrives is dropped.
+    #: It is about to be revoked; chunks that arrive are dropped.
     PENDING_REVOCATION = "pending revocation"
 
 
-#: The epoch of a partition that is assigned no more: that of no batch, chunk or answer.
+#: The epoch of a partition that is not assigned any more. No batch, chunk or answer has it.
 RELEASED: Final = -1
 
 
@@ -43,9 +43,9 @@ class Partition:
     """One assigned partition.
 
     `offset` is the consumed position: the next record to give out, None until it is resolved.
-    `taken` is how far its records were decoded: the two differ while they are on their way to the
-    user. An interrupt may come between any two lines; what the next call goes on from is `epoch`,
-    `offset`, `paused` and `reset` (which, while there is one, wins over the offset).
+    `taken` is how far its records were decoded: the two differ while records are on their way to
+    the user. An interrupt may come between any two lines; the next call goes on from `epoch`,
+    `offset`, `paused` and `reset` (if there is a reset, it wins over the offset).
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Partition:
         #: Why no more of its records can be delivered: no position, a refusal, a record that cannot
         #: be read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
-        #: Its error is of bytes that are fetched anew: it is over when others have come.
+        #: Its error is about corrupt bytes that are fetched again. It is over when they have come.
         self.fetched_anew = False
         #: The reset that was asked for and not yet answered; asked again after a restart.
         self.reset: Reset | None = None
@@ -88,13 +88,13 @@ class Partition:
         self.log_ends: tuple[int, int] | None = None
         self.chunks: deque[Chunk] = deque()
         self.reader: RecordReader | None = None
-        #: Records decoded for an iteration that was interrupted; given out first.
+        #: Records that were decoded for an iteration and not handed out; given out first.
         self.held: list[ConsumerRecord] = []
 
     # -- what happens to it
 
     def deliver(self) -> None:
-        """`on_partitions_assigned` has returned: what is buffered may be given out."""
+        """`on_partitions_assigned` has returned: the buffered records may be given out."""
         if self.stage is Stage.PENDING_CALLBACK:
             self.stage = Stage.OWNED
 
@@ -111,7 +111,7 @@ class Partition:
         self.stage = Stage.PENDING_REVOCATION
 
     def release(self) -> None:
-        """It is assigned no more: an iteration that has records of it must not hand them out."""
+        """It is not assigned any more: an iteration must not hand out records of it."""
         self.epoch = RELEASED
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
@@ -120,7 +120,7 @@ class Partition:
         self.move_to(position, None if reset is None else replace(reset, epoch=epoch))
 
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
-        """Set the position, or forget it (`reset`: in order to go there)."""
+        """Set the position, or forget it; `reset` says which position is looked up then."""
         self.reset = reset or self.reset
         self.leader_epoch = -1
         self.offset = self.taken = None if position is None else position.offset
@@ -130,15 +130,15 @@ class Partition:
         self.reset = reset
 
     def fetch_anew(self, epoch: int) -> None:
-        """Its next bytes are corrupt, and are fetched anew, in a new epoch."""
+        """Its next bytes are corrupt, and are fetched again, in a new epoch."""
         error = self.error
         self.seek(epoch, self.position)
         self.error = error
         self.fetched_anew = True
 
     def advance(self, offset: int, leader_epoch: int) -> None:
-        """The user has been given everything below `offset`."""
-        self.leader_epoch = -1  # an old one would not fit, if we are interrupted here
+        """The user has been given all records below `offset`."""
+        self.leader_epoch = -1  # if an interrupt comes here, the old epoch would be wrong
         self.offset = offset
         self.leader_epoch = leader_epoch
 
@@ -157,9 +157,9 @@ class Partition:
     # -- what is buffered
 
     def receive(self, chunk: Chunk) -> bool:
-        """A Fetch has told the ends of its log, and maybe brought records, or a refusal.
+        """A Fetch has told the ends of its log, and perhaps brought records, or a refusal.
 
-        True if there is something to buffer.
+        Returns True if the chunk is buffered.
         """
         if chunk.high_watermark >= 0:
             self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
@@ -184,7 +184,7 @@ class Partition:
         return reader
 
     def take_up_to(self, offset: int, leader_epoch: int) -> None:
-        """Everything below `offset` is decoded; `leader_epoch` is -1 if no record had one."""
+        """All records below `offset` are decoded; `leader_epoch` is -1 if no record had one."""
         self.taken = offset
         if leader_epoch >= 0:
             self.taken_epoch = leader_epoch
@@ -196,7 +196,7 @@ class Partition:
         return chunk
 
     def take_refusal(self) -> Exception | None:
-        """The broker's refusal to a Fetch, if that is what comes next."""
+        """Take the broker's refusal to a Fetch, if the next chunk is one."""
         if self.offset is None or self.error is not None or not self.chunks:
             return None
         refusal = self.chunks[0].error
@@ -216,7 +216,7 @@ class Partition:
     def drop_buffered(self) -> Iterable[Chunk]:
         """Drop chunks and decoded records; reading goes on at the position.
 
-        Returns what was fetched.
+        Returns the chunks.
         """
         dropped, self.chunks = self.chunks, deque()
         self.reader = None
@@ -271,23 +271,23 @@ class Partition:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to give out now."""
+        """Whether there are records to give out now."""
         fetched = bool(self.chunks) and self.error is None
         return (fetched or bool(self.held)) and self.open and self.offset is not None
 
     @property
     def error_is_next(self) -> bool:
-        """Whether its error is to be raised: no record that came before it is left."""
+        """Whether its error is to be raised now: no record from before the error is left."""
         if self.error is None or self.held:
             return False
         return self.offset is None or self.open
 
     @property
     def all_given_out(self) -> bool:
-        """Whether its error is to be raised, and the position is where it was found."""
+        """Whether its error is to be raised now, and the position is the offset of the error."""
         return self.error_is_next and self.offset is not None and self.offset == self.taken
 
     @property
     def given_up_to(self) -> int | None:
-        """The position once everything that was taken has been given out."""
+        """The position after all decoded records have been given out, except those in `held`."""
         return self.held[0].offset if self.held else self.taken

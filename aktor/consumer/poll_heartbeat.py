@@ -31,7 +31,8 @@ WAKE_SHARE: Final = 4
 
 
 class PollHeartbeat:
-    """Owns when `Poll` was told last, and how much the background need not have read of it."""
+    """Owns when the last `Poll` was sent, and how many freed bytes were sent without waking the
+    background thread."""
 
     def __init__(
         self,
@@ -40,8 +41,8 @@ class PollHeartbeat:
         delivery: Delivery,
         subscription: Subscription,
     ) -> None:
-        #: At least this often a poll that waits tells one, in seconds: a member that tells none for
-        #: three times as long leaves its group.
+        #: A poll that waits sends a `Poll` at least this often, in seconds: if none is sent for
+        #: three times as long, the member leaves its group.
         self._poll_interval = settings.max_poll_interval / 3
         self._repeat = min(POLL_REPEAT, self._poll_interval)
         self._wake_bytes = settings.max_buffered_bytes // WAKE_SHARE
@@ -51,16 +52,17 @@ class PollHeartbeat:
         self._publish = link.publish
         self._urgent = False
         self._told_at = -math.inf
-        #: Positions or freed bytes were told without a wake, and nobody was woken since; how many.
+        #: Whether positions or freed bytes were sent without a wake, and the background was not
+        #: woken since; and how many bytes.
         self._unread = False
         self._unread_bytes = 0
 
     def hurry(self) -> None:
-        """The next one wakes the background: something was said that it should act on."""
+        """The next `Poll` wakes the background: it was told something on which it should act."""
         self._urgent = True
 
     def due_after(self, _now: float) -> float:
-        """When a poll that waits has to tell the next one: its group would expel the member."""
+        """When a poll that waits must send the next `Poll`: else the member leaves its group."""
         return self._told_at + self._poll_interval
 
     def tell(self, now: float, *, force: bool = False) -> None:
@@ -83,18 +85,18 @@ class PollHeartbeat:
         credit.report(incarnation, given_back)
 
     def be_heard(self, now: float) -> None:
-        """Have the background read all that was said: wake it if it need not have read it yet.
+        """Make the background read all messages: wake it if it may not have read the last ones.
 
-        A poll that gives out records may leave that for later, since the next one comes soon. Every
-        other poll comes here before it waits, returns or raises: what the application waits for
-        may never come if the fetch manager does not know that there is room for it again.
+        A poll that gives out records may leave that for later, since the next poll comes soon.
+        Every other poll comes here before it waits, returns or raises: if the fetch manager does
+        not know that there is room again, records for which the application waits may never come.
         """
         if self._unread or self._urgent or self._delivery.has_moved:
             self.tell(now, force=True)
 
     @property
     def _has_run_dry(self) -> bool:
-        """Whether nothing is here that a poll could give out: it will wait."""
+        """Whether there are no records that a poll could give out: it will wait."""
         return not (self._delivery.buffered_bytes or self._port.chunks)
 
     def _must_wake(self, now: float, freed: int) -> bool:

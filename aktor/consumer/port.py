@@ -1,8 +1,9 @@
 """The application's port: where the background's messages wait for the application thread.
 
 The dispatcher's thread puts in, the application thread takes out. Nothing here needs a lock: each
-deque has one writer and one reader, each snapshot is replaced as a whole and by one thread only,
-and each ticket is popped once.
+deque has one writer and one reader, and each snapshot is replaced as a whole and by one thread
+only. Both threads touch the open questions (`_open`), each time by one operation on the dict, which
+Python does at once: so each ticket is popped once, and its question ends once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from aktor.trace import Trace
 
 __all__ = ["ApplicationPort", "Publish", "Settle"]
 
-#: Tells the background something; by `wake=False` it is read at the background's next turn.
+#: Tells the background a message; with `wake=False` it is read at the background's next turn.
 Publish = Callable[..., None]
 
 #: Called once with (value, None) or (None, error) when a question ends.
@@ -59,7 +60,8 @@ class ApplicationPort(MessageHandler):
         super().__init__()
         self.bell = bell
         self.log = trace.bind(actor=APPLICATION)
-        #: What `poll` must act on, in order: rebalance steps, errors, restarts, commit outcomes.
+        #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
+        #: of automatic commits, changes of the cluster.
         self.events: deque[Message] = deque()
         #: Position outcomes, read also by `position()`.
         self.positions: deque[PositionsResolved | PositionsFailed] = deque()

@@ -1,8 +1,8 @@
-"""Errors of partitions: which one a poll raises, when again, and when positions are looked up anew.
+"""Errors of partitions: which one a poll raises, when again, and when positions are retried.
 
 An error that only a seek ends (a record that is not deserialized, no position and no policy)
 stands, and is raised each time; one that may pass (a refused topic) is raised once for each
-attempt. A corrupt batch stands, too, while it is fetched anew (see `corrupt_batches`).
+attempt. A corrupt batch stands, too, while it is fetched again (see `corrupt_batches`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POSITION_RETRY: Final = 1.0
 
 
 class PositionErrors:
-    """Owns which errors of partitions were raised, and when those are due that were."""
+    """Owns which errors of partitions were raised, and when they are raised again."""
 
     def __init__(
         self,
@@ -46,12 +46,13 @@ class PositionErrors:
         #: attempt that were raised.
         self._unresolved: set[TopicPartition] = set()
         self._told: set[str] = set()
-        #: When these positions are looked up anew.
+        #: When these positions are looked up again.
         self.look_up_at = math.inf
-        #: The last poll raised an error of a partition: the others' records come before the next.
+        #: The last poll raised an error of a partition: records of the others come before the next
+        #: error.
         self._was_last = False
-        #: An error that stands until a seek may be raised again from then on, though the time of
-        #: the poll is not over.
+        #: From this time on an error that stands until a seek may be raised again, even if the
+        #: deadline of the poll has not come.
         self._again_at = -math.inf
 
     def raise_before_records(self) -> None:
@@ -67,26 +68,27 @@ class PositionErrors:
         self._was_last = False
 
     def due_after(self, now: float) -> float:
-        """When a poll that waits has an error to raise again, or positions to look up anew."""
+        """When a poll that waits has an error to raise again, or positions to look up again."""
         return min(self.look_up_at, self._again_at if self._again_at > now else math.inf)
 
     def _raise_next(self, *, again: bool) -> None:
         """Raise an error of a partition, if there is one to be raised now.
 
-        One that was raised before and still stands takes turns with the records of the others
-        (`again`): who catches it and goes on polling is told again and again, and reads on. If the
-        others have none, it is raised again when the poll's time is over, or after
-        `retry_backoff_ms`: a loop that catches it without a seek keeps no processor busy.
+        An error that was raised before and still stands takes turns with the records of the other
+        partitions (`again`): an application that catches it and polls on gets both. If the others
+        have no records, the error is raised again at the poll's deadline, or after
+        `retry_backoff_ms`: a loop that catches it without a seek does not keep the processor busy.
         """
         self._assignment.reset_out_of_range()
         while (due := self._delivery.next_error(again=again)) is not None:
             self.raise_error_of(*due)
 
     def raise_error_of(self, state: Partition, error: Exception) -> None:
-        """Raise why nothing of it is given out: each time if only a seek helps, else once.
+        """Raise the error of a partition: each time if only a seek helps, otherwise once.
 
-        Positions that could not be found are looked up anew, all of them together: of one attempt
-        each error is raised once, however many partitions have it. `_forget` does so for refusals.
+        Positions that could not be found are looked up again, all of them together. Each error of
+        one attempt is raised once, however many partitions have it. `_forget` does the same for
+        refusals.
         """
         if not only_a_seek_helps(error):
             if state.offset is not None:
@@ -99,7 +101,7 @@ class PositionErrors:
         raise self._call.own_told(error, owed=True)
 
     def _forget(self, error: Exception) -> None:
-        """It is raised now, for all partitions that have the same one.
+        """Forget this error, which is raised now, for all partitions that have the same one.
 
         When the right to a topic is withdrawn, each of its partitions gets the same refusal. A poll
         raises one error, so that otherwise one poll per partition would fail.
@@ -109,7 +111,7 @@ class PositionErrors:
                 self._delivery.forget_error(state)
 
     def _is_told(self, state: Partition, error: Exception) -> bool:
-        """Look its position up anew; True if this error of the attempt was raised already."""
+        """Look the position up again later; True if this attempt's error was raised already."""
         told = repr(error) in self._told and state.topic_partition not in self._unresolved
         self._told.add(repr(error))
         self._note_unresolved()
@@ -126,7 +128,7 @@ class PositionErrors:
                 self._unresolved.add(state.topic_partition)
 
     def look_up_anew(self, now: float) -> None:
-        """Look up again what could not be looked up: a right may have been granted meanwhile."""
+        """Look up again the positions that were not found: a right may have been granted since."""
         if now < self.look_up_at:
             return
         self.look_up_at = math.inf
@@ -142,7 +144,7 @@ class PositionErrors:
         self._assignment.say_resets("the last attempt failed")
 
     def forget(self) -> None:
-        """All positions are said anew: nothing of the last attempt counts."""
+        """The whole assignment is told again: forget the errors of the last attempt."""
         self._unresolved.clear()
         self._told.clear()
         self.look_up_at = math.inf

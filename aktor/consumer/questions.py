@@ -22,7 +22,7 @@ __all__ = ["ANSWER_GRACE", "REPORT_WAIT", "Questions"]
 #: The background thread has its answer at the deadline; it may need a moment to get to run.
 ANSWER_GRACE: Final = 0.1
 
-#: How long the network actor may take to say what came of its attempts, in seconds.
+#: How long the network actor may take to say how its attempts ended, in seconds.
 REPORT_WAIT: Final = 1.0
 
 
@@ -57,9 +57,9 @@ class Questions:
         The actor knows the deadline and why there is no answer: at the deadline it says so, in a
         `KafkaTimeoutError`. The wait goes on for `ANSWER_GRACE` so that this error is heard.
 
-        Raises the answer's error, `KafkaTimeoutError` without a cause if the actor says nothing,
-        and unless it must not be interrupted `WakeupError`, or the connection's error if there is
-        one: else they are kept.
+        Raises the answer's error; `KafkaTimeoutError` without a cause if the actor says nothing;
+        and, if it is `interruptible`, `WakeupError` or an error of the connections (otherwise these
+        are kept for a later call).
         """
         call = self._call
         call.check_alive()
@@ -93,7 +93,8 @@ class Questions:
             self._port.forget(ticket)
 
     def raise_if_unreached(self) -> Waiting[None]:
-        """Raise BootstrapError if no broker has ever answered: nothing is not the same as empty."""
+        """Raise BootstrapError if no broker has ever answered: then it is unknown whether the
+        topics are empty."""
         if self._port.cluster.version > 0:
             return
         try:
@@ -104,6 +105,6 @@ class Questions:
                 what="asking whether any broker was reached",
             )
         except (KafkaTimeoutError, ActorRestartedError):
-            return  # the background is busy with worse, and tells it by itself
+            return  # the background has a worse problem, and tells it by itself
         if error is not None:
             raise self._call.own_told(error)

@@ -1,9 +1,9 @@
 """The application's part in a rebalance: revoke partitions, assign them, run the listener.
 
 Runs on the application thread, inside `poll`, `unsubscribe` and `close`; and, after the membership
-manager was restarted, inside whichever call asks an actor next (the lost callback, see `Recovery`).
-The membership manager asks for each step and is answered (see `events/membership.py`), so that
-nothing here knows which group protocol is spoken.
+manager was restarted, inside the next call that asks an actor (the lost callback, see `Recovery`).
+The membership manager asks for each step and is answered (see `events/membership.py`), so this code
+is the same for both group protocols.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class UserCode:
 
 
 class _Outcome:
-    """How the listener's call for a step ended. It is called once, also if interrupted."""
+    """How the call of the listener for a step ended. The listener is called once for a step, also
+    if an interrupt ends the call."""
 
     __slots__ = ("begun", "error", "step")
 
@@ -60,7 +61,7 @@ class _Outcome:
         self.error: BaseException | None = None
 
     def begin(self) -> None:
-        """From here on what is raised is the listener's."""
+        """The listener is called now: errors from here on are its own."""
         self.begun = True
 
     def end(self, error: BaseException) -> None:
@@ -92,7 +93,7 @@ class Rebalancing:
         self._clock = clock
 
     def tell(self, listener: Any) -> None:
-        """From now on this is the user's listener (None: there is none)."""
+        """Set the user's listener; None: there is none."""
         if listener is not None:
             # Its methods may be asynchronous. asyncio takes a tenth as long as kafka-python to
             # import, so only a consumer with a listener pays for it; and it pays now, because a
@@ -101,15 +102,16 @@ class Rebalancing:
         self.listener = listener
 
     def repair(self) -> None:
-        """The call in which a callback may have run was interrupted: none runs now."""
+        """The last call was interrupted, perhaps in a callback: no callback runs now."""
         self.user_code.enter("")
         self._told = frozenset()
 
     def run(self, step: Step, event: object = None) -> Waiting[BaseException | None]:
-        """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
+        """Take one step and answer it. Returns the listener's error, for `poll` to raise.
 
-        After an interrupt the same `event` (the step as it was said) is run again: its parts are
-        done and answered again, which does no harm, but the listener is not called twice.
+        After an interrupt the same `event` (the step as the membership manager sent it) is run
+        again: it is done and answered again, which does no harm, but the listener is not called
+        twice.
         """
         event = event or step
         match step:
@@ -164,7 +166,8 @@ class Rebalancing:
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = yield from self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()
-        # All may be lost by now: whatever the callback asks for finds out about a restart.
+        # All partitions may be lost by now: if the callback asks an actor, it finds out that the
+        # membership manager was restarted.
         left = (step.assigned - withheld) & self._delivery.partitions.keys()
         self._delivery.deliver(sorted(left))
         return error
@@ -172,10 +175,10 @@ class Rebalancing:
     def _call(
         self, name: str, partitions: set[TopicPartition], event: object
     ) -> Waiting[BaseException | None]:
-        """Call the listener, once for each event; returns what it raised."""
+        """Call the listener, once for each event; returns the error that it raised."""
         if self._outcome.step is not event:
             self._outcome = _Outcome(event)
-        outcome = self._outcome  # a callback within this one has another
+        outcome = self._outcome  # a callback inside this callback has its own
         if not outcome.begun and self.listener is not None:
             yield from self._begin(outcome, name, partitions)
         return outcome.error
@@ -192,7 +195,7 @@ class Rebalancing:
             result = callback(partitions)
             if inspect.isawaitable(result):
                 yield result
-        except GeneratorExit:  # we were interrupted when it was about to be awaited
+        except GeneratorExit:  # an interrupt came when the coroutine was about to be awaited
             raise
         except WakeupError as error:
             outcome.end(error)

@@ -1,8 +1,8 @@
-"""Saying again what cannot be made anew: after actors were restarted, or a call was interrupted.
+"""Telling the background its state again: after actors were restarted, or a call was interrupted.
 
-What counts is the subscription, the positions of what was given out, what is paused, which resets
-are not answered, and the steps that are not. All else follows from it: it is made anew and said
-again, in new epochs, so that what was said and fetched before is dropped.
+The state that counts: the subscription, the consumed positions, the paused partitions, and the
+resets and rebalance steps without an answer. Everything else is computed from it and told again,
+with new epochs, so that older messages and records are dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Recovery"]
 
 
 class Recovery:
-    """Owns which restart is being answered."""
+    """Owns which restart of actors is being acted on."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Recovery:
         self._restoring: object = None
 
     def begin_call(self) -> None:
-        """An outermost call begins: no restart is being answered."""
+        """An outermost call begins: no restart is being acted on."""
         self._restoring = None
 
     # -- after a call that was interrupted
 
     def repair(self) -> None:
-        """The last call was interrupted, anywhere: make sound again what it left half done.
+        """The last call was interrupted, on any line: repair what it left half done.
 
-        May itself be interrupted, and is then done again.
+        If an interrupt ends the repair itself, the next call does it again.
         """
         self._rebalancing.repair()
         self._restoring = None
@@ -72,7 +72,7 @@ class Recovery:
         for ticket in self._call.asked:
             self._assignment.track_topics_of_question(ticket, frozenset())
         self._delivery.take_back()
-        # If `subscribe` was interrupted, it may not have come to this.
+        # An interrupted `subscribe` may not have done this.
         self._port.watch_cluster(wanted=self._subscription.follows_cluster)
         self._assignment.follow_cluster()
         self._assignment.renew_all()
@@ -94,13 +94,13 @@ class Recovery:
                 yield from self.restore(restarted)
 
     def restore(self, restarted: ActorsRestarted) -> Waiting[None]:
-        """Tell these actors what they must know; raises what a listener raised about it."""
+        """Tell these actors what they must know; raises the error of the lost callback, if any."""
         self._restoring = restarted
         error = None
         if MEMBERSHIP in restarted.actors:
             error = yield from self._restore_membership(restarted)
-        # The fetch manager needs all others, so it is a new one after every restart. It does not
-        # know what its predecessor fetched: go on from the positions.
+        # The fetch manager needs all other managers, so it is restarted with each of them. It does
+        # not know what its predecessor has fetched: go on from the positions.
         self._assignment.renew_all()
         self._assignment.say_anew("actors were restarted")
         self._assignment.say_paused(resumed=False)
@@ -112,9 +112,10 @@ class Recovery:
             raise error
 
     def _restore_membership(self, restarted: ActorsRestarted) -> Waiting[BaseException | None]:
-        """All partitions are lost, and the new membership joins; returns a listener's error.
+        """All partitions are lost, and the new membership manager joins; returns the listener's
+        error.
 
-        It sends LeaveGroup for the members of before that have yet to leave.
+        The new manager sends LeaveGroup for earlier member ids that have not left yet.
         """
         membership = self._port.membership
         if self._subscription.in_group:
@@ -123,6 +124,6 @@ class Recovery:
             error = yield from self._rebalancing.revoke(owned, Loss.LOST, restarted)
             self._subscription.say(membership.last_member_id, membership.leaving)
             return error
-        if membership.leaving:  # it has unsubscribed since
+        if membership.leaving:  # the application has unsubscribed since
             self._publish(SubscriptionChanged(topics=frozenset(), leaving=membership.leaving))
         return None

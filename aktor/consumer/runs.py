@@ -1,4 +1,4 @@
-"""Records as the trace tells of them: by runs of offsets, never one by one."""
+"""How the trace names records: by runs of offsets, never one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 __all__ = ["runs"]
 
-#: So many runs at most stand in one event: a longer list would be cut.
+#: The most runs in one trace event: a longer list would be cut.
 RUNS_MAX: Final = 50
 
 

@@ -40,9 +40,9 @@ class Secret(str):
 
 
 class Masked(str):
-    """What `consumer.config` shows of a secret: the text *** also to JSON and to joins.
+    """What `consumer.config` shows in place of a secret: the text ***, also in JSON and in joins.
 
-    Made for people and logs; another consumer made from `consumer.config` gets the secret itself.
+    People and logs see ***; another consumer made from `consumer.config` gets the secret itself.
     """
 
     __slots__ = ("secret",)

@@ -82,7 +82,8 @@ def check_together(config: dict[str, Any], supplied: frozenset[str], log: Trace)
 def _ignore(
     name: str, needs: str, config: dict[str, Any], supplied: frozenset[str], log: Trace
 ) -> None:
-    """Ignored where the protocol was chosen, as in kafka-python; refused where it was forgotten."""
+    """The setting has no effect: ignore it if the user chose security_protocol, as kafka-python
+    does; refuse it if the user did not."""
     if "security_protocol" not in supplied:
         raise ConfigurationError(
             f"{name} is set, but security_protocol is not: set it to {needs}; the default PLAINTEXT"

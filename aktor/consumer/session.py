@@ -15,7 +15,7 @@ from aktor.events.membership import ConfirmSession
 
 __all__ = ["CONFIRM_REPEAT", "Session"]
 
-#: How often an unconfirmed session is asked about, in seconds.
+#: How often the group is asked to confirm the session, in seconds.
 CONFIRM_REPEAT: Final = 0.2
 
 
@@ -32,7 +32,7 @@ class Session:
         self._log = link.log
 
     def is_confirmed(self, now: float) -> bool:
-        """Whether records may be given out; if not, the group is asked."""
+        """Whether records may be given out; if not, ask the group to confirm the member."""
         until = self._port.membership.session_until
         if not self._subscription.in_group or now <= until:
             self._ask_again_at = math.inf
@@ -44,12 +44,12 @@ class Session:
         return False
 
     def due_after(self, _now: float) -> float:
-        """When a poll that waits has to ask again."""
+        """When a poll that waits has to ask the group again."""
         return self._ask_again_at
 
     @property
     def holds_back(self) -> bool:
-        """Whether something is held back because the group has yet to confirm the member."""
+        """Whether records are held back because the group has yet to confirm the member."""
         return self._ask_again_at != math.inf
 
     def forget(self) -> None:

@@ -14,7 +14,7 @@ __all__ = ["ConsumerStatus", "PartitionStatus"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One assigned partition: consumed position, end as last heard of, records between them.
+    """One assigned partition: its consumed position, its end as last told, the records between.
 
     None means not known yet. `lag` counts from the position to the high watermark (or the last
     stable offset, with read_committed).
@@ -25,7 +25,7 @@ class PartitionStatus:
     lag: int | None
     paused: bool
     buffered_bytes: int
-    #: Why nothing comes: its leader has not been reached for 30 s.
+    #: Why no records come: its leader has not been reached for 30 s.
     trouble: str = ""
 
 

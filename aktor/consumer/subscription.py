@@ -1,4 +1,4 @@
-"""What the user wants to read: topics, a pattern of them, or partitions assigned by hand."""
+"""The user's subscription: topics, a pattern of topics, or partitions assigned by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Subscription"]
 
 
 class Subscription:
-    """Owns the subscription, and what of it the membership was told last."""
+    """Owns the subscription, and the one that the membership manager was told last."""
 
     __slots__ = (
         "_log",
@@ -27,7 +27,7 @@ class Subscription:
     def __init__(self, link: Link, group_id: str | None) -> None:
         #: The topics, or those that match the pattern.
         self.topics: frozenset[str] = frozenset()
-        #: In place of topics: a pattern that we evaluate, or one that the brokers do.
+        #: In place of topics: a pattern that we evaluate, or one that the brokers evaluate.
         self.pattern: TopicPattern | None = None
         self.regex = ""
         self.assigned_by_user = False
@@ -35,7 +35,7 @@ class Subscription:
         self._port = link.port
         self._publish = link.publish
         self._log = link.log
-        #: What the membership was told last (topics, regex); None while it is being told.
+        #: The (topics, regex) that the membership manager was told last; None while it is told.
         self._told: tuple[frozenset[str], str] | None = (frozenset(), "")
 
     @property
@@ -54,7 +54,7 @@ class Subscription:
         return self.pattern is not None or (self.is_subscribed and self.group_id is None)
 
     def replace(self, topics: frozenset[str], pattern: TopicPattern | None, regex: str) -> None:
-        """The user subscribes to these."""
+        """The user subscribes to these topics, or to this pattern."""
         self.topics, self.pattern, self.regex = topics, pattern, regex
         if pattern is not None:
             self.topics = self._matching(pattern)
@@ -73,9 +73,9 @@ class Subscription:
         return frozenset(name for name, info in topics.items() if pattern.matches(name, info))
 
     def match_topics(self) -> bool:
-        """Topics come and go: those that the pattern matches are the topics. True if they changed.
+        """The topics are now those that the pattern matches in the metadata; True if they changed.
 
-        The membership is told by `say`.
+        `say` tells the membership manager.
         """
         if self.pattern is None:
             return False
@@ -91,10 +91,10 @@ class Subscription:
         self.topics = matching
         return True
 
-    # -- what the membership is told
+    # -- what the membership manager is told
 
     def say(self, member_id: str = "", leaving: frozenset[str] = frozenset()) -> None:
-        """Tell the membership, which joins, or leaves, the group for it."""
+        """Tell the membership manager, which joins the group or leaves it."""
         self._told = None
         topics, regex = self.topics, self.regex
         self._publish(
@@ -103,10 +103,10 @@ class Subscription:
         self._told = topics, regex
 
     def say_changes(self) -> None:
-        """Tell the membership unless it knows already."""
+        """Tell the membership manager unless it knows already."""
         if self._told != (self.topics, self.regex):
             self.say()
 
     def forget_told(self) -> None:
-        """The membership is about to be told something else: if we are interrupted, say it anew."""
+        """The membership manager is about to be told a change; after an interrupt tell it again."""
         self._told = None

@@ -1,9 +1,9 @@
-"""The actor system of one consumer: what it is made of, and the thread that it runs on.
+"""The actor system of one consumer: its actors, and the thread that they run on.
 
-`actors` is the one place that names the children, in the order in which a tick asks them; what each
-needs, hears, asks and reads of the settings stands with its class and in the routes. `composition`
-makes the supervisor's children of that. `Host` makes what differs between a real consumer and a
-simulated one.
+`actors` is the one place that names the children, in the order in which a tick asks them. Each
+class declares which actors it needs and which settings it reads; the routes say what it hears.
+`composition` makes the supervisor's children of that. `Host` makes what differs between a real
+consumer and a simulated one.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ def _membership(protocol: str) -> type[RequestManager]:
 
 
 class Host:
-    """What a consumer runs on: real threads, clock and sockets here; others in simulations."""
+    """Makes the threads, the clock and the sockets of a consumer; simulations have another host."""
 
     def for_consumer(self, consumer: KafkaConsumer) -> Host:
         """The host of this new consumer."""
         return self
 
     def make_bell(self) -> Bell:
-        """What the application thread waits on."""
+        """The bell on which the application thread waits."""
         return Bell()
 
     def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
-        """What the actors run on; what they say to the application goes to the port."""
+        """The dispatcher of the actors; it delivers the application's messages to the port."""
         dispatcher = Dispatcher(ROUTES, trace=trace)
         dispatcher.connect(APPLICATION, port)
         return dispatcher
@@ -102,15 +102,15 @@ class Host:
         return KafkaNet(settings, tell, clock)
 
     def make_member_id(self) -> str:
-        """A name for a member of a KIP-848 group, as Kafka prints a uuid (KIP-1082)."""
+        """A new member id for a KIP-848 group, as Kafka prints a uuid (KIP-1082)."""
         return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
-        """Begin to turn."""
+        """Start the dispatcher's thread."""
         dispatcher.start_thread(name)
 
     def start_worker(self, work: Callable[[], None], name: str) -> None:
-        """Do this beside the application: in a thread that keeps no process from ending."""
+        """Run `work` on a daemon thread, which does not keep the process from ending."""
         threading.Thread(target=work, name=name, daemon=True).start()
 
     def on_sigterm(self, act: Callable[[], None]) -> Callable[[], None]:
@@ -130,7 +130,7 @@ class Host:
         return restore
 
 
-#: What consumers run on that are made in this context: a simulation puts its own here.
+#: The host of consumers that are made in this context: a simulation puts its own here.
 HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa: B039  # stateless
 
 
@@ -158,7 +158,7 @@ def composition(
             return kind.launch(seen[kind.name], incarnation=incarnation, **given)
 
         if issubclass(kind, NetworkActor):
-            # It lets go of the requests of whoever starts afresh.
+            # It ends the requests of actors that start afresh.
             return Child(kind.name, make, needs=kind.NEEDS, asks=everyone, takes_requests=True)
         return Child(kind.name, make, needs=kind.NEEDS, asks=kind.mends())
 

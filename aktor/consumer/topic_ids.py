@@ -1,4 +1,4 @@
-"""The ids of the topics that are read: a topic that is deleted and created anew gets another."""
+"""The ids of the topics that are read: a topic that is deleted and created again gets another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TopicIds"]
 
 
 class TopicIds:
-    """Owns the ids, as far as they are known, and the cluster in which that was looked up."""
+    """Owns the ids of the topics that are read, and the last cluster that was acted on."""
 
     __slots__ = ("_ids", "_port", "followed")
 
@@ -22,7 +22,8 @@ class TopicIds:
         self.followed: Cluster | None = None
 
     def created_anew(self) -> tuple[Cluster, Mapping[str, object]]:
-        """The latest cluster, and the topics that have another id in it, with that."""
+        """The latest cluster, and the topics that have another id in it than we know, each with its
+        new id."""
         cluster = self._port.cluster
         anew = {
             topic: info.topic_id
@@ -36,7 +37,7 @@ class TopicIds:
         self._ids.update(ids)
 
     def note(self, read: Collection[str]) -> None:
-        """These topics are read. Of each the id is kept that it had when it was first known."""
+        """These topics are read. For each topic keep the first id that the metadata told."""
         topics = self._port.cluster.topics
         ids = {
             topic: self._ids.get(topic) or (topics[topic].topic_id if topic in topics else None)
@@ -45,5 +46,5 @@ class TopicIds:
         self._ids = {topic: known for topic, known in ids.items() if known is not None}
 
     def follow(self, cluster: Cluster) -> None:
-        """What this cluster changes was acted on."""
+        """The changes of this cluster were acted on."""
         self.followed = cluster

@@ -1,18 +1,18 @@
 """How the application's half waits without a thread, a bell or an event loop of its own.
 
-What may wait is a generator. It does what it can, and yields the time until which it has nothing
-more to do. It is resumed at that time, or sooner if the background or another thread has said
-something. It may also yield an awaitable of the user's (of a listener whose methods are
-coroutines): it is resumed when that is over, with its error thrown in. What it returns is the
-result of the call, what it raises is the call's error.
+A method that may wait is a generator. It does what it can, and yields the time until which it has
+nothing more to do. It is resumed at that time, or sooner if the background or another thread has
+rung the bell. It may also yield an awaitable of the user's (of a listener whose methods are
+coroutines): it is resumed when that is over, with its error thrown in. The generator's result is
+the result of the call, and its error is the call's error.
 
     def position(self, partition: TopicPartition, deadline: float) -> Waiting[int]:
         while (offset := self.known_offset(partition)) is None:
             yield deadline
         return offset
 
-Who drives it decides how to wait: a thread with its bell (`Blocking`; the simulation's bell waits
-in virtual time), an asyncio consumer with its event loop. No rule of Kafka stands in a driver.
+The driver decides how to wait: a thread with its bell (`Blocking`; the simulation's bell waits in
+virtual time), an asyncio consumer with its event loop. A driver contains no rule of Kafka.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Blocking", "Waiting"]
 
 T = TypeVar("T")
 
-#: Yields until when it waits (by the clock of the consumer), or what is to be awaited; returns a
+#: Yields the time until which it waits (by the clock of the consumer), or an awaitable; returns a
 #: result.
 Waiting: TypeAlias = Generator[float | Awaitable[Any], None, T]
 
 
 class Blocking:
-    """Drives what waits on the thread that calls: it waits for its bell."""
+    """Runs such generators on the calling thread, and waits for the bell in between."""
 
     __slots__ = ("_bell", "_clock")
 
@@ -41,10 +41,10 @@ class Blocking:
         self._clock = clock
 
     def run(self, waiting: Waiting[T]) -> T:
-        """Go on with it until it is over; returns its result.
+        """Run the generator to its end; returns its result.
 
-        An interrupt that comes here ends it where it waits. The bell is not waited for where
-        StopIteration is caught: a signal handler may raise one.
+        An interrupt that comes during the wait closes the generator. The wait for the bell is
+        outside of the `try` that catches StopIteration, because a signal handler may raise one.
         """
         error: BaseException | None = None
         try:
@@ -67,9 +67,9 @@ class Blocking:
 
 
 def _finish(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Run it to its end on this thread, in an event loop of its own; returns what it raised.
+    """Run the awaitable to its end on this thread, in its own event loop; returns its error.
 
-    That may be an interrupt: it counts as raised by the user's code.
+    The error may be an interrupt: it counts as raised by the user's code.
     """
     try:
         _run_in_a_loop(awaitable)
@@ -79,13 +79,13 @@ def _finish(awaitable: Awaitable[Any]) -> BaseException | None:
 
 
 def _run_in_a_loop(awaitable: Awaitable[Any]) -> None:
-    """Run it in an event loop of its own.
+    """Run the awaitable in an event loop of its own.
 
     A loop that runs on this thread already (Jupyter; an application that polls in a coroutine)
     stands still, as it does for all of `poll`. It is hidden meanwhile, since asyncio lets no other
-    one run beside it; so the callback may call the consumer, as one without `async` may.
+    loop run on the same thread. So the callback may call the consumer, as one without `async` may.
     """
-    import asyncio  # is there already: see Rebalancing.tell
+    import asyncio  # imported already: see Rebalancing.tell
 
     outer = asyncio._get_running_loop()
     if outer is None:

@@ -23,7 +23,9 @@ class CommitOffsets(Message):
 
 
 class CommitBeforeRevocation(Message):
-    """membership ▶ commits: the last commit of partitions that go away; never blocks long."""
+    """membership ▶ commits: commit the positions of partitions that are being revoked. The
+    revocation waits for it until `deadline`.
+    """
 
     rebalance: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -31,10 +33,10 @@ class CommitBeforeRevocation(Message):
 
 
 class RevocationCommitted(Message):
-    """commits ▶ membership: done, or failed and traced; go on either way.
+    """commits ▶ membership: the commit is done, or has failed and was traced; go on either way.
 
-    `expelled`: the coordinator refused it as one of somebody who is no member of this generation
-    any more, so that the partitions are lost, not revoked.
+    `expelled`: the coordinator refused the commit because we are no member of this generation any
+    more, so that the partitions are lost, not revoked.
     """
 
     rebalance: int
@@ -50,26 +52,30 @@ class FetchCommittedOffsets(Message):
 
 
 class FindStartingOffsets(Message):
-    """positions ▶ commits: what was committed for these? (Repeated until answered.)"""
+    """positions ▶ commits: look up these committed offsets, and repeat it until they are known."""
 
     partitions: frozenset[TopicPartition]
 
 
 class StartingOffsetsFound(Message):
-    """commits ▶ positions: None where nothing was ever committed."""
+    """commits ▶ positions: the committed offsets; None where nothing was ever committed."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 class StartingOffsetsFailed(Message):
-    """commits ▶ positions: not retriable (authorization, fenced group); ask no more."""
+    """commits ▶ positions: the committed offsets cannot be looked up, and a retry does not help
+    (authorization, fenced group).
+    """
 
     partitions: frozenset[TopicPartition]
     error: Exception
 
 
 class AutoCommitFinished(Message):
-    """commits ▶ application: for `default_offset_commit_callback`; error None is success."""
+    """commits ▶ application: an automatic commit is over, for `default_offset_commit_callback`;
+    error None is success.
+    """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     error: Exception | None

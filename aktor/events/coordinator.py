@@ -7,7 +7,7 @@ from aktor.events.metadata import Broker
 
 
 class CoordinatorFound(Message):
-    """coordinator ▶ network, membership, commits: group requests go there."""
+    """coordinator ▶ network, membership, commits: group requests go to this broker."""
 
     broker: Broker
 

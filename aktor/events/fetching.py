@@ -47,8 +47,8 @@ class RecordsFetched(Message):
 class PausePartitions(Message):
     """application ▶ fetch: these are paused from now on, and `resumed` are not any more.
 
-    What was fetched stays buffered. Of the others nothing changes; with its assignment goes that a
-    partition is paused.
+    Records that were fetched stay buffered. For other partitions nothing changes. A partition that
+    is taken out of the assignment is not paused any more.
     """
 
     partitions: frozenset[TopicPartition] = frozenset()

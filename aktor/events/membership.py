@@ -19,8 +19,8 @@ class SubscriptionChanged(Message):
     """application ▶ membership: these topics from now on; the member joins at the next Poll.
 
     `regex` is a pattern that the brokers evaluate (RE2; KIP-848 only). `member_id` is the last one
-    known to the application: a restarted membership rejoins with it. `leaving` are the ids of
-    before, which it has yet to tell the group to forget.
+    known to the application: a restarted membership manager rejoins with it. `leaving` are earlier
+    member ids, for which it has yet to send LeaveGroup.
     """
 
     topics: frozenset[str]
@@ -30,13 +30,13 @@ class SubscriptionChanged(Message):
 
 
 class Loss(enum.Enum):
-    """Why partitions go away."""
+    """Why partitions are taken from the application."""
 
     REVOKED = "revoked"
     """By agreement: positions are committed first."""
 
     LOST = "lost"
-    """They are somebody else's already: nothing may be committed."""
+    """Another member may own them already: nothing may be committed."""
 
 
 class RevokePartitions(Message):
@@ -49,9 +49,11 @@ class RevokePartitions(Message):
 
 
 class PartitionsReleased(Message):
-    """application ▶ membership: no more records of these are given out; consumed up to here.
+    """application ▶ membership: no more records of these partitions are given out; they were
+    consumed up to `positions`.
 
-    `positions` is empty when the partitions were lost.
+    `positions` is empty when the partitions were lost. The application still has the partitions:
+    it drops them after RunRevokedCallback.
     """
 
     rebalance: int
@@ -73,7 +75,7 @@ class AssignPartitions(Message):
     """membership ▶ application: `assigned` is all that is owned now, `added` what is new.
 
     The application applies it, runs `on_partitions_assigned(added)`, answers. With `must_succeed`
-    nothing of what was added is given out if the callback raises.
+    no records of added partitions are given out if the callback raises.
     """
 
     rebalance: int
@@ -95,7 +97,7 @@ class CallbackFinished(Message):
 
 
 class Operation(enum.Enum):
-    """What becomes of the membership when a consumer is closed (KIP-1092)."""
+    """Whether the member leaves its group when a consumer is closed (KIP-1092)."""
 
     DEFAULT = "default"
     """A dynamic member leaves, a static one keeps its place for a while."""
@@ -108,7 +110,7 @@ class Operation(enum.Enum):
 
     @classmethod
     def named(cls, name: object) -> Self:
-        """The one of this name, in whichever case. Raises ValueError with all there are."""
+        """The operation of this name, in upper or lower case. Raises ValueError with all names."""
         try:
             return cls(str(name).lower())
         except ValueError:
@@ -131,7 +133,7 @@ class LeaveGroup(Message):
 
 
 class MemberState(enum.Enum):
-    """How far the member is, as others see it (kafka-python's three words)."""
+    """How far the member is, as other actors are told (kafka-python's three words)."""
 
     UNJOINED = "<unjoined>"
     REBALANCING = "<rebalancing>"
@@ -139,15 +141,15 @@ class MemberState(enum.Enum):
 
 
 class MemberChanged(Message):
-    """membership ▶ commits, application: who we are in the group now.
+    """membership ▶ commits, application: our member id, generation and state in the group now.
 
     `generation` is -1 and `member_id` "" outside of a group. `topic_ids` are those of the topics
     that a KIP-848 group has given us, by name: metadata may know a later topic of that name.
     `joins_as` is the id under which a classic member asks to join, if it has one already: the
     group may have a member of this id before we hear of it. `is_revoking`: the application has yet
-    to give partitions up, and until then there is no next generation for us. `leaving` are the
-    ids of before under which a classic member may still be in the group: its LeaveGroup has not
-    been answered.
+    to give partitions up, and until then there is no next generation for us. `leaving` are earlier
+    ids under which a classic member may still be in the group: their LeaveGroups have not been
+    answered.
     """
 
     member_id: str
@@ -162,7 +164,8 @@ class MemberChanged(Message):
 
 
 class SessionExtended(Message):
-    """membership ▶ application: the group confirmed us; records may be given out until `until`.
+    """membership ▶ application: the group confirmed the member; records may be given out until
+    `until`.
 
     `until` is past if the group has said that it does not know us, or may have gone on without us:
     nothing is given out before it confirms us again.

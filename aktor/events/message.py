@@ -1,4 +1,4 @@
-"""What every message between actors is."""
+"""The base class of all messages between actors."""
 
 from __future__ import annotations
 

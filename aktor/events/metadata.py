@@ -41,8 +41,8 @@ class TopicInfo(Value):
 class Cluster(Value):
     """The cluster as last heard of: a frozen snapshot; `version` grows with every change.
 
-    `unknown` are topics that somebody needs and the brokers say that they do not know, `forbidden`
-    those that we may not describe.
+    `unknown` are topics that an owner needs (`TrackTopics`) and that the brokers do not know,
+    `forbidden` those that we may not describe.
     """
 
     version: int = 0
@@ -71,7 +71,7 @@ class TopicPattern(Value):
     internal: bool = False
 
     def matches(self, topic: str, info: TopicInfo) -> bool:
-        """Whether it means this topic."""
+        """Whether the pattern matches this topic."""
         return (self.internal or not info.internal) and self.pattern.match(topic) is not None
 
 
@@ -88,7 +88,7 @@ class TrackTopics(Message):
 
 
 class RefreshMetadata(Message):
-    """membership, commits, positions, fetch ▶ metadata: what I know is stale (a leader moved, a
+    """membership, commits, positions, fetch ▶ metadata: the snapshot is stale (a leader moved, a
     partition is unknown).
     """
 
@@ -114,7 +114,7 @@ class LookUpTopics(Message):
 
 
 class NameTopics(Message):
-    """membership ▶ metadata: which topics are these? Replaces what was asked before.
+    """membership ▶ metadata: look up the names of these topic ids, in place of those asked before.
 
     A broker assigns partitions by topic id (KIP-848), and may do so before it has described the
     topic to us. Asked until all are known.

@@ -21,11 +21,12 @@ class Destination(enum.Enum):
 
 
 class Lane(enum.Enum):
-    """Which of the connections to a broker: it answers the requests of each one in order, so what
-    a broker keeps for long must not be in front of anything else. See `actors.lanes`."""
+    """Which of the connections to a broker. A broker answers the requests of one connection in
+    order, so a request that it keeps for long must not be in front of others. See `actors.lanes`.
+    """
 
     ORDINARY = "ordinary"
-    """For what is answered at once."""
+    """For requests that are answered at once."""
 
     FETCH = "fetch"
     """For a Fetch that the broker may keep until there is data."""
@@ -90,7 +91,7 @@ class RequestFailed(Message):
 
 class Rebootstrap(Message):
     """metadata ▶ network, coordinator: a broker sends the client back to its bootstrap servers
-    (REBOOTSTRAP_REQUIRED, KIP-1102): no connection and no coordinator of before is of use.
+    (REBOOTSTRAP_REQUIRED, KIP-1102): close all connections, and look the coordinator up again.
     """
 
     because: str
@@ -128,13 +129,13 @@ class ExpectFetches(Message):
 class ReportBootstrap(Message):
     """application ▶ network: was any broker reached? Answered with None or a BootstrapError.
 
-    None is also the answer if nobody was to be reached yet, or if a broker refused us.
+    None is also the answer if no connection was begun yet, or if a broker refused us.
     """
 
     ticket: int
 
 
 class BrokersLost(Message):
-    """network ▶ application: all that are needed and have not been reached for 30 s."""
+    """network ▶ application: all brokers that are needed and have not been reached for 30 s."""
 
     brokers: Mapping[int, str]

@@ -1,7 +1,7 @@
 """The positions conversation: where each assigned partition starts.
 
-Every partition has an `epoch` at the application, raised by each assign, revoke and seek. What is
-said about an older epoch is dropped and traced.
+Every partition has an `epoch` at the application: a new one with each assignment, seek and reset. A
+message about an older epoch is dropped and traced.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PositionsFailed(Message):
 
     `epochs` says for which epochs of the partitions. `error` is a `NoOffsetForPartitionError`
     (policy none), a `TopicAuthorizationFailedError`, ... The partitions stay without a position
-    until they are sought, reset or assigned anew.
+    until they are sought, reset or assigned again.
     """
 
     epochs: Mapping[TopicPartition, int]
@@ -101,7 +101,7 @@ class LookUpOffsets(Message):
 class ExplainPosition(Message):
     """application ▶ positions: what does this partition's position wait for, at `now`?
 
-    Answered with a text; by the commit manager if it is the committed offset.
+    Answered with a text; by the commit manager if the position waits for the committed offset.
     """
 
     ticket: int

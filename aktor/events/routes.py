@@ -40,7 +40,7 @@ __all__ = [
 
 APPLICATION: Final = "application"
 SUPERVISOR: Final = "supervisor"
-#: Where the supervisor keeps the last fact of each teller, see `FACTS`.
+#: Where the supervisor keeps the last fact of each actor that tells facts, see `FACTS`.
 KEPT: Final = "facts"
 NETWORK: Final = "network"
 COORDINATOR: Final = "coordinator"
@@ -113,8 +113,8 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     fetching.PausePartitions: (FETCH,),
 }
 
-#: Messages that hold until their teller says the next of them, and who tells them. An actor that
-#: starts afresh is told the last one, if the routes name it as a receiver.
+#: Facts: messages that hold until the same actor tells the next one; and which actor that is. An
+#: actor that starts afresh is told the last one, if the routes name it as a receiver.
 FACTS: Final[Mapping[type, str]] = {
     metadata.ClusterChanged: METADATA,
     coordinator.CoordinatorFound: COORDINATOR,

@@ -26,7 +26,7 @@ from aktor.protocol.partitions import by_topic
 
 __all__ = ["DEFAULT_STRATEGY", "AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
 
-#: What kafka-python's KafkaConsumer offers by default, in order of preference.
+#: The default assignors of kafka-python's KafkaConsumer, in order of preference.
 DEFAULT_STRATEGY = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
 
 #: Subscriptions from this version on carry the owned partitions and their generation (KIP-792).
@@ -64,7 +64,7 @@ class Assignors:
     def subscriptions(
         self, topics: frozenset[str], owned: Iterable[TopicPartition], generation: int
     ) -> list[tuple[str, bytes]]:
-        """What JoinGroup offers: (assignor, encoded subscription), the preferred one first.
+        """The offers for JoinGroup: (assignor, encoded subscription), the preferred one first.
 
         Raises:
             AssignorError: the `metadata` of an assignor raised, or what it made cannot be encoded.
@@ -119,7 +119,7 @@ def read_assignments(assignments: Iterable[bytes]) -> frozenset[TopicPartition]:
 
 
 class LeaderPlan:
-    """What the leader of one generation knows: who is in the group, and who wants which topics.
+    """The members of the group in one generation and their topics, as the leader knows them.
 
     `members` are those of the JoinGroup response; raises whatever the decoding of a member's
     subscription raises.

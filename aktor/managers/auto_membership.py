@@ -79,17 +79,17 @@ class AutoMembershipManager(RequestManager):
 
     @classmethod
     def understands(cls) -> frozenset[type]:
-        """What either manager understands."""
+        """The messages that either manager understands."""
         return ClassicMembershipManager.understands() | ConsumerMembershipManager.understands()
 
     @classmethod
     def mends(cls) -> tuple[str, ...]:
-        """As either manager."""
+        """Both managers have the same ones."""
         return ClassicMembershipManager.mends()
 
     @property
     def looks_after(self) -> frozenset[str]:
-        """What the chosen manager looks after."""
+        """The member ids of the chosen manager."""
         return self._chosen.looks_after
 
     def handle(self, message: Message) -> list[Message]:
@@ -106,7 +106,7 @@ class AutoMembershipManager(RequestManager):
         return said
 
     def poll(self, now: float, jitter: float) -> PollResult:
-        """What the chosen manager wants."""
+        """Poll the chosen manager."""
         result = self._chosen.poll(now, jitter)
         said = self._judge(list(result.said))
         return PollResult(requests=result.requests, wake_at=result.wake_at, said=tuple(said))

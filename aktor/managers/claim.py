@@ -18,7 +18,7 @@ class Claim:
     """
 
     def __init__(self) -> None:
-        #: What the application has, after its revoked and assigned callbacks have returned.
+        #: The partitions of the application, after its revoked and assigned callbacks returned.
         self.acknowledged: Assignment = {}
         #: The assignment that the application is being given.
         self.assigning: Assignment = {}

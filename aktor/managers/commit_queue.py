@@ -22,7 +22,7 @@ __all__ = ["Commit", "CommitQueue", "Kind"]
 
 
 class Kind(enum.Enum):
-    """What the commit was made for."""
+    """Why the commit was made."""
 
     ASKED = "asked"
     AUTO = "auto"
@@ -173,7 +173,7 @@ class Commit:
 
     @property
     def alone(self) -> bool:
-        """Whether it is sent in a request of its own.
+        """Whether the commit is sent alone, in one request.
 
         Each synchronous commit is retried by itself, and an automatic one reads the positions when
         it is sent; asynchronous ones that follow each other share a request.
@@ -234,7 +234,7 @@ class CommitQueue:
         )
 
     def after(self, commit: Commit) -> list[Commit]:
-        """What waits in the queue behind this one."""
+        """The commits that wait in the queue behind this one."""
         return [one for one in self.standing if one.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:

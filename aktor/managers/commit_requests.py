@@ -138,7 +138,7 @@ def _speaks_848(member: MemberChanged) -> bool:
 
 
 def committed(answer: Any) -> OffsetAndMetadata | None:
-    """What one partition's answer says is committed; offset -1 means that nothing is."""
+    """The committed offset in one partition's answer; offset -1 means that there is none."""
     if answer.committed_offset < 0:
         return None
     epoch = answer.committed_leader_epoch

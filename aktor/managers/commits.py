@@ -182,7 +182,7 @@ class CommitManager(RequestManager):
     def _coordinator_now(self) -> Coordinator:
         return self._coordinator.as_told(rebalancing=self._member.is_rebalancing)
 
-    # -- what others want
+    # -- what other actors ask for
 
     @handles(CommitOffsets)
     def on_commit_offsets(self, asked: CommitOffsets) -> None:
@@ -260,7 +260,7 @@ class CommitManager(RequestManager):
             return False
         return self._member.may_commit
 
-    # -- the others' news
+    # -- what other actors tell
 
     @handles(AssignmentChanged)
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:

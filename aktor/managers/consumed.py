@@ -74,8 +74,8 @@ class Consumed:
                 self._committed.pop(one, None)
 
     def released(self, positions: Offsets) -> None:
-        """The application has released partitions at these positions: an automatic commit of older
-        positions would take the committed offsets back.
+        """The application gives out no more records of these partitions, and these are its last
+        positions: an automatic commit of older ones would take the committed offsets back.
 
         The `Poll` with these positions comes later, perhaps only after the revoked callback.
         """

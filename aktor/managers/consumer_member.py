@@ -72,7 +72,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return self._reconciliation.stage is ReconciliationStage.ASSIGNING
 
     def report(self) -> Report:
-        """What the coordinator must know of us."""
+        """All that a heartbeat may have to tell the coordinator."""
         return Report(
             member_id=self.member_id,
             epoch=self.epoch,
@@ -288,7 +288,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._names.track(self._target.assignment, (one.topic for one in self.owned))
 
     def named(self, names: Mapping[Any, str]) -> None:
-        """These are the names of topics that were asked for."""
+        """The metadata manager has told the names of topics that were asked for."""
         self._names.learn(names)
 
     def _forget_names(self) -> None:

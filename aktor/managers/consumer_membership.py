@@ -108,7 +108,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @handles(SubscriptionChanged)
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
-        """Other topics; the next heartbeat says so, and the next Poll makes us join."""
+        """The subscription changed: the next heartbeat tells it, or the next Poll makes us join."""
         self._member.subscription.change(message.topics, message.regex)
         self._heartbeat_state.may_be_allowed()
         if self._member.has_generation:

@@ -90,7 +90,7 @@ class Trigger(enum.Enum):
     FENCE = "fence"
     """The coordinator does not know this member, or not with this epoch."""
     REJOIN = "rejoin"
-    """What was owned is given up; join again."""
+    """The application has given up what it owned, and the member may join again."""
     FAIL = "fail"
     """The coordinator refused the member, or the application may not use the group."""
     DEPART = "depart"

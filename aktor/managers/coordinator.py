@@ -49,13 +49,14 @@ class CoordinatorState(enum.Enum):
     """Whether the coordinator is known, or asked for."""
 
     UNKNOWN = "unknown"
-    """It is asked for when the backoff is over."""
+    """The coordinator is looked up when the backoff is over."""
     ASKED = "asked"
     """FindCoordinator is in flight."""
     KNOWN = "known"
     """Others send it their requests, until one of them suspects it."""
     SUSPECTED = "suspected"
-    """It is lost. The next poll notes when: the backoff depends on how soon suspicions repeat."""
+    """The coordinator is lost. The next poll notes the time: the backoff depends on how soon
+    suspicions repeat."""
 
 
 class CoordinatorEvent(enum.Enum):

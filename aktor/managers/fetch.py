@@ -55,7 +55,8 @@ LATE: Final = 1.0
 #: longer than this: the application may empty that buffer any moment.
 CROWDED_WAIT: Final = 0.1
 
-#: A broker that answers at once though it has nothing is asked no more often than this.
+#: The shortest time between two Fetches, in seconds, to a broker that answers at once without
+#: records.
 EMPTY_PACE: Final = 0.02
 
 
@@ -258,7 +259,7 @@ class FetchManager(RequestManager):
 
     @handles(PausePartitions)
     def on_pause_partitions(self, pause: PausePartitions) -> None:
-        """Ask for these no more; what is in flight or buffered is kept."""
+        """Do not fetch these any more; Fetches in flight and buffered records are kept."""
         self._plan.pause(pause.partitions)
         self._plan.resume(pause.resumed)
 

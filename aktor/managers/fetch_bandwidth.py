@@ -10,7 +10,7 @@ __all__ = ["PATIENCE", "FetchBandwidth"]
 #: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
 PATIENCE: Final = 5.0
 
-#: What is asked for at first, while the speed of the connection is unknown.
+#: The bytes that a Fetch asks for at first, while the speed of the connection is unknown.
 FIRST_BYTES: Final = 2**20
 
 
@@ -28,7 +28,7 @@ class FetchBandwidth:
     def brought(self, size: int, *, asked: int, seconds: float) -> None:
         """An answer brought `size` bytes in `seconds`; the Fetch asked for `asked` bytes."""
         if size < asked // 2:
-            return  # there was no more to bring: that says nothing of the bandwidth
+            return  # the broker had no more records: that says nothing of the bandwidth
         if seconds > PATIENCE:
             self.bytes = max(1, min(self.bytes, asked // 2))
         elif seconds <= PATIENCE / 2:

@@ -81,7 +81,7 @@ class FetchCursor:
         self._moved_to: PartitionInfo | None = None
         #: The replica that is read and not the leader, if there is one.
         self.replica: PreferredReplica | None = None
-        #: What the next Fetch asks, kept while neither offset nor leader change.
+        #: The result of `wanted`, kept while neither offset nor leader change.
         self._wanted: Wanted | None = None
         self._log = log
 
@@ -104,7 +104,7 @@ class FetchCursor:
         self._wanted = None
 
     def wanted(self, max_bytes: int) -> Wanted:
-        """What the next Fetch asks of the partition."""
+        """What the next Fetch asks for: epoch, offset, leader epoch and bytes."""
         if self._wanted is None:
             self._wanted = Wanted(
                 epoch=self.epoch,
@@ -151,7 +151,7 @@ class FetchCursor:
         return is_news
 
     def stop(self) -> None:
-        """Ask no more until the partition is sought or reset."""
+        """Do not fetch the partition until it is sought or reset."""
         self.stopped = True
 
     # -- from whom

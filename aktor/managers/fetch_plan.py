@@ -25,7 +25,7 @@ __all__ = ["FetchPlan"]
 
 
 class FetchState(Enum):
-    """What can be done for a partition now."""
+    """Whether a partition can be fetched now, or why not."""
 
     #: Not to be fetched: not polled since `assign`; stopped by an error; or without a position
     #: while it is paused or has no known leader.
@@ -60,7 +60,7 @@ class _PartitionState(NamedTuple):
 
 @dataclass(slots=True)
 class _Share:
-    """What the plan has for one node."""
+    """The partitions of one node in the plan: the ready ones, and counts of others."""
 
     ready: dict[TopicPartition, FetchCursor] = field(default_factory=dict)
     read: int = 0
@@ -77,7 +77,7 @@ class _Share:
         del self.ready[tp]
 
     def count(self, known: _PartitionState, sign: int) -> None:
-        """A partition in this state belongs to the node now (`sign` is 1), or no more (-1)."""
+        """Count a partition in this state for the node (`sign` is 1), or take it out (-1)."""
         state = known.state
         self.held += sign * known.held
         self.read += sign * (state in _READ)
@@ -126,12 +126,12 @@ class FetchPlan:
         self.touch((cursor.tp,))
 
     def pause(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Ask for these no more."""
+        """Do not fetch these any more."""
         self.paused |= partitions
         self.touch(sorted(partitions))
 
     def resume(self, partitions: AbstractSet[TopicPartition]) -> None:
-        """Ask for these again."""
+        """Fetch these again."""
         self.paused -= partitions
         self.touch(sorted(partitions))
 

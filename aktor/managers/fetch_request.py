@@ -16,7 +16,7 @@ from aktor.values import Value
 
 __all__ = ["CHUNK_OVERHEAD", "Asked", "fetch_request"]
 
-#: What a chunk costs besides its records.
+#: The bytes that a chunk costs besides its records.
 CHUNK_OVERHEAD: Final = 256
 
 

@@ -60,12 +60,12 @@ class FetchRoom:
 
     @property
     def buffered(self) -> int:
-        """What the application has not read yet."""
+        """The bytes that the application has not given back yet."""
         return self._granted - self._freed
 
     @property
     def reserved(self) -> int:
-        """What requests under way may bring."""
+        """The bytes that requests in flight may bring."""
         return self._reserved
 
     @property
@@ -76,7 +76,7 @@ class FetchRoom:
     # -- how it is shared
 
     def share(self, partitions: int) -> int:
-        """How much one of so many partitions may have buffered before the others come first."""
+        """How many bytes one of so many partitions may buffer before the others come first."""
         return max(2 * self._per_partition, self._bound // max(1, partitions))
 
     def part(self, *, waiting: int, nodes: int, readable: int, held: int) -> int:
@@ -116,10 +116,12 @@ class FetchRoom:
         return 0
 
     def leaves_room(self, size: int, *, waiting: int, nodes: int) -> bool:
-        """Whether each of `waiting` of the nodes can be asked when so much more is reserved.
+        """Whether, after `size` more bytes are reserved, there is room for a request to each of the
+        `waiting` nodes.
 
-        What is reserved by the others is free for them again when their requests are over, unless
-        this one goes beyond the bound (`Asked.reserved` may, with many partitions).
+        The other nodes have reserved bytes, too. These are free for them again when their requests
+        are over, unless this request goes beyond the bound (`Asked.reserved` may, with many
+        partitions).
         """
         return self._left - size >= max(0, waiting) * self.least(nodes)
 
@@ -129,7 +131,8 @@ class FetchRoom:
         return max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
 
     def beside(self, nodes: int) -> int:
-        """What each node may be asked for beyond the bound, beside its Fetch in a long poll."""
+        """The bytes that each node may be asked for beyond the bound, by a Fetch beside the one in
+        its long poll."""
         return max(1, self.least(nodes) // 4)
 
     @property

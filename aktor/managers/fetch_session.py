@@ -17,7 +17,7 @@ from aktor.values import Value
 
 __all__ = ["FetchSession", "Watermarks", "SessionRequest", "Wanted"]
 
-#: What stands in a request for "no session", and what begins one.
+#: The session id and epoch of a request without a session; and the epoch that begins one.
 NO_SESSION: Final = 0
 SESSIONLESS_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
@@ -26,7 +26,7 @@ LAST_EPOCH: Final = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What a Fetch asks of one partition. `epoch` is the partition's with us (not on the wire)."""
+    """What a Fetch asks of one partition. `epoch` is our partition epoch (not on the wire)."""
 
     epoch: int
     offset: int
@@ -119,5 +119,5 @@ class FetchSession:
             self._watermarks[tp] = watermarks
 
     def watermarks(self, tp: TopicPartition) -> Watermarks | None:
-        """What holds for a partition that the last answer left out."""
+        """The watermarks of a partition that the last answer left out, if they are known."""
         return self._watermarks.get(tp)

@@ -109,7 +109,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     # -- what is said
 
     def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns what is to be said, a `MemberChanged` first."""
+        """Handle one message; returns the messages to send, a `MemberChanged` first."""
         said = super().handle(message)
         return said if type(message) is Tick else [*self._news(), *said]
 

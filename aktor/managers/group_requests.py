@@ -58,7 +58,8 @@ class Identity(Value):
 
 
 class GroupRequestSent(Value):
-    """What was true when a request was sent; its answer is judged by it."""
+    """Note on a request: the member's id and generation when it was sent. Its answer is judged by
+    these."""
 
     number: int
     at: float
@@ -158,7 +159,7 @@ def describe_group(settings: Settings) -> Any:
 
 
 def assignments_of(described: Any) -> list[bytes] | None:
-    """What its members are assigned; None while the group rebalances."""
+    """The assignments of the group's members; None while the group rebalances."""
     if described.group_state != STABLE:
         return None
     return [one.member_assignment for one in described.members]

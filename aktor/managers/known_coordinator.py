@@ -39,5 +39,5 @@ class KnownCoordinator:
         self._broker = None
 
     def as_told(self, *, rebalancing: bool) -> Coordinator:
-        """What an error says of it; `rebalancing`: the group rebalances."""
+        """The coordinator as an error names it; `rebalancing`: the group rebalances."""
         return Coordinator(broker=self._broker, missing=self._missing, rebalancing=rebalancing)

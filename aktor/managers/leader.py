@@ -88,7 +88,7 @@ class Leader:
         self._assignors = assignors
         self._say = say
         self._tracked: frozenset[str] = frozenset()
-        #: Topic -> the partition ids with which it was assigned, None: it was not there.
+        #: Topic -> the partition ids with which it was assigned; None: the topic did not exist.
         self._assigned_by: Mapping[str, frozenset[int] | None] = {}
 
     def cluster_changed(self, cluster: Cluster) -> None:
@@ -166,7 +166,7 @@ class Leader:
         self._describing.ended()
 
     def asks_again(self, now: float, jitter: float) -> None:
-        """What came of it is no answer: DescribeGroups is sent again after the backoff."""
+        """There is no usable answer: DescribeGroups is sent again after the backoff."""
         self._describing.failed(now, jitter)
 
     @property
@@ -180,7 +180,7 @@ class Leader:
         return self.plan.missing(self._cluster) if self.plan is not None else frozenset()
 
     def learn(self, assignments: Iterable[bytes]) -> None:
-        """This is what the members are assigned; raises whatever the decoding raises."""
+        """DescribeGroups has told the members' assignments; raises whatever the decoding raises."""
         assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         assigned: defaultdict[str, set[int]] = defaultdict(set)
         for one in read_assignments(assignments):
@@ -202,7 +202,8 @@ class Leader:
     # -- what it watches
 
     def reason_to_assign_again(self) -> str | None:
-        """Which topics have other partitions than those we assigned, if any have."""
+        """The topics that have other partitions than those we assigned, as a reason to rebalance;
+        None if there are none."""
         if self.stage is not LeaderStage.WATCHING:
             return None
         current = partition_ids(self._cluster, self._assigned_by)

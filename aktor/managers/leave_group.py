@@ -62,7 +62,7 @@ class LeaveSent(Value):
     number: int
 
     def failed(self, now: float, jitter: float) -> None:
-        """It is repeated after the backoff, unless this attempt was given up before."""
+        """LeaveGroup is repeated after the backoff, unless this attempt was given up before."""
         if self.leave.exchange.expects(self.number):
             self.leave.exchange.failed(now, jitter)
 
@@ -148,7 +148,7 @@ class Leaves:
         return []
 
     def of_join(self, number: int) -> list[Leave]:
-        """Those that wait for the answer to this JoinGroup."""
+        """The open LeaveGroups that wait for the member id in the answer to this JoinGroup."""
         return [one for one in self._open if one.of_join == number]
 
     @property
@@ -161,11 +161,11 @@ class Leaves:
         return list(self._open)
 
     def overdue(self, now: float) -> list[Leave]:
-        """Those whose deadline has come."""
+        """The LeaveGroups whose deadline has come."""
         return [one for one in self._open if now >= one.deadline]
 
     def to_send(self, now: float) -> list[Leave]:
-        """Those to be sent now."""
+        """The LeaveGroups to send now."""
         return [one for one in self._open if now >= one.due]
 
     def awaited(self) -> bool:
@@ -173,16 +173,16 @@ class Leaves:
         return any(one.tickets for one in self._open)
 
     def abandon_requests(self) -> None:
-        """No answer is expected any more: send them again."""
+        """Give up the requests in flight, and send them again."""
         for leave in self._open:
             leave.exchange.abandon()
 
     @property
     def deadline(self) -> float:
-        """When the first of them is given up."""
+        """When the first LeaveGroup is given up."""
         return min((one.deadline for one in self._open), default=NEVER)
 
     @property
     def due(self) -> float:
-        """When the first of them may be sent."""
+        """When the first LeaveGroup may be sent."""
         return min((one.due for one in self._open), default=NEVER)

@@ -30,7 +30,7 @@ class Asker:
 
 @dataclass(slots=True)
 class Outcome:
-    """What an OffsetFetch brought: offsets, errors that a retry may mend, and final ones."""
+    """The answer to an OffsetFetch: offsets, errors that a retry may mend, and final errors."""
 
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     again: dict[TopicPartition, Exception] = field(default_factory=dict)

@@ -189,7 +189,7 @@ class LookUps:
             self._drop_unless_needed(look_up)
 
     def why_not_found(self, tp: TopicPartition, now: float, coordinator: Coordinator) -> str:
-        """What the look-up of this committed offset for the position manager waits for."""
+        """Why the committed offset that the position manager needs is not found yet."""
         for look_up in self._under_way:
             if tp in look_up.for_positions:
                 return look_up.waited(None, now, coordinator).because
@@ -278,7 +278,7 @@ class LookUps:
         self.settle(asked.look_up, outcome, now, jitter)
 
     def refuse(self, error: Exception) -> None:
-        """There is no coordinator for us: end all that are not in flight."""
+        """There is no coordinator for us: fail all look-ups that are not in flight."""
         for look_up in list(self._under_way):
             if not look_up.exchange.in_flight:
                 outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))

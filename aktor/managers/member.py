@@ -160,7 +160,7 @@ class Member(GroupMember[State, Trigger]):
             self.move(Trigger.JOIN, because)
 
     def offers(self) -> list[tuple[str, bytes]]:
-        """What JoinGroup offers: (assignor, encoded subscription), the preferred one first."""
+        """The offers for JoinGroup: (assignor, encoded subscription), the preferred one first."""
         topics = self.subscription.joined_topics
         return self._assignors.subscriptions(topics, self.owned, self.me.generation)
 

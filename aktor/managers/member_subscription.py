@@ -1,4 +1,4 @@
-"""What a member of a group wants: the topics, and whether it may join for them."""
+"""The topics that a group member wants, and whether it may join for them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class MemberSubscription:
         self.topics: frozenset[str] = frozenset()
         self.regex = ""
         self._has_polled = False
-        #: Those that the last rebalance was begun with.
+        #: The topics with which the last rebalance began.
         self.joined_topics: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.regex)
 
     def change(self, topics: frozenset[str], regex: str = "") -> None:
-        """Other topics, or another pattern; the application has yet to poll for them."""
+        """Set other topics, or another pattern; the application has yet to poll for them."""
         self.topics = topics
         self.regex = regex
         self._has_polled = False

@@ -105,7 +105,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @handles(SubscriptionChanged)
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
-        """Other topics; the next Poll makes us join, or join again."""
+        """The subscription changed; the next Poll makes us join, or join again."""
         self._member.subscribe(message.topics, message.member_id)
         for one in message.leaving - {message.member_id}:
             # The next poll sets the deadline: handlers do not know the time.
@@ -445,8 +445,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return False
         if Do.REJOIN in meaning:
             self._heartbeat_state.refused(self._timer.now)
-            # What is owned may be another member's by now: nothing of it is given out until the
-            # group confirms the member.
+            # Another member may own our partitions by now: no records are given out until the group
+            # confirms the member.
             self._say(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
         return self._heartbeat_state.tolerates(self._timer.now)
 

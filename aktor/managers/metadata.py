@@ -162,8 +162,9 @@ class MetadataManager(RequestManager):
         return info is not None and self._tracked.is_matched(topic, info)
 
     def _ask_again(self, topics: frozenset[str]) -> None:
-        """The user subscribes to these topics. If one is refused already, and stays tracked for
-        the group, forget that: a refusal is told once, and has to be told for this subscription."""
+        """The user subscribes to these topics. If a topic was refused before, and is still tracked
+        for the group, forget the refusal: it is told only once, and the application must hear of it
+        for this subscription, too."""
         if self._missing.forget_refusals(topics):
             self._refreshing.at_once("a topic that was refused is subscribed to")
 
@@ -319,7 +320,7 @@ class MetadataManager(RequestManager):
     def _judge_topics(
         self, received: ResponseReceived
     ) -> tuple[dict[str, TopicInfo], tuple[TopicsRefused, ...]]:
-        """The topics of the next snapshot, and what is to be told about the others.
+        """The topics of the next snapshot, and the messages about topics that are refused.
 
         A topic with an error that passes, or that is missing in the answer, stays as it was.
         """

@@ -49,9 +49,9 @@ class Refresh:
         return min(self._reasons(), key=lambda one: one.due)
 
     def _reasons(self) -> Iterator[_Reason]:
-        """What makes a request due; of two at the same time the one that says more comes first.
+        """The reasons for a request. Of two for the same time the one that says more comes first.
 
-        While requests fail nothing but the backoff counts.
+        While requests fail, only the backoff counts.
         """
         if self.exchange.failures:
             yield _Reason(self.exchange.retry_at, "the last request failed")

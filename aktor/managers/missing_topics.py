@@ -27,7 +27,7 @@ class _Unknown:
         self.answers = 0
 
     def count(self) -> int:
-        """One more answer does not know it; returns how many there were."""
+        """One more answer does not know the topic; returns how many in a row did not."""
         self.answers += 1
         return self.answers
 
@@ -43,18 +43,18 @@ class MissingTopics:
 
     @property
     def unknown(self) -> Set[str]:
-        """Those that the last answer about them did not know."""
+        """The topics that brokers do not know, by the last answer about each."""
         return self._unknown.keys()
 
     @property
     def forbidden(self) -> frozenset[str]:
-        """Those that this principal may not describe."""
+        """The topics that this principal may not describe."""
         of = TopicAuthorizationFailedError
         return frozenset(topic for topic, kind in self._refused.items() if kind is of)
 
     @property
     def invalid(self) -> frozenset[str]:
-        """Those that are refused for good: a name that a broker called invalid never becomes
+        """The topics that are refused for good: a name that a broker called invalid never becomes
         valid."""
         refused = self._refused.items()
         return frozenset(topic for topic, kind in refused if not _may_be_mended(kind))
@@ -76,8 +76,8 @@ class MissingTopics:
         self._unknown.pop(topic, None)
 
     def count_unknown(self, topic: str, now: float) -> bool:
-        """Count an answer that does not know it; True from the second one in a row on: a single
-        broker may lag behind the others."""
+        """Count an answer that does not know the topic. True from the second such answer in a row
+        on: a single broker may lag behind the others."""
         return self._unknown.setdefault(topic, _Unknown(now)).count() >= UNKNOWN_ANSWERS
 
     def never_existed(self, topic: str, now: float) -> bool:
@@ -85,7 +85,7 @@ class MissingTopics:
         return topic not in self._seen and now - self._unknown[topic].since >= UNKNOWN_SECONDS
 
     def refuse(self, topic: str, kind: type[Exception]) -> bool:
-        """It is refused; False if the application was told so already."""
+        """The topic is refused; False if the application was told so already."""
         if self._refused.get(topic) is kind:
             return False
         self._refused[topic] = kind

@@ -20,7 +20,7 @@ class PollTimer:
         self._polled_at = math.inf
 
     def update(self, now: float) -> None:
-        """This is the time now."""
+        """Take over the time now."""
         self.now = now
 
     def polled(self, now: float) -> None:

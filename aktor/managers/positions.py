@@ -60,7 +60,7 @@ __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
 #: (KIP-1075) is heard in the end, since this is doubled with each failure.
 PATIENCE: Final = 5.0
 
-#: What `auto_offset_reset` means; any other word means that the application decides.
+#: The strategy for each value of `auto_offset_reset`; with any other value the application decides.
 POLICIES: Final[Mapping[str, ResetStrategy]] = {
     "earliest": ResetStrategy.EARLIEST,
     "latest": ResetStrategy.LATEST,
@@ -80,7 +80,7 @@ class State(enum.Enum):
     """The commit manager is asked for its committed offset."""
 
     AWAIT_RESET = "await_reset"
-    """ListOffsets is asked where its log begins or ends, until a leader says so."""
+    """Its leader is asked by ListOffsets where its log begins or ends, until it answers."""
 
     RESOLVED = "resolved"
     """It has a position; from here on the fetch manager and the application move it."""

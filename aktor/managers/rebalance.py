@@ -47,7 +47,7 @@ class Rebalance:
         self.revoked = 0
 
     def explain(self, because: str) -> None:
-        """This is why it is under way."""
+        """Note why the rebalance is under way."""
         self.because = because
 
     def forget_callback(self) -> None:

@@ -125,11 +125,12 @@ class Reconciliation:
         self.wanted = wanted
 
     def missing(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        """What the assigned callback is to be called with, also after it has raised."""
+        """The partitions for the assigned callback: those not owned, and those for which the
+        callback has raised."""
         return self.wanted - (owned - self._pending)
 
     def assign(self, added: frozenset[TopicPartition]) -> None:
-        """These are assigned to the application."""
+        """The partitions `added` are assigned to the application."""
         self.on(Event.ASSIGNED)
         self._pending = added
 

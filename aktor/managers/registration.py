@@ -12,10 +12,10 @@ __all__ = ["Registration", "RegistrationStatus"]
 
 
 class RegistrationStatus(enum.Enum):
-    """What the group has under our member id.
+    """Whether the group has a member under our member id.
 
-    The member's state says what we do; this says whether the group has to be told when the consumer
-    closes.
+    The member's state says what we do; this status says whether a leave heartbeat must be sent when
+    the consumer closes.
     """
 
     NONE = "none"

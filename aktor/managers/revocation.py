@@ -23,7 +23,7 @@ from aktor.state_table import follow
 
 __all__ = ["STAGES", "Revocation", "RevocationStage", "StepAnswer"]
 
-#: What the application or the commit manager says when a step is done.
+#: The messages by which the application or the commit manager says that a step is done.
 StepAnswer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 
@@ -34,7 +34,7 @@ class RevocationStage(enum.Enum):
     """The application stops delivery, drops what is buffered, and answers with its positions."""
 
     RELEASED = "released"
-    """Nothing of the partitions is given out any more. What was consumed is committed next, if
+    """No records of the partitions are given out any more. The positions are committed next, if
     auto-commit is on and the partitions are not lost."""
 
     COMMITTING = "committing"

@@ -64,7 +64,7 @@ class SessionlessFetch:
         self._tried: dict[TopicPartition, Wanted] = {}
         self._wait = FIRST_WAIT
         self._again_at = NEVER
-        #: What the connection can bring in time is divided by this.
+        #: The Fetch asks for the bytes that the connection can bring in time, divided by this.
         self.divisor = FIRST_DIVISOR
 
     def begin(self) -> None:
