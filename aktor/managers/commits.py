@@ -389,10 +389,7 @@ class CommitManager(RequestManager):
 
     def _may_go(self, commit: Commit) -> bool:
         """Whether the commit may be sent now; if not, it fails here."""
-        # KIP-848 members send topic ids (OffsetCommit v10), so the broker itself finds out that a
-        # topic was deleted and created again.
-        if self._member.now.protocol == "classic":
-            commit.leave_out_outdated(self._topics.known)
+        commit.leave_out_outdated(self._topics.known)
         error = self._objection(commit)
         if error is not None:
             self._end(commit, error)

@@ -145,8 +145,8 @@ def test_a_look_up_of_a_topic_without_a_known_id_names_them_all() -> None:
     assert versions(tick(manager, 0.0).request) == (9, 9)
 
 
-def test_an_id_that_the_broker_does_not_know_is_asked_for_again() -> None:
-    """The topic was deleted, or made again under another id."""
+def test_an_id_that_the_broker_does_not_know_yet_is_sent_again() -> None:
+    """The broker lags: it has not heard of the topic."""
     manager = a_manager(T0)
     manager.handle(topics(t=1))
     manager.handle(commit({T0: 10}))
@@ -154,10 +154,30 @@ def test_an_id_that_the_broker_does_not_know_is_asked_for_again() -> None:
     said = answer(manager, request, committed(request, UNKNOWN_TOPIC_ID, version=10))
     assert [type(one) for one in said] == [RefreshMetadata]
 
-    manager.handle(topics(t=9))
-
     again = tick(manager, 1.0).request
-    assert [one.topic_id.int for one in again.body.topics] == [9]
+
+    assert [one.topic_id.int for one in again.body.topics] == [1]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_an_offset_in_a_topic_that_was_created_anew_since_it_was_asked_for_is_not_stored(
+    *, is_refused: bool
+) -> None:
+    """Not for the new topic, neither by its id nor by its name (OffsetCommit v9)."""
+    manager = a_manager(T0)
+    manager.handle(topics(t=1))
+    manager.handle(commit({T0: 10}))
+    if is_refused:
+        request = tick(manager, 0.0).request
+        answer(manager, request, committed(request, UNKNOWN_TOPIC_ID, version=10))
+
+    manager.handle(topics(t=9))
+    turn = tick(manager, 1.0)
+
+    assert not turn.requests
+    (failed,) = turn.said
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
 
 
 def test_positions_in_a_topic_that_was_created_anew_are_not_committed_for_the_new_one() -> None:
