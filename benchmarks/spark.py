@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from aktor.spark.bytecode import add_bytecode, archives
 from benchmarks.site import Site
 from benchmarks.tables import Table, at_least, at_most, ratio, spread
 from benchmarks.throughput import value
@@ -64,7 +65,7 @@ def tables(site: Site) -> list[Table]:
 @contextmanager
 def recommended_session() -> Iterator[Any]:
     """A session with the settings that docs/spark.md recommends."""
-    with _written_bytecode():
+    with _written_bytecode(), _home_with_bytecode():
         spark = a_session(**RECOMMENDED | {"spark.driver.memory": "2g"})
         try:
             yield spark
@@ -85,6 +86,32 @@ def _written_bytecode() -> Iterator[None]:
         finally:
             del os.environ["PYTHONPYCACHEPREFIX"]
             os.environ.update(kept)
+
+
+@contextmanager
+def _home_with_bytecode() -> Iterator[None]:
+    """PySpark's home as it is after `python -m aktor.spark.bytecode`; the installed one stays."""
+    import pyspark
+
+    installed = Path(pyspark.__file__).parent
+    kept = os.environ.get("SPARK_HOME")
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        lib = home / "python" / "lib"
+        lib.mkdir(parents=True)
+        for one in installed.iterdir():
+            if one.name != "python":
+                (home / one.name).symlink_to(one)
+        for archive in archives(installed):
+            shutil.copy(archive, lib)
+            add_bytecode(lib / archive.name)
+        os.environ["SPARK_HOME"] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop("SPARK_HOME")
+            if kept is not None:
+                os.environ["SPARK_HOME"] = kept
 
 
 # -- throughput
