@@ -2,9 +2,10 @@
 # cython: freethreading_compatible=True
 """The compiled iterator of a consumer, and what it shares with `iteration`.
 
-It hands out the records of a batch one by one as long as nothing else is to be done. Else, and for
-the first record of each batch, it calls `KafkaConsumer.__next__`, which does everything that an
-iteration has to do. Without it (see `aktor.compiled`) that is called for every record.
+It hands out the records of a batch one by one as long as there is no other work. If there is, and
+for the first record of each batch, it calls `KafkaConsumer.__next__`, which does all the work of an
+iteration. Where this module is not compiled (see `aktor.compiled`), that method is called for every
+record.
 """
 
 from cpython.object cimport PyObject_Size
@@ -54,11 +55,11 @@ cdef class Batch:
         self.records = records
 
     def take_back(self, Py_ssize_t handed):
-        """Of what was handed out only so many records have arrived."""
+        """Only so many of the records that were handed out have reached the application."""
         self.handed = handed
 
     def tell(self):
-        """What was handed out since this was last called."""
+        """The records that were handed out since this was last called."""
         cdef Py_ssize_t told = self.told
         self.told = self.handed
         return self.records[told : self.handed]
@@ -70,12 +71,12 @@ cdef class Attention:
     cdef bint raised
 
     def call(self):
-        """Something else was done, or is to be done. From any thread."""
+        """There is other work, or another method was called. From any thread."""
         self.raised = True
 
 
 cdef class RecordIterator:
-    """Hands out the records of `iteration`'s batches; `next_record` does all that is not that."""
+    """Hands out the records of `iteration`'s batches, and calls `next_record` for all other work."""
 
     cdef object _next_record, _iteration, _events
     #: The clock, if it is not `time.monotonic`.
@@ -122,7 +123,7 @@ cdef class RecordIterator:
 
     cdef object _look(self):
         cdef object record
-        # First: what is told from now on is looked at before the next record.
+        # Before the other work: a call of `Attention` from now on is seen before the next record.
         self._attention.raised = False
         self._batch = None
         try:
