@@ -76,7 +76,7 @@ cdef class Attention:
 
 
 cdef class RecordIterator:
-    """Hands out the records of `iteration`'s batches, and calls `next_record` for all other work."""
+    """Hands out the records of `iteration`'s batches; other work is done by `next_record`."""
 
     cdef object _next_record, _iteration, _events
     #: The clock, if it is not `time.monotonic`.
