@@ -110,7 +110,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """The subscription changed: the next heartbeat tells it, or the next Poll makes us join."""
         self._member.subscription.change(message.topics, message.regex)
-        self._heartbeat_state.may_be_allowed()
+        self._registration.may_be_allowed()
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
@@ -282,6 +282,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         heartbeats.set_times(interval=interval, session=session)
         target = assignment_of(response)
         heartbeats.answered(self._timer.now)
+        self._registration.answered()
         if joining or target is not None:
             # The next heartbeats are sent soon: when other members have given partitions up, the
             # coordinator says so in the answer to one of them.
@@ -311,7 +312,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._free_instance_id(error_message)
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
-            if self._heartbeat_state.forbidden():
+            if self._registration.forbidden():
                 self._say(GroupFailed(error=self._refusal(error, error_message)))
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.

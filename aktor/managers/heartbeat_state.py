@@ -23,15 +23,10 @@ SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 #: member hears of it only by the answer to a heartbeat. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
-#: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
-#: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
-#: seconds of refusals it is not: the connection of that JoinGroup is half-open.
-REFUSALS_TOLERATED: Final = 3.0
-
 
 class HeartbeatState:
-    """Owns when the next heartbeat is due, which one is in flight, since when heartbeats are
-    refused, and the session: when it began and when it ends."""
+    """Owns when the next heartbeat is due, which one is in flight, and the session: when it
+    began and when it ends."""
 
     def __init__(self, settings: Settings) -> None:
         #: When the next one is to be sent. NEVER while one is in flight, unless `start` was called
@@ -52,8 +47,6 @@ class HeartbeatState:
         self._exchange = Exchange(settings)
         self._quick: list[float] = []
         self._session_until = -math.inf
-        self._refused_since = math.inf
-        self._is_forbidden = False
 
     @property
     def in_flight(self) -> bool:
@@ -99,37 +92,12 @@ class HeartbeatState:
     def answered(self, now: float) -> None:
         """The heartbeat was answered, and the coordinator knows the member."""
         self.answered_at = now
-        self._is_forbidden = False
         self._exchange.answered()
         self.due = self._after(now)
 
     def failed(self, now: float, jitter: float) -> None:
         """The heartbeat was not answered, or it was refused."""
         self.due = self._exchange.failed(now, jitter)
-
-    def forbidden(self) -> bool:
-        """The heartbeat was refused for want of a right, which may be granted later. False if the
-        heartbeat before it was refused so, too: then the application has heard of it."""
-        is_new, self._is_forbidden = not self._is_forbidden, True
-        return is_new
-
-    def may_be_allowed(self) -> None:
-        """The subscription changed. If the coordinator refuses the new one as well, tell the
-        application again."""
-        self._is_forbidden = False
-
-    def refused(self, now: float) -> None:
-        """The coordinator does not know the member, or its generation; it may know it soon."""
-        self._refused_since = min(self._refused_since, now)
-
-    def restart_tolerance(self) -> None:
-        """JoinGroup or SyncGroup was sent. Until it is answered, refused heartbeats are tolerated
-        again (for `REFUSALS_TOLERATED` at most)."""
-        self._refused_since = math.inf
-
-    def tolerates(self, now: float) -> bool:
-        """Whether the answer with the new generation may still be on its way."""
-        return now < self._refused_since + REFUSALS_TOLERATED
 
     def note_rebalance(self) -> None:
         """A heartbeat was answered with REBALANCE_IN_PROGRESS before SyncGroup was answered."""

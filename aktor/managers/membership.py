@@ -44,6 +44,7 @@ from aktor.managers.group_membership import Failure, GroupMembershipManager
 from aktor.managers.group_requests import GroupRequestSent
 from aktor.managers.leave_group import Leave
 from aktor.managers.member import Member
+from aktor.managers.refused_heartbeats import RefusedHeartbeats
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
@@ -87,6 +88,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         #: JoinGroup and SyncGroup: one of them is in flight at a time.
         self._calls = Exchange(settings)
+        self._refused_heartbeats = RefusedHeartbeats()
 
     @property
     def state(self) -> State:
@@ -235,7 +237,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float) -> None:
-        self._heartbeat_state.restart_tolerance()
+        self._refused_heartbeats.start_over()
         note = self._member.me.sends(self._calls.sent(), at=self._timer.now)
         self.send(
             self.request(
@@ -444,11 +446,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self.state is not State.JOINING or not self._calls.in_flight:
             return False
         if Do.REJOIN in meaning:
-            self._heartbeat_state.refused(self._timer.now)
+            self._refused_heartbeats.refused(self._timer.now)
             # Another member may own our partitions by now: no records are given out until the group
             # confirms the member.
             self._say(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
-        return self._heartbeat_state.tolerates(self._timer.now)
+        return self._refused_heartbeats.are_tolerated(self._timer.now)
 
     # -- what a leader that skips the assignment has to learn
 

@@ -32,8 +32,8 @@ class RegistrationStatus(enum.Enum):
 
 
 class Registration:
-    """Owns the status, the fields that the coordinator was told, and who has our
-    `group_instance_id`.
+    """Owns the status, the fields that the coordinator was told, who has our `group_instance_id`,
+    and whether the application was told that the user lacks a right.
 
     `has_predecessor`: this actor was restarted, and the one before may have joined.
     """
@@ -44,6 +44,7 @@ class Registration:
         self._fields = SentFields(settings, has_predecessor=has_predecessor)
         #: Who has our `group_instance_id`, as the coordinator explained it.
         self.taken_because = ""
+        self._is_forbidden = False
 
     @property
     def is_member(self) -> bool:
@@ -62,6 +63,21 @@ class Registration:
     def forget_fields(self) -> None:
         """It is unknown what the coordinator has read: the next heartbeat has all fields."""
         self._fields.forget()
+
+    def answered(self) -> None:
+        """A heartbeat was answered without an error."""
+        self._is_forbidden = False
+
+    def forbidden(self) -> bool:
+        """A heartbeat was refused for want of a right, which may be granted. False if the one
+        before was refused so, too: the application was told."""
+        is_new, self._is_forbidden = not self._is_forbidden, True
+        return is_new
+
+    def may_be_allowed(self) -> None:
+        """The subscription changed. If the coordinator refuses the new one as well, the application
+        is told again."""
+        self._is_forbidden = False
 
     def taken(self, because: str) -> None:
         """The group has another member of our `group_instance_id`."""
