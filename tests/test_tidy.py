@@ -578,6 +578,11 @@ def test_every_trace_event_stands_in_the_trace_document() -> None:
     assert documented - emitted == set()
 
 
+def test_every_state_machine_that_has_a_name_is_found() -> None:
+    named = {name for names in state_tables.NAMES.values() for name in names}
+    assert set(state_tables.found()) == named
+
+
 @pytest.mark.parametrize("name", state_tables.found())
 def test_a_state_machine_is_drawn_and_its_states_and_triggers_say_what_they_mean(name: str) -> None:
     """A trigger may be a message, and its value may be a sentence."""

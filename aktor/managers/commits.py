@@ -206,7 +206,7 @@ class CommitManager(RequestManager):
                 retry=asked.retry,
                 owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._member.is_managed,
-                topic_ids=self._topics.known,
+                topic_ids=self._topics.ids,
                 exchange=Exchange(self.settings),
             )
         )
@@ -229,7 +229,7 @@ class CommitManager(RequestManager):
                 # partition may belong to another member.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
-                topic_ids=self._topics.known,
+                topic_ids=self._topics.ids,
                 exchange=Exchange(self.settings),
             )
         )
@@ -389,7 +389,7 @@ class CommitManager(RequestManager):
 
     def _may_go(self, commit: Commit) -> bool:
         """Whether the commit may be sent now; if not, it fails here."""
-        commit.leave_out_outdated(self._topics.known)
+        commit.leave_out_outdated(self._topics.ids)
         error = self._objection(commit)
         if error is not None:
             self._end(commit, error)

@@ -39,7 +39,7 @@ class GroupMember(ABC, Generic[S, T]):
     """Owns the state, the partitions, and the step that the application is asked to take.
 
     The state is assigned in `move` alone; it begins with the first of the table `TRANSITIONS`.
-    `tell` takes what is to be said; `log` is the manager's. Subclasses know the protocol: they say
+    `say` sends a message; `log` is the manager's. Subclasses know the protocol: they say
     when something is assigned (`_is_assigning`), who we are (`news`), what follows a revocation.
     """
 

@@ -352,9 +352,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         else:
             if Do.FIND_COORDINATOR in meaning:
                 self._suspect(received.node, because)
-            self._try_again(because, received.now, received.jitter)
+            self._try_again(because, meaning, received.now, received.jitter)
 
-    def _try_again(self, because: str, now: float, jitter: float) -> None:
+    def _try_again(self, because: str, meaning: Do, now: float, jitter: float) -> None:
         self._calls.failed(now, jitter)
         member = self._member
         self.log.info(
@@ -364,7 +364,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             because=because,
         )
         if member.state is State.SYNCING:
-            member.begin(f"{reasons.SYNC_FAILED}{because}", self._timer.now)
+            moved = Do.FIND_COORDINATOR in meaning
+            reason = reasons.COORDINATOR_LOST if moved else reasons.SYNC_FAILED
+            member.begin(f"{reason}{because}", self._timer.now)
 
     # -- heartbeats
 
@@ -612,7 +614,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.RAISE in meaning:
             self._failed_for_good(failed.error, meaning)
         else:
-            self._try_again(str(failed.error), failed.now, failed.jitter)
+            self._try_again(str(failed.error), meaning, failed.now, failed.jitter)
 
     def _failed_for_good(self, error: Exception, meaning: Do) -> None:
         if isinstance(error, BrokerResponseError):

@@ -16,7 +16,7 @@ __all__ = ["TopicNames"]
 class TopicNames:
     """Owns which topic each id stands for, and which ids of the target have no name yet.
 
-    `tell` takes what is to be said: the metadata manager is asked for names, and is told which
+    `say` sends a message: the metadata manager is asked for names, and is told which
     topics to keep fresh.
     """
 

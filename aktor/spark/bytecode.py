@@ -11,6 +11,7 @@ Running processes read from the archives, so no Spark session may be open meanwh
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import py_compile
@@ -19,9 +20,14 @@ import sys
 import tempfile
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
+from typing import Final
 
-__all__ = ["add_bytecode", "archives", "has_bytecode"]
+__all__ = ["BROKEN", "add_bytecode", "archives", "has_bytecode"]
+
+#: The archive cannot be read or written.
+BROKEN: Final = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def archives(home: Path) -> list[Path]:
@@ -30,9 +36,10 @@ def archives(home: Path) -> list[Path]:
 
 
 def has_bytecode(archive: Path) -> bool:
-    """Whether there is bytecode of this Python in it."""
+    """Whether its modules have bytecode of this Python beside their source."""
     with zipfile.ZipFile(archive) as there:
-        compiled = [one for one in there.namelist() if one.endswith(".pyc")]
+        names = set(there.namelist())
+        compiled = [name + "c" for name in there.namelist() if name + "c" in names]
         return bool(compiled) and there.read(compiled[0]).startswith(importlib.util.MAGIC_NUMBER)
 
 
@@ -40,28 +47,39 @@ def add_bytecode(archive: Path) -> int:
     """Compile all modules in it; returns how many. Those that this Python cannot compile stay as
     they are.
 
-    The archive is replaced as a whole when all is done. Raises OSError, or zipfile.BadZipFile.
+    The archive is replaced as a whole when all is done. Raises an error of `BROKEN`.
     """
-    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-        written = Path(folder, archive.name)
-        with zipfile.ZipFile(archive) as before, zipfile.ZipFile(written, "w") as after:
+    file = archive.resolve()
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        written = Path(folder, file.name)
+        with zipfile.ZipFile(file) as before, zipfile.ZipFile(written, "w") as after:
             count = _compile(before, after, archive, Path(folder))
-        shutil.copymode(archive, written)
-        os.replace(written, archive)
+        _take_owner(file, written)
+        os.replace(written, file)
     return count
+
+
+def _take_owner(before: Path, after: Path) -> None:
+    """Who may read the one may read the other."""
+    shutil.copymode(before, after)
+    with contextlib.suppress(PermissionError):  # only root may give a file away
+        os.chown(after, before.stat().st_uid, before.stat().st_gid)
 
 
 def _compile(before: zipfile.ZipFile, after: zipfile.ZipFile, archive: Path, folder: Path) -> int:
     count = 0
+    sources = {one for one in before.namelist() if one.endswith(".py")}
     for entry in before.infolist():
-        if entry.filename.endswith(".pyc"):
-            continue  # of another Python
+        if entry.filename[:-1] in sources:
+            continue  # the bytecode of another Python
         content = before.read(entry)
         after.writestr(entry, content)
-        if entry.filename.endswith(".py"):
+        if entry.filename in sources:
             bytecode = _bytecode(content, str(archive / entry.filename), folder)
             if bytecode is not None:
-                after.writestr(entry.filename + "c", bytecode, zipfile.ZIP_DEFLATED)
+                compiled = zipfile.ZipInfo(entry.filename + "c", entry.date_time)
+                compiled.external_attr = entry.external_attr
+                after.writestr(compiled, bytecode, zipfile.ZIP_DEFLATED)
                 count += 1
     return count
 
@@ -75,7 +93,9 @@ def _bytecode(source: bytes, name: str, folder: Path) -> bytes | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about PySpark's source, not ours
         try:
-            py_compile.compile(str(module), str(compiled), name, True, invalidation_mode=unchecked)
+            py_compile.compile(
+                str(module), str(compiled), name, True, optimize=0, invalidation_mode=unchecked
+            )
         except py_compile.PyCompileError:
             return None
     return compiled.read_bytes()
@@ -94,16 +114,17 @@ def main(arguments: list[str] | None = None) -> int:
     if not found:
         print(f"{home} has no archives python/lib/*.zip: it is no home of Spark", file=sys.stderr)
         return 1
+    status = 0
     for archive in found:
         try:
             if has_bytecode(archive):
                 print(f"{archive}: has bytecode of this Python")
             else:
                 print(f"{archive}: {add_bytecode(archive)} modules compiled")
-        except (OSError, zipfile.BadZipFile) as error:
+        except BROKEN as error:
             print(f"{archive}: {error}", file=sys.stderr)
-            return 1
-    return 0
+            status = 1
+    return status
 
 
 def _home() -> str:

@@ -25,7 +25,7 @@ POLLS_AGAIN: Final = "the application polls again"
 FENCED: Final = "fenced: "
 #: The coordinator refused the member, and the application was told; the name of the error follows.
 AFTER: Final = "after "
-#: SyncGroup will not be answered by the coordinator that it was sent to; why, follows.
+#: SyncGroup was sent to a broker that is not the coordinator (any more); why, follows.
 COORDINATOR_LOST: Final = "the coordinator was lost: "
 #: SyncGroup was refused for the moment, or got no response; why, follows.
 SYNC_FAILED: Final = "SyncGroup failed: "

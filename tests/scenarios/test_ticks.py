@@ -39,11 +39,14 @@ class Asker:
 
 
 @pytest.mark.parametrize("seed", seeds(5))
-def test_who_was_told_nothing_and_did_not_want_to_wake_has_nothing_to_send(seed: int) -> None:
+def test_who_was_told_nothing_and_did_not_want_to_wake_has_nothing_to_send(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     play = Play(seed)
     asker = Asker()
     play.site.before_each = asker.hear
-    play.site.dispatcher.has_news = lambda name: True  # type: ignore[method-assign]
+    everybody = property(lambda dispatcher: lambda name: True)
+    monkeypatch.setattr(type(play.site.dispatcher), "has_news", everybody)
 
     play.run()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,31 @@ def test_bytecode_of_another_python_is_replaced(home: Path) -> None:
     assert names.count("tool/__init__.pyc") == 1
 
 
+def test_a_module_without_its_source_stays(home: Path) -> None:
+    (archive,) = archives(home)
+    with zipfile.ZipFile(archive, "a") as there:
+        there.writestr("tool/secret.pyc", b"bytecode only")
+        there.writestr("tool/__pycache__/raises.cpython-311.pyc", importlib.util.MAGIC_NUMBER)
+
+    assert main([str(home)]) == 0
+
+    assert zipfile.ZipFile(archive).read("tool/secret.pyc") == b"bytecode only"
+    assert has_bytecode(archive)
+
+
+def test_an_archive_behind_a_link_is_replaced_and_keeps_its_rights(home: Path) -> None:
+    (archive,) = archives(home)
+    real = archive.rename(home / "real.zip")
+    real.chmod(0o640)
+    archive.symlink_to(real)
+
+    assert main([str(home)]) == 0
+
+    assert archive.is_symlink()
+    assert has_bytecode(real)
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_folder_that_is_no_home_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,16 +133,20 @@ def test_a_folder_that_is_no_home_is_named(
     assert f"{tmp_path} has no archives" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "damage", [lambda _: b"no archive", lambda whole: whole.replace(b"NAME", b"NOME", 1)]
+)
 def test_a_broken_archive_is_named_and_stays(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[bytes], bytes]
 ) -> None:
     (archive,) = archives(home)
-    archive.write_bytes(b"no archive")
+    broken = damage(archive.read_bytes())
+    archive.write_bytes(broken)
 
     assert main([str(home)]) == 1
 
     assert f"{archive}: " in capsys.readouterr().err
-    assert archive.read_bytes() == b"no archive"
+    assert archive.read_bytes() == broken
     assert list(archive.parent.iterdir()) == [archive]
 
 

@@ -194,6 +194,17 @@ def test_positions_in_a_topic_that_was_created_anew_are_not_committed_for_the_ne
     assert [one.topic_id.int for one in second.body.groups[0].topics] == [1]
 
 
+def test_a_commit_is_sent_with_the_id_that_the_group_gave_whatever_a_lagging_broker_says() -> None:
+    manager = a_manager(T0)
+    manager.handle(member_848(5, t=2))
+    manager.handle(topics(t=2))
+    manager.handle(commit({T0: 10}))
+
+    manager.handle(topics(t=1))
+
+    assert [one.topic_id.int for one in tick(manager, 0.0).request.body.topics] == [2]
+
+
 def test_a_commit_for_a_topic_that_was_created_anew_ends_when_metadata_knows() -> None:
     """It would be repeated until its deadline: only a poll gives the partitions up."""
     manager = a_manager(T0, U0)
