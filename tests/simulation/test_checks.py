@@ -792,7 +792,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (
         endings.a_look_for_the_coordinator_is_short,
-        [looks("sent"), later(7), looks("answered")],
+        [looks("sent"), later(5), looks("answered")],
         "s for FindCoordinator",
     ),
     (
@@ -1339,10 +1339,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (endings.a_look_for_the_coordinator_is_short, [looks("sent"), later(3), looks("failed")]),
     # Seed 5300051, consumer: a part of the answer had come.
-    (endings.a_look_for_the_coordinator_is_short, [looks("sent"), later(6), looks("failed")]),
+    (endings.a_look_for_the_coordinator_is_short, [looks("sent"), later(4), looks("failed")]),
     (
         endings.a_look_for_the_coordinator_is_short,
-        [looks("sent"), later(7), ("x", "member.thawed", {}), looks("answered")],
+        [looks("sent"), later(6), ("x", "member.thawed", {}), looks("answered")],
     ),
     (membership.a_target_is_reached, [targets(1), through(1), targets(2), through(2)]),
     (membership.a_target_is_reached, [targets(1), out("lost"), through(0)]),

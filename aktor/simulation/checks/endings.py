@@ -25,8 +25,8 @@ ENDS: Final = 90.0
 #: is a minute).
 ANSWERED: Final = 70.0
 
-#: Seconds for which one broker is asked for the coordinator: 5, one more if a part of the answer has
-#: come by then (`ARRIVING_PATIENCE` of the network actor), and a little.
+#: Seconds for which one broker is asked for the coordinator: 5, one more if a part of the answer
+#: has come by then (`ARRIVING_PATIENCE` of the network actor), and a little.
 LOOKED_UP: Final = 6.5
 
 #: Polls that may return before an error is raised that is due.
