@@ -192,6 +192,7 @@ class RequestManager(CooperativeActor):
         return PollResult(self._outgoing.requests(), wake_at, tuple(self._outgoing.messages()))
 
     def _do_duties(self, now: float, jitter: float) -> float:
+        """Do what is due; returns when something is due next."""
         for _ in range(ROUNDS):
             wake_at = NEVER
             for duty in self._handlers.duties:
@@ -205,13 +206,14 @@ class RequestManager(CooperativeActor):
 
     @handles(Tick)
     def _on_tick(self, tick: Tick) -> None:
-        requests, wake_at, said = self.poll(tick.now, tick.jitter)
+        wake_at = self._do_duties(tick.now, tick.jitter)
+        requests = self._outgoing.requests()
         last = self._outgoing.ticked
         if last is None or requests or last.requests or wake_at != last.wake_at:
             last = Ticked(
                 actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
             )
-        self._outgoing.answer_tick(said, last)
+        self._outgoing.answer_tick(last)
 
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:

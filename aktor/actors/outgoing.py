@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aktor.events.lifecycle import Ticked
 from aktor.events.message import Message
 from aktor.events.network import Request
@@ -41,7 +43,11 @@ class Outgoing:
         sent, self._requests = tuple(self._requests), []
         return sent
 
-    def answer_tick(self, said: tuple[Message, ...], ticked: Ticked) -> None:
-        """Say these, then the answer to the tick, which is kept."""
+    def say_first(self, messages: Iterable[Message]) -> None:
+        """These are to be said before all others."""
+        self.said[:0] = messages
+
+    def answer_tick(self, ticked: Ticked) -> None:
+        """The answer to the tick is said last, and kept."""
         self.ticked = ticked
-        self.said += (*said, ticked)
+        self.said.append(ticked)

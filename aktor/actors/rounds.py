@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Container
 
 from aktor.events.lifecycle import TickDue
 
@@ -24,7 +25,6 @@ class Rounds:
         self._wake_at = -math.inf
         self._has_work = True
         self._is_on = False
-        #: Actors that were given a message since they were last asked.
         self._news: set[str] = set()
 
     @property
@@ -37,17 +37,20 @@ class Rounds:
         """When the next round is due if nothing happens before."""
         return self._wake_at
 
+    @property
+    def news(self) -> Container[str]:
+        """The actors that were given a message since they were last asked: what it is now, and as
+        time goes on."""
+        return self._news
+
     def note(self, actor: str) -> None:
         """This actor was given a message that is no part of a round."""
         self._has_work = True
         self._news.add(actor)
 
-    def take_news(self, actor: str) -> bool:
-        """Whether the actor was given such a message since the last call for it."""
-        if actor in self._news:
-            self._news.remove(actor)
-            return True
-        return False
+    def asked(self, actor: str) -> None:
+        """This actor is asked now: it has no news any more."""
+        self._news.discard(actor)
 
     def begin(self, now: float) -> TickDue | None:
         """Begin a round if one is due: returns the message for the supervisor."""

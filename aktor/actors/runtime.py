@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 import pykka
@@ -403,7 +403,8 @@ class Dispatcher:
         """
         mail = self._order.take()
         if mail is not None:
-            self._deliver(*mail)
+            actor, message = mail
+            self._deliver(actor, message)
             return None
         rounds = self._rounds
         if rounds.is_on:
@@ -415,9 +416,9 @@ class Dispatcher:
         return None
 
     @property
-    def has_news(self) -> Callable[[str], bool]:
-        """Whether an actor got a message, other than of a round, since this was last asked."""
-        return self._rounds.take_news
+    def news(self) -> Container[str]:
+        """The actors that got a message, other than of a round, since they were last asked."""
+        return self._rounds.news
 
     def round_finished(self, wake_at: float) -> None:
         """The supervisor has asked every actor: sleep until `wake_at` unless a message comes."""
@@ -432,8 +433,11 @@ class Dispatcher:
 
     def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
         self.turns += 1
-        if type(message) not in _CLOCKWORK:
+        kind = type(message)
+        if kind not in _CLOCKWORK:
             self._rounds.note(actor.name)
+        elif kind is Tick:
+            self._rounds.asked(actor.name)
         if actor.actor_stopped.is_set():
             actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")

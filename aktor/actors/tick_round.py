@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
@@ -19,13 +19,16 @@ class TickRound:
     of all others, so it is asked whenever there are any.
     """
 
-    __slots__ = ("_order", "_requests", "_to_ask", "_wake_at", "tick")
+    __slots__ = ("_asked", "_news", "_order", "_requests", "_to_come", "_wake_at", "tick")
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = tuple(order)
         #: What each actor is told in this round.
         self.tick = Tick(now=-math.inf, jitter=0.0)
-        self._to_ask: list[str] = []
+        #: The actors whose turn is to come, and the one that has not answered yet.
+        self._to_come: Iterator[str] = iter(())
+        self._asked: str | None = None
+        self._news: Container[str] = ()
         self._requests: list[Request] = []
         #: When each running actor wants to be asked again, unless it is told something.
         self._wake_at: dict[str, float] = {}
@@ -46,21 +49,24 @@ class TickRound:
 
     # -- the round
 
-    def begin(self, due: TickDue) -> None:
-        """Ask every running actor that has a reason to be asked."""
+    def begin(self, due: TickDue, news: Container[str]) -> None:
+        """Ask every running actor that has a reason to be asked. `news` has the actors that were
+        told something since they were last asked, now and as the round goes on."""
         self.tick = Tick(now=due.now, jitter=due.jitter)
-        self._to_ask = [name for name in self._order if name in self._wake_at]
+        self._news = news
+        self._to_come = iter(self._order)
+        self._asked = None
 
-    def next(self, has_news: Callable[[str], bool]) -> str | None:
-        """The next actor that was told something (`has_news`), or whose wake time has come; None at
-        the end of the round."""
-        to_ask, wake_at, now = self._to_ask, self._wake_at, self.tick.now
+    def next(self) -> str | None:
+        """The next running actor that was told something, or whose wake time has come; None at the
+        end of the round."""
+        wake_at, news, now = self._wake_at, self._news, self.tick.now
         taker = self._order[-1] if self._requests else None
-        while to_ask:
-            name = to_ask[0]
-            if name == taker or has_news(name) or wake_at[name] <= now:
+        for name in self._to_come:
+            due = wake_at.get(name)
+            if due is not None and (due <= now or name in news or name == taker):
+                self._asked = name
                 return name
-            del to_ask[0]
         return None
 
     def take_requests_for(self, name: str) -> tuple[Request, ...]:
@@ -72,10 +78,11 @@ class TickRound:
 
     def answered(self, ticked: Ticked) -> bool:
         """An actor has answered: keep its requests. False: it is not the one that was asked."""
-        if not self._to_ask or self._to_ask[0] != ticked.actor:
+        if ticked.actor != self._asked:
             return False
-        del self._to_ask[0]
-        self._requests += ticked.requests
+        self._asked = None
+        if ticked.requests:
+            self._requests += ticked.requests
         self._wake_at[ticked.actor] = ticked.wake_at
         return True
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafka.errors import UnsupportedVersionError
 
-from aktor.actors.manager import PollResult, RequestManager
+from aktor.actors.manager import RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.actors.supervision import LastFacts
 from aktor.events.lifecycle import Tick
@@ -105,11 +105,14 @@ class AutoMembershipManager(RequestManager):
             said += _refuse_regex(message)
         return said
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Poll the chosen manager."""
-        result = self._chosen.poll(now, jitter)
-        said = self._judge(list(result.said))
-        return PollResult(requests=result.requests, wake_at=result.wake_at, said=tuple(said))
+    def _do_duties(self, now: float, jitter: float) -> float:
+        """Let the chosen manager do what is due."""
+        requests, wake_at, said = self._chosen.poll(now, jitter)
+        for request in requests:
+            self.send(request)
+        for message in self._judge(list(said)):
+            self._say(message)
+        return wake_at
 
     def _judge(self, said: list[Message]) -> list[Message]:
         """Replace the consumer protocol's manager if the group does not speak that protocol.

@@ -15,6 +15,9 @@ __all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 class State(enum.Enum):
     """How far the member is: between no group and a stable member that owns its partitions."""
 
+    # Enum hashes the name of a member, in Python, whenever one is looked up in a set or a table.
+    __hash__ = object.__hash__
+
     UNJOINED = "unjoined"
     """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that is still due after
     a late poll. Left for JOINING when there is a subscription, the application has polled since it

@@ -164,7 +164,8 @@ class CommitErrors(Value, kw_only=False):
         return _error(
             CommitFailedError,
             f"{_not_committed(partitions)} in {self._group}: their topic was deleted, and created"
-            " anew under its name. The next polls read the new one, as auto_offset_reset says.",
+            " anew under its name. The next polls read the new one from the group's committed"
+            " offset, or as auto_offset_reset says if there is none.",
         )
 
     def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:

@@ -344,21 +344,21 @@ class ConsumerMember(GroupMember[State, Trigger]):
             state = MemberState.STABLE
         elif self.in_group or self.state is State.FENCED:
             state = MemberState.REBALANCING
-        member = self.has_generation
-        # Most calls find nothing new: compare before a message is made.
-        news: dict[str, Any] = {
-            "member_id": self.member_id if member else "",
-            "generation": self.epoch if member else -1,
-            "state": state,
-            "protocol": "consumer",
-            "assignor": self._settings.group_remote_assignor if member else None,
-            "topic_ids": self._claim.ids,
-            "is_revoking": self.is_revoking,
-        }
-        if news == self._said:
+        joined = self.has_generation
+        member_id, epoch = (self.member_id, self.epoch) if joined else ("", -1)
+        ids, is_revoking = self._claim.ids, self.is_revoking
+        if self._is_told(state, member_id, epoch, ids, is_revoking):
             return ()
-        self._said = news
-        return (MemberChanged(**news),)
+        changed = MemberChanged(
+            member_id=member_id,
+            generation=epoch,
+            state=state,
+            protocol="consumer",
+            assignor=self._settings.group_remote_assignor if joined else None,
+            topic_ids=ids,
+            is_revoking=is_revoking,
+        )
+        return (changed,)
 
     def track_again(self) -> None:
         """The metadata manager was restarted: tell it again which topics the group needs."""

@@ -17,6 +17,9 @@ class State(enum.Enum):
     names are those of the Java client's `MemberState`, but for FREEING_INSTANCE_ID, and LEAVING,
     which is two states there."""
 
+    # Enum hashes the name of a member, in Python, whenever one is looked up in a set or a table.
+    __hash__ = object.__hash__
+
     UNSUBSCRIBED = "unsubscribed"
     """In no group, with nothing owned; nothing is sent. Left for JOINING when there is a
     subscription and the application has polled since it changed."""

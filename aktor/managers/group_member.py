@@ -57,8 +57,8 @@ class GroupMember(ABC, Generic[S, T]):
         self.log = log
         self._settings = settings
         self._say = say
-        #: The fields of the last `MemberChanged` that was said.
-        self._said: dict[str, Any] | None = None
+        #: What the last `MemberChanged` was made of.
+        self._told: tuple[object, ...] = ()
         self.state: S = next(iter(self.TRANSITIONS))
         self.subscription = MemberSubscription()
         self.owned = NOTHING
@@ -83,6 +83,16 @@ class GroupMember(ABC, Generic[S, T]):
     @abstractmethod
     def news(self) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last."""
+
+    def _is_told(self, *seen: object) -> bool:
+        """Whether the last `MemberChanged` was made of this. If not, it is said now.
+
+        Most calls find nothing new: they compare before a message is made.
+        """
+        if seen == self._told:
+            return True
+        self._told = seen
+        return False
 
     @property
     def is_revoking(self) -> bool:

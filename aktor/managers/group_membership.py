@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from kafka.errors import NoError
 
 from aktor.actors.handlers import after_restart_of, handles
-from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
+from aktor.actors.manager import AGAIN, NEVER, RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.commits import RevocationCommitted
@@ -119,12 +119,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what depends on the time
 
-    def poll(self, now: float, jitter: float) -> PollResult:
+    def _do_duties(self, now: float, jitter: float) -> float:
         """Note the time, and do what is due; a `MemberChanged` is said first."""
         self._timer.update(now)
-        result = super().poll(now, jitter)
-        news = self._news()
-        return result._replace(said=(*news, *result.said)) if news else result
+        wake_at = super()._do_duties(now, jitter)
+        if news := self._news():
+            self._outgoing.say_first(news)
+        return wake_at
 
     def _leave_if_late(self, now: float, _jitter: float) -> float:
         """A group must not count on an application that does not poll any more (KIP-62)."""

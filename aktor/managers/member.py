@@ -299,20 +299,20 @@ class Member(GroupMember[State, Trigger]):
             state = MemberState.UNJOINED
         elif self.state is State.STABLE:
             state = MemberState.STABLE
-        # Most calls find nothing new: compare before a message is made.
-        news: dict[str, Any] = {
-            "member_id": self.member_id if self.has_generation else "",
-            "generation": self.me.generation,
-            "state": state,
-            "assignor": self.assignor,
-            "joins_as": "" if self.has_generation else self.member_id,
-            "is_revoking": self.is_revoking,
-            "leaving": leaving,
-        }
-        if news == self._said or self._is_new():
+        me, assignor, is_revoking = self.me, self.assignor, self.is_revoking
+        if self._is_new() or self._is_told(state, me, assignor, is_revoking, leaving):
             return ()
-        self._said = news
-        return (MemberChanged(**news),)
+        joined = self.has_generation
+        changed = MemberChanged(
+            member_id=me.member_id if joined else "",
+            generation=me.generation,
+            state=state,
+            assignor=assignor,
+            joins_as="" if joined else me.member_id,
+            is_revoking=is_revoking,
+            leaving=leaving,
+        )
+        return (changed,)
 
     def track_again(self) -> None:
         """The metadata manager was restarted: tell it again which topics the group needs."""

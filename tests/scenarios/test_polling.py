@@ -473,11 +473,11 @@ def test_the_buffer_stays_within_its_bound_while_the_application_stalls(world: W
         most = max(most, in_port + sum(one.buffered_bytes for one in in_delivery))
 
     while count < 2 * 3040:
-        count += sum(map(len, consumer.poll(timeout_ms=1000, max_records=100).values()))
-        look()
-        if world.random.random() < 0.1:
-            world.sleep(2.0)
+        for _ in range(world.random.randrange(1, 20)):
+            count += sum(map(len, consumer.poll(timeout_ms=1000, max_records=100).values()))
             look()
+        world.sleep(2.0)
+        look()
 
     assert bound / 4 < most <= bound
 

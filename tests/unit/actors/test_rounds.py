@@ -30,14 +30,17 @@ def test_a_round_is_due_when_an_actor_wants_to_be_asked() -> None:
     assert rounds.begin(10.0) is not None
 
 
-def test_a_message_makes_a_round_due_and_is_news_once() -> None:
+def test_a_message_makes_a_round_due_and_is_news_until_the_actor_is_asked() -> None:
     rounds = rounds_that_rest()
 
     rounds.note("fetch")
 
     assert rounds.begin(1.0) is not None
-    assert rounds.take_news("fetch")
-    assert not rounds.take_news("fetch")
+    assert "fetch" in rounds.news
+
+    rounds.asked("fetch")
+
+    assert "fetch" not in rounds.news
 
 
 def test_a_round_that_a_crash_has_cut_short_is_begun_again_at_once() -> None:

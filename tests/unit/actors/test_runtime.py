@@ -11,7 +11,7 @@ import pykka
 import pytest
 
 from aktor.actors.handlers import handles
-from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.actors.runtime import (
     Bell,
     CooperativeActor,
@@ -68,9 +68,12 @@ class Refresher(RequestManager):
     def on_refresh(self, message: RefreshMetadata) -> None:
         self.refreshed += 1
 
-    def poll(self, now: float, jitter: float) -> PollResult:
+    def duties(self) -> tuple[Duty, ...]:
+        return (self._note,)
+
+    def _note(self, now: float, _jitter: float) -> float:
         self.polled_at.append(now)
-        return PollResult(wake_at=now + 5.0)
+        return now + 5.0
 
 
 def a_supervised_refresher() -> tuple[Dispatcher, VirtualTime, list[Refresher]]:

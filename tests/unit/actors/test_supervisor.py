@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aktor.actors.handlers import after_restart_of, handles
-from aktor.actors.manager import PollResult, RequestManager
+from aktor.actors.manager import Duty, RequestManager
 from aktor.actors.runtime import CooperativeActor, Dispatcher, Seeded, VirtualTime, run_until
 from aktor.actors.supervision import (
     Child,
@@ -180,9 +180,12 @@ class Worker(RequestManager):
     def on_fetch_restarted(self) -> None:
         self.events.append((self.name, "heard of", "fetch"))
 
-    def poll(self, now: float, jitter: float) -> PollResult:
+    def duties(self) -> tuple[Duty, ...]:
+        return (self._note,)
+
+    def _note(self, now: float, _jitter: float) -> float:
         self.events.append((self.name, "ticked", now))
-        return PollResult(wake_at=now + 10.0)
+        return now + 10.0
 
 
 class Network(CooperativeActor):

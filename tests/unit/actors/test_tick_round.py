@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from aktor.actors.tick_round import TickRound
@@ -9,16 +10,20 @@ from aktor.events.lifecycle import TickDue, Ticked
 from aktor.events.network import Destination, Request
 
 
-def a_round(now: float = 0.0) -> TickRound:
+def a_round(now: float = 0.0, *, news: Container[str] = ()) -> TickRound:
     """One that has begun, of actors that do not want to wake before 10 s."""
     this = TickRound(("commits", "fetch", "network"))
     for actor in ("commits", "fetch", "network"):
         this.started(actor)
-        this.begin(TickDue(now=0.0, jitter=0.0))
-        while (asked := this.next(nobody)) is not None:
+        begin(this)
+        while (asked := this.next()) is not None:
             this.answered(ticked(asked))
-    this.begin(TickDue(now=now, jitter=0.0))
+    begin(this, now, news)
     return this
+
+
+def begin(this: TickRound, now: float = 0.0, news: Container[str] = ()) -> None:
+    this.begin(TickDue(now=now, jitter=0.0), news)
 
 
 def ticked(actor: str, *requests: Request, wake_at: float = 10.0) -> Ticked:
@@ -30,42 +35,50 @@ def a_request(sender: str) -> Request:
     return Request(body=body, to=Destination.ANY, deadline=1.0, sender=sender, incarnation=1)
 
 
-def nobody(_actor: str) -> bool:
-    return False
-
-
 def test_nobody_is_asked_without_a_reason() -> None:
-    assert a_round().next(nobody) is None
+    assert a_round().next() is None
 
 
 def test_who_was_told_something_is_asked_in_order() -> None:
-    this = a_round()
-    news = {"fetch", "commits"}
+    this = a_round(news={"fetch", "commits"})
 
-    assert this.next(news.__contains__) == "commits"
+    assert this.next() == "commits"
     assert this.answered(ticked("commits"))
-    assert this.next(news.__contains__) == "fetch"
+    assert this.next() == "fetch"
+    assert this.answered(ticked("fetch"))
+    assert this.next() is None
+
+
+def test_who_is_told_something_while_the_round_goes_on_is_asked_if_its_turn_is_to_come() -> None:
+    news = {"fetch"}
+    this = a_round(news=news)
+    assert this.next() == "fetch"
+
+    news |= {"commits", "network"}
+    this.answered(ticked("fetch"))
+
+    assert this.next() == "network"
 
 
 def test_whose_wake_time_has_come_is_asked() -> None:
-    assert a_round(now=10.0).next(nobody) == "commits"
+    assert a_round(now=10.0).next() == "commits"
 
 
 def test_the_last_one_is_asked_because_of_the_requests_of_others_and_takes_them() -> None:
-    this = a_round()
+    this = a_round(news={"commits"})
     request = a_request("commits")
-    assert this.next("commits".__eq__) == "commits"
+    assert this.next() == "commits"
     assert this.take_requests_for("commits") == ()
     this.answered(ticked("commits", request))
 
-    assert this.next(nobody) == "network"
+    assert this.next() == "network"
     assert this.take_requests_for("network") == (request,)
     assert this.take_requests_for("network") == ()
 
 
 def test_an_answer_of_another_actor_than_the_one_that_was_asked_is_not_taken() -> None:
-    this = a_round()
-    assert this.next("commits".__eq__) == "commits"
+    this = a_round(news={"commits"})
+    assert this.next() == "commits"
 
     assert not this.answered(ticked("fetch", a_request("fetch")))
 
@@ -73,21 +86,21 @@ def test_an_answer_of_another_actor_than_the_one_that_was_asked_is_not_taken() -
 
 
 def test_the_requests_of_actors_that_start_afresh_are_not_sent() -> None:
-    this = a_round()
-    this.next("commits".__eq__)
+    this = a_round(news={"commits"})
+    this.next()
     this.answered(ticked("commits", a_request("commits")))
 
     this.forget_requests_of({"commits"})
 
-    assert this.next(nobody) is None
+    assert this.next() is None
 
 
 def test_an_actor_that_was_stopped_is_neither_asked_nor_waited_for() -> None:
     this = a_round()
     this.stopped("commits")
-    this.begin(TickDue(now=10.0, jitter=0.0))
+    begin(this, 10.0)
 
-    assert this.next(nobody) == "fetch"
+    assert this.next() == "fetch"
     this.stopped("fetch")
     this.stopped("network")
     assert this.wake_at == float("inf")
