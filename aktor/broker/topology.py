@@ -83,7 +83,7 @@ class Topology:
             if kind == "topic":
                 self.topics.restore(str(key[0]), value)
         for topic in self.topics:
-            self._take_down(topic.partitions)
+            self._take_down(topic)
             # With the new epochs, so that no two leaders ever have the same one.
             self.topics.moved(topic.name)
 
@@ -160,14 +160,14 @@ class Topology:
     ) -> Topic:
         """A topic with these replicas."""
         topic = self.topics.create(name, assignment, configs)
-        self._take_down(topic.partitions)
+        self._take_down(topic)
         return topic
 
     def grow_topic(self, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> None:
         """More partitions, with these replicas."""
         there = len(topic.partitions)
         self.topics.grow(topic, assignment)
-        self._take_down(topic.partitions[there:])
+        self._take_down(topic, there)
 
     def delete_topic(self, topic: Topic) -> None:
         """It is gone, and its records."""
@@ -184,14 +184,20 @@ class Topology:
 
         return self._each_partition(act)
 
-    def _take_down(self, partitions: Iterable[Partition]) -> None:
-        """Tell new partitions which of their brokers are down, or are none of this cluster's: a
-        data folder may come from a larger one."""
-        for partition in partitions:
-            for node_id in partition.replicas:
-                node = self.nodes.get(node_id)
-                if node is None or not node.up:
-                    partition.node_down(node_id, unclean=self._settings.unclean_leader_election)
+    def _take_down(self, topic: Topic, first: int = 0) -> None:
+        """Tell a topic's new partitions, from the `first` on, which of their brokers are down, or
+        are none of this cluster's: a data folder may come from a larger one."""
+        up = {node.node_id for node in self.up()}
+        down = [
+            (one, node_id)
+            for one in topic.partitions[first:]
+            for node_id in one.replicas
+            if node_id not in up
+        ]
+        for partition, node_id in down:
+            partition.node_down(node_id, unclean=self._settings.unclean_leader_election)
+        if down:
+            self.topics.moved(topic.name)
 
     # -- nodes that come and go, leaders that move
 

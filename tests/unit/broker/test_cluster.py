@@ -620,3 +620,19 @@ def test_a_batch_is_read_by_all_who_wait_for_it() -> None:
     produce(cluster, records=a_batch(b"a"))
 
     assert all(bytes(fetched(one).records) for one in waiting)
+
+
+@pytest.mark.parametrize("grown", [False, True], ids=["new topic", "new partitions"])
+def test_who_leads_is_kept_if_a_broker_is_down_when_partitions_are_made(
+    disk: Disk, grown: bool
+) -> None:
+    cluster = disk.cluster()
+    cluster.broker_down(1, NOW)
+
+    topic = cluster.topology.make_topic(ORDERS, [(2, 3, 1) if grown else (1, 2, 3)], {})
+    if grown:
+        cluster.topology.grow_topic(topic, [(1, 2, 3)])
+
+    kept = disk.journal.values()["topic", (ORDERS,)]["partitions"]
+    assert {leader for _, leader, _ in kept} == {2}
+    assert [epoch for _, _, epoch in kept] == [one.leader_epoch for one in topic.partitions]
