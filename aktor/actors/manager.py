@@ -169,6 +169,7 @@ class RequestManager(CooperativeActor):
         deadline: float,
         context: Any = None,
         lane: Lane = Lane.ORDINARY,
+        in_order: bool = False,
     ) -> Request:
         """A request of this manager's, to be sent by `send`."""
         return Request(
@@ -179,6 +180,7 @@ class RequestManager(CooperativeActor):
             incarnation=self.incarnation,
             context=context,
             lane=lane,
+            in_order=in_order,
         )
 
     # -- what the runtime and the tests call

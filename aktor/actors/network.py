@@ -561,10 +561,10 @@ class NetworkActor(CooperativeActor):
 
         Over one connection the coordinator would handle the OffsetCommit before the JoinGroup. If
         the JoinGroup came first, it might begin a new generation, and the coordinator would refuse
-        the commit (ILLEGAL_GENERATION).
+        the commit (ILLEGAL_GENERATION). A SyncGroup does not wait: it begins no generation.
         """
         own = self._lanes.coordinator
-        if not (link.holds and link.unsent) or own is None:
+        if not (link.unsent and link.unsent[0].request.in_order) or own is None:
             return -math.inf
         first = link.unsent[0]
         before = any(

@@ -42,7 +42,8 @@ class Request(Value):
     `body` is a kafka-python protocol request; `to` a node id or a `Destination`. `context` is the
     manager's own note and comes back with the answer, as the whole request does, so no manager maps
     a correlation id to a request. An answer for an older `incarnation` is dropped. `lane` says
-    which connection to a node it takes.
+    which connection to a node it takes. A request to the coordinator that is `in_order` is not sent
+    before those that were sent to the coordinator earlier are answered (for up to a second).
     """
 
     body: Any
@@ -52,6 +53,7 @@ class Request(Value):
     incarnation: int
     context: Any = None
     lane: Lane = Lane.ORDINARY
+    in_order: bool = False
 
 
 class SendRequests(Message):

@@ -7,19 +7,23 @@ from typing import Final
 from aktor.actors.manager import Backoff
 from aktor.settings import Settings
 
-__all__ = ["REFRESH", "AutoCommitClock"]
+__all__ = ["REFRESH", "SHORTEST", "AutoCommitClock"]
 
 #: Committed offsets that nobody commits again expire (`offsets.retention.minutes`, 7 days, counted
 #: from the last commit if the group has no members): with auto-commit on, positions that have not
 #: moved are committed again this often, in seconds.
 REFRESH: Final = 3600.0
 
+#: The shortest interval, in seconds. With an `auto_commit_interval_ms` of 0 a commit would be due
+#: again as soon as one was made, and the manager would never come to rest.
+SHORTEST: Final = 0.01
+
 
 class AutoCommitClock:
     """Owns the times of the next automatic commit and of the next one that stores everything."""
 
     def __init__(self, settings: Settings) -> None:
-        self._interval = settings.auto_commit_interval
+        self._interval = max(settings.auto_commit_interval, SHORTEST)
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         self._due: float | None = None
         self._refresh_due = 0.0

@@ -223,7 +223,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # our heartbeats, on another connection, keep this member in the group. (The Java client
         # sends no heartbeats meanwhile and is expelled.) A member without an id gets one at once
         # (KIP-394).
-        self._call(body, timeout=settings.request_timeout)
+        self._call(body, timeout=settings.request_timeout, in_order=True)
 
     def _sync_group(self) -> None:
         try:
@@ -236,7 +236,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         self._call(body, timeout=self.settings.request_timeout)
 
-    def _call(self, body: Any, *, timeout: float) -> None:
+    def _call(self, body: Any, *, timeout: float, in_order: bool = False) -> None:
         self._refused_heartbeats.start_over()
         note = self._member.me.sends(self._calls.sent(), at=self._timer.now)
         self.send(
@@ -246,6 +246,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
                 deadline=self._timer.now + timeout,
                 context=note,
                 lane=Lane.HOLDS,
+                in_order=in_order,
             )
         )
 

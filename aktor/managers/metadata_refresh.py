@@ -25,7 +25,9 @@ class Refresh:
 
     def __init__(self, settings: Settings, *, answered_at: float) -> None:
         self.exchange = Exchange(settings)
-        self._max_age = settings.metadata_max_age
+        # (Java: Metadata.timeToNextUpdate.) With a `metadata_max_age_ms` of 0 each answer would be
+        # old when it comes.
+        self._max_age = max(settings.metadata_max_age, settings.retry_backoff)
         self._retry_backoff = settings.retry_backoff
         self._answered_at = answered_at
         self._at_once: str | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
-from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest
+from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.links import TRANSITIONS, ClientRequest, Link, LinkEvent, LinkState
@@ -226,7 +226,8 @@ def a_request(
 
 
 def a_join(deadline: float = 30.0) -> Request:
-    return replace(a_request(COORDINATOR, lane=HOLDS, deadline=deadline), body=JoinGroupRequest())
+    request = a_request(COORDINATOR, lane=HOLDS, deadline=deadline)
+    return replace(request, body=JoinGroupRequest(), in_order=True)
 
 
 def answered(key: str, request_id: int, throttle: float = 0.0) -> RequestAnswered:
@@ -456,6 +457,14 @@ def test_join_group_waits_a_second_at_most_for_what_was_asked_before() -> None:
 
     bench.at(1.0)
     assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_sync_group_does_not_wait_for_what_was_asked_before() -> None:
+    """It begins no generation."""
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+    bench.send(replace(a_request(COORDINATOR, lane=HOLDS), body=SyncGroupRequest())).open_all()
+
+    assert len(bench.keys_of(SyncGroupRequest)) == 1
 
 
 def test_what_is_asked_after_join_group_does_not_keep_it_back() -> None:

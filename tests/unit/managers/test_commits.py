@@ -46,6 +46,7 @@ from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Lane, Request
+from aktor.managers.auto_commit import SHORTEST
 from aktor.managers.commit_errors import Coordinator, Waited
 from aktor.managers.commits import QUEUE_MAX, CommitManager
 from aktor.settings import Settings
@@ -1163,6 +1164,16 @@ def test_a_revocation_that_waited_longer_than_its_member_was_in_the_group_commit
 
     assert not turn.requests
     assert turn.said == [RevocationCommitted(rebalance=7)]
+
+
+def test_with_an_interval_of_zero_positions_are_stored_as_soon_as_the_application_has_polled() -> None:
+    manager = committing(T0, enable_auto_commit=True, auto_commit_interval=0.0)
+    assert tick(manager, 0.0).wake_at == SHORTEST
+
+    assert not tick(manager, 1.0).requests
+    manager.handle(polled(1.5, {T0: 10}))
+
+    assert tick(manager, 1.5).requests
 
 
 def test_a_late_answer_does_not_say_what_is_committed_of_a_partition_that_is_ours_anew() -> None:

@@ -128,7 +128,9 @@ def a_leave(deadline: float, ticket: int = 7) -> LeaveGroup:
 def test_join_group_has_the_group_its_kind_and_how_long_it_may_wait_for_the_member() -> None:
     scene = a_member().wants_to_join("a")
 
-    body = scene.sent(JoinGroupRequest).body
+    join = scene.sent(JoinGroupRequest)
+    assert join.in_order  # it may begin a generation
+    body = join.body
     assert (body.group_id, body.member_id, body.protocol_type) == ("g", "", "consumer")
     assert body.session_timeout_ms == 45_000
     assert body.rebalance_timeout_ms == 300_000
@@ -236,7 +238,9 @@ def test_eager_and_cooperative_assignors_cannot_be_mixed() -> None:
 def test_a_follower_syncs_with_the_generation_it_joined() -> None:
     scene = a_member().is_syncing(generation=5, member="m")
 
-    body = scene.sent(SyncGroupRequest).body
+    sync = scene.sent(SyncGroupRequest)
+    assert not sync.in_order  # it begins no generation
+    body = sync.body
 
     assert (body.generation_id, body.member_id, body.protocol_name) == (5, "m", "range")
     assert list(body.assignments) == []

@@ -157,6 +157,16 @@ def test_an_idle_manager_sleeps_until_the_snapshot_is_old() -> None:
     assert names(tick(manager, 310.0).request) == ["t"]
 
 
+def test_a_snapshot_is_never_older_than_it_may_be_before_the_backoff_is_over() -> None:
+    """Java: Metadata.timeToNextUpdate. One request would follow the other."""
+    manager = a_manager(metadata_max_age=0.0, retry_backoff=0.1, tracking=["t"])
+    answer(manager, tick(manager, 0.0).request, metadata(a_topic()), now=0.0)
+
+    turn = tick(manager, 0.0)
+
+    assert (turn.requests, turn.wake_at) == ((), 0.1)
+
+
 def test_only_one_refresh_is_in_flight_and_nothing_is_woken_for_it() -> None:
     manager = a_manager(tracking=["t"])
     tick(manager, 0.0)
