@@ -39,8 +39,7 @@ class Rounds:
 
     @property
     def news(self) -> Container[str]:
-        """The actors that were given a message since they were last asked: what it is now, and as
-        time goes on."""
+        """The actors that were given a message since they were last asked."""
         return self._news
 
     def note(self, actor: str) -> None:

@@ -433,15 +433,15 @@ class Dispatcher:
 
     def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
         self.turns += 1
+        if actor.actor_stopped.is_set():
+            actor.count_dead_letter()
+            self._drop(message, because=f"{actor.name} was restarted")
+            return
         kind = type(message)
         if kind not in _CLOCKWORK:
             self._rounds.note(actor.name)
         elif kind is Tick:
             self._rounds.asked(actor.name)
-        if actor.actor_stopped.is_set():
-            actor.count_dead_letter()
-            self._drop(message, because=f"{actor.name} was restarted")
-            return
         try:
             self._hand_over(actor, message)
         except BaseException as error:

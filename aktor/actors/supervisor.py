@@ -76,13 +76,13 @@ class Supervisor(CooperativeActor):
     @handles(TickDue)
     def on_tick_due(self, due: TickDue) -> None:
         """Ask every child that has a reason to be asked, one after the other."""
-        self._round.begin(due, self.dispatcher.news)
+        self._round.begin(due)
         self._ask_next()
 
     def _ask_next(self) -> None:
         """Ask the next one, or end the round."""
         this = self._round
-        name = this.next()
+        name = this.next(self.dispatcher.news)
         if name is None:
             self.dispatcher.round_finished(this.wake_at)
             return

@@ -19,7 +19,7 @@ class TickRound:
     of all others, so it is asked whenever there are any.
     """
 
-    __slots__ = ("_asked", "_news", "_order", "_requests", "_to_come", "_wake_at", "tick")
+    __slots__ = ("_asked", "_order", "_requests", "_to_come", "_wake_at", "tick")
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = tuple(order)
@@ -28,7 +28,6 @@ class TickRound:
         #: The actors whose turn is to come, and the one that has not answered yet.
         self._to_come: Iterator[str] = iter(())
         self._asked: str | None = None
-        self._news: Container[str] = ()
         self._requests: list[Request] = []
         #: When each running actor wants to be asked again, unless it is told something.
         self._wake_at: dict[str, float] = {}
@@ -49,18 +48,16 @@ class TickRound:
 
     # -- the round
 
-    def begin(self, due: TickDue, news: Container[str]) -> None:
-        """Ask every running actor that has a reason to be asked. `news` has the actors that were
-        told something since they were last asked, now and as the round goes on."""
+    def begin(self, due: TickDue) -> None:
+        """Ask every running actor that has a reason to be asked."""
         self.tick = Tick(now=due.now, jitter=due.jitter)
-        self._news = news
         self._to_come = iter(self._order)
         self._asked = None
 
-    def next(self) -> str | None:
-        """The next running actor that was told something, or whose wake time has come; None at the
-        end of the round."""
-        wake_at, news, now = self._wake_at, self._news, self.tick.now
+    def next(self, news: Container[str]) -> str | None:
+        """The next running actor that was told something (it is in `news`), or whose wake time has
+        come; None at the end of the round."""
+        wake_at, now = self._wake_at, self.tick.now
         taker = self._order[-1] if self._requests else None
         for name in self._to_come:
             due = wake_at.get(name)

@@ -160,14 +160,16 @@ class Topology:
     ) -> Topic:
         """A topic with these replicas."""
         topic = self.topics.create(name, assignment, configs)
-        self._take_down(topic)
+        if self._take_down(topic):
+            self.topics.moved(name)
         return topic
 
     def grow_topic(self, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> None:
         """More partitions, with these replicas."""
         there = len(topic.partitions)
         self.topics.grow(topic, assignment)
-        self._take_down(topic, there)
+        if self._take_down(topic, there):
+            self.topics.moved(topic.name)
 
     def delete_topic(self, topic: Topic) -> None:
         """It is gone, and its records."""
@@ -184,20 +186,20 @@ class Topology:
 
         return self._each_partition(act)
 
-    def _take_down(self, topic: Topic, first: int = 0) -> None:
-        """Tell a topic's new partitions, from the `first` on, which of their brokers are down, or
-        are none of this cluster's: a data folder may come from a larger one."""
+    def _take_down(self, topic: Topic, first: int = 0) -> bool:
+        """Take down the replicas of new partitions, from the `first` on, whose broker is down or
+        none of this cluster's: a data folder may come from a larger one. Returns whether there were
+        any: others may lead then, and the journal has to know."""
         up = {node.node_id for node in self.up()}
         down = [
-            (one, node_id)
-            for one in topic.partitions[first:]
-            for node_id in one.replicas
+            (partition, node_id)
+            for partition in topic.partitions[first:]
+            for node_id in partition.replicas
             if node_id not in up
         ]
         for partition, node_id in down:
             partition.node_down(node_id, unclean=self._settings.unclean_leader_election)
-        if down:
-            self.topics.moved(topic.name)
+        return bool(down)
 
     # -- nodes that come and go, leaders that move
 

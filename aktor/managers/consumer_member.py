@@ -347,7 +347,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         joined = self.has_generation
         member_id, epoch = (self.member_id, self.epoch) if joined else ("", -1)
         ids, is_revoking = self._claim.ids, self.is_revoking
-        if self._is_told(state, member_id, epoch, ids, is_revoking):
+        if self._note_told(state, member_id, epoch, ids, is_revoking):
             return ()
         changed = MemberChanged(
             member_id=member_id,

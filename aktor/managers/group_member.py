@@ -84,8 +84,8 @@ class GroupMember(ABC, Generic[S, T]):
     def news(self) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last."""
 
-    def _is_told(self, *seen: object) -> bool:
-        """Whether the last `MemberChanged` was made of this. If not, it is said now.
+    def _note_told(self, *seen: object) -> bool:
+        """Keep what `MemberChanged` is made of; True if it is the same as at the last call.
 
         Most calls find nothing new: they compare before a message is made.
         """

@@ -13,7 +13,7 @@ from aktor.values import Value
 
 __all__ = ["Leave", "LeaveSent", "Leaves"]
 
-NOBODY: Final[frozenset[str]] = frozenset()
+_NO_IDS: Final[frozenset[str]] = frozenset()
 REMAIN: Final = Operation.REMAIN_IN_GROUP
 
 
@@ -156,7 +156,7 @@ class Leaves:
     def member_ids(self) -> frozenset[str]:
         """The ids that have yet to leave, as far as they are known."""
         if not self._open:
-            return NOBODY
+            return _NO_IDS
         return frozenset(one.member_id for one in self._open if one.member_id)
 
     def all(self) -> list[Leave]:

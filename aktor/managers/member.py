@@ -300,7 +300,7 @@ class Member(GroupMember[State, Trigger]):
         elif self.state is State.STABLE:
             state = MemberState.STABLE
         me, assignor, is_revoking = self.me, self.assignor, self.is_revoking
-        if self._is_new() or self._is_told(state, me, assignor, is_revoking, leaving):
+        if self._is_new() or self._note_told(state, me, assignor, is_revoking, leaving):
             return ()
         joined = self.has_generation
         changed = MemberChanged(

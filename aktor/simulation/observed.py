@@ -325,7 +325,20 @@ class _Observed(KafkaConsumer):
         self._note("user.position", partitions={_name(partition): found})
         return found
 
+    def topics(self) -> set[str]:
+        self._note("user.looks_up", what="topics")
+        return super().topics()
+
+    def beginning_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
+        self._note("user.looks_up", what="beginning_offsets")
+        return super().beginning_offsets(partitions, timeout_ms)
+
+    def offsets_for_times(self, timestamps: Any, timeout_ms: float | None = None) -> Any:
+        self._note("user.looks_up", what="offsets_for_times")
+        return super().offsets_for_times(timestamps, timeout_ms)
+
     def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
+        self._note("user.looks_up", what="end_offsets")
         with self._timed("end_offsets", self._allowed(timeout_ms)):
             return super().end_offsets(partitions, timeout_ms)
 

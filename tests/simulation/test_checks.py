@@ -974,10 +974,16 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [*[restarted("group")] * 5, later(61), ("x", "actor.escalated", {"crashed": "group"})],
         "gave group up too soon",
     ),
-    (pace.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 61, "in a second"),
+    (pace.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 37, "in a second"),
     (
         pace.an_idle_consumer_is_idle,
-        [later(-3.0), REBALANCES, request("x", "sent")] * 110,
+        [later(-3.0), REBALANCES, request("x", "sent")] * 90,
+        "in a second",
+    ),
+    (
+        pace.an_idle_consumer_is_idle,
+        [later(-2.0), ("x", "user.looks_up", {"what": "topics"})] * 2
+        + [later(-2.0), request("x", "sent")] * 53,
         "in a second",
     ),
     (
@@ -1668,7 +1674,12 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (
         pace.an_idle_consumer_is_idle,
-        [later(-2.0), written(0, 0)] * 9 + [later(-2.0), request("x", "sent")] * 69,
+        [later(-2.0), written(0, 0)] * 9 + [later(-2.0), request("x", "sent")] * 45,
+    ),
+    (
+        pace.an_idle_consumer_is_idle,
+        [later(-2.0), ("x", "user.looks_up", {"what": "topics"})] * 2
+        + [later(-2.0), request("x", "sent")] * 52,
     ),
     (
         pace.an_idle_consumer_is_idle,

@@ -14,12 +14,14 @@ from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
-#: Requests of one consumer in a second in which it gives nothing out (26 are seen when its user
-#: looks up offsets of all topics, and that may come twice; records are fetched ahead), and in half
-#: of these seconds (6 are seen). And one for each batch that is written meanwhile, which it fetches
-#: ahead; and what each rebalance in it may cost, but for those of one that turns in circles.
-IDLE: Final = 60
+#: Requests of one consumer in a second in which it gives nothing out (records are fetched ahead),
+#: and in half of these seconds (6 are seen). And one for each batch that is written meanwhile,
+#: which it fetches ahead; what a look-up of its user may cost in this second and the next (topics
+#: that it does not follow, and their offsets from each broker); and what each rebalance may cost,
+#: but for those of one that turns in circles.
+IDLE: Final = 36
 MOSTLY_IDLE: Final = 10
+PER_LOOK_UP: Final = 8
 PER_REBALANCE: Final = 5
 REBALANCES: Final = 8
 
@@ -47,9 +49,11 @@ DELIVERS: Final = 10.0
 
 def an_idle_consumer_is_idle(history: History) -> list[str]:
     """In a second in which it gives nothing out, and its user does not seek, it does not send one
-    request after the other; in half of all these seconds of a history it sends a few."""
+    request after the other, but for those that its user asks for; in half of all these seconds of a
+    history it sends a few."""
     sent: Counter[tuple[str, int]] = Counter()
     rebalances: Counter[tuple[str, int]] = Counter()
+    looked_up: Counter[tuple[str, int]] = Counter()
     written: Counter[int] = Counter()
     delivering = set()
     for event in history.events:
@@ -59,12 +63,17 @@ def an_idle_consumer_is_idle(history: History) -> list[str]:
                 sent[second] += 1
             case "rebalance.triggered":
                 rebalances[second] += 1
+            case "user.looks_up":
+                looked_up.update((second, (event["member"], second[1] + 1)))
             case "records.written" | "transaction.ended":
                 written[second[1]] += 1
             case "records.delivered" | "position.sought":
                 delivering.add(second)
     more = {
-        second: count - written[second[1]] - PER_REBALANCE * min(rebalances[second], REBALANCES)
+        second: count
+        - written[second[1]]
+        - PER_LOOK_UP * looked_up[second]
+        - PER_REBALANCE * min(rebalances[second], REBALANCES)
         for second, count in sorted(sent.items())
         if second not in delivering
     }

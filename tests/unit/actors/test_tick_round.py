@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import Any
 
 from aktor.actors.tick_round import TickRound
 from aktor.events.lifecycle import TickDue, Ticked
 from aktor.events.network import Destination, Request
 
+NOBODY: frozenset[str] = frozenset()
 
-def a_round(now: float = 0.0, *, news: Container[str] = ()) -> TickRound:
+
+def a_round(now: float = 0.0) -> TickRound:
     """One that has begun, of actors that do not want to wake before 10 s."""
     this = TickRound(("commits", "fetch", "network"))
     for actor in ("commits", "fetch", "network"):
         this.started(actor)
         begin(this)
-        while (asked := this.next()) is not None:
+        while (asked := this.next(NOBODY)) is not None:
             this.answered(ticked(asked))
-    begin(this, now, news)
+    begin(this, now)
     return this
 
 
-def begin(this: TickRound, now: float = 0.0, news: Container[str] = ()) -> None:
-    this.begin(TickDue(now=now, jitter=0.0), news)
+def begin(this: TickRound, now: float = 0.0) -> None:
+    this.begin(TickDue(now=now, jitter=0.0))
 
 
 def ticked(actor: str, *requests: Request, wake_at: float = 10.0) -> Ticked:
@@ -36,49 +37,48 @@ def a_request(sender: str) -> Request:
 
 
 def test_nobody_is_asked_without_a_reason() -> None:
-    assert a_round().next() is None
+    assert a_round().next(NOBODY) is None
 
 
 def test_who_was_told_something_is_asked_in_order() -> None:
-    this = a_round(news={"fetch", "commits"})
+    this = a_round()
+    news = {"fetch", "commits"}
 
-    assert this.next() == "commits"
+    assert this.next(news) == "commits"
     assert this.answered(ticked("commits"))
-    assert this.next() == "fetch"
+    assert this.next(news) == "fetch"
     assert this.answered(ticked("fetch"))
-    assert this.next() is None
+    assert this.next(news) is None
 
 
 def test_who_is_told_something_while_the_round_goes_on_is_asked_if_its_turn_is_to_come() -> None:
-    news = {"fetch"}
-    this = a_round(news=news)
-    assert this.next() == "fetch"
+    this = a_round()
+    assert this.next({"fetch"}) == "fetch"
 
-    news |= {"commits", "network"}
     this.answered(ticked("fetch"))
 
-    assert this.next() == "network"
+    assert this.next({"commits", "network"}) == "network"
 
 
 def test_whose_wake_time_has_come_is_asked() -> None:
-    assert a_round(now=10.0).next() == "commits"
+    assert a_round(now=10.0).next(NOBODY) == "commits"
 
 
 def test_the_last_one_is_asked_because_of_the_requests_of_others_and_takes_them() -> None:
-    this = a_round(news={"commits"})
+    this = a_round()
     request = a_request("commits")
-    assert this.next() == "commits"
+    assert this.next({"commits"}) == "commits"
     assert this.take_requests_for("commits") == ()
     this.answered(ticked("commits", request))
 
-    assert this.next() == "network"
+    assert this.next(NOBODY) == "network"
     assert this.take_requests_for("network") == (request,)
     assert this.take_requests_for("network") == ()
 
 
 def test_an_answer_of_another_actor_than_the_one_that_was_asked_is_not_taken() -> None:
-    this = a_round(news={"commits"})
-    assert this.next() == "commits"
+    this = a_round()
+    assert this.next({"commits"}) == "commits"
 
     assert not this.answered(ticked("fetch", a_request("fetch")))
 
@@ -86,13 +86,13 @@ def test_an_answer_of_another_actor_than_the_one_that_was_asked_is_not_taken() -
 
 
 def test_the_requests_of_actors_that_start_afresh_are_not_sent() -> None:
-    this = a_round(news={"commits"})
-    this.next()
+    this = a_round()
+    this.next({"commits"})
     this.answered(ticked("commits", a_request("commits")))
 
     this.forget_requests_of({"commits"})
 
-    assert this.next() is None
+    assert this.next(NOBODY) is None
 
 
 def test_an_actor_that_was_stopped_is_neither_asked_nor_waited_for() -> None:
@@ -100,7 +100,7 @@ def test_an_actor_that_was_stopped_is_neither_asked_nor_waited_for() -> None:
     this.stopped("commits")
     begin(this, 10.0)
 
-    assert this.next() == "fetch"
+    assert this.next(NOBODY) == "fetch"
     this.stopped("fetch")
     this.stopped("network")
     assert this.wake_at == float("inf")

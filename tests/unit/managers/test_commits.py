@@ -1166,7 +1166,7 @@ def test_a_revocation_that_waited_longer_than_its_member_was_in_the_group_commit
     assert turn.said == [RevocationCommitted(rebalance=7)]
 
 
-def test_with_an_interval_of_zero_positions_are_stored_as_soon_as_the_application_has_polled() -> None:
+def test_with_an_interval_of_zero_positions_are_stored_as_soon_as_there_was_a_poll() -> None:
     manager = committing(T0, enable_auto_commit=True, auto_commit_interval=0.0)
     assert tick(manager, 0.0).wake_at == SHORTEST
 
