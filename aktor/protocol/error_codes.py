@@ -65,6 +65,8 @@ from aktor.errors import (
 from aktor.values import Value
 
 __all__ = [
+    "CORRUPT",
+    "FORBIDDEN",
     "LASTING",
     "REFUSED_FOR_GOOD",
     "ROWS",
@@ -72,6 +74,8 @@ __all__ = [
     "Do",
     "Rows",
     "error_of",
+    "forbids_topic",
+    "is_corrupt",
     "means",
     "name_of",
     "only_a_seek_helps",
@@ -453,6 +457,12 @@ LASTING: Final = (
     UnsupportedCodecError,
 )
 
+#: A batch is corrupt: the broker says so, or our decoder does (`CorruptBatchError`).
+CORRUPT: Final = CorruptRecordError
+
+#: We may not describe or read a topic: it is refused, not the member or the group.
+FORBIDDEN: Final = TopicAuthorizationFailedError
+
 
 def means(answer: Answer, error: type[BaseException]) -> Do:
     """What is done about this error in this answer."""
@@ -462,6 +472,17 @@ def means(answer: Answer, error: type[BaseException]) -> Do:
 def only_a_seek_helps(error: BaseException) -> bool:
     """Whether this error of a partition lasts until the application seeks."""
     return isinstance(error, LASTING)
+
+
+def is_corrupt(error: BaseException | None) -> bool:
+    """Whether the batch is fetched again, because the next bytes may be sound."""
+    return isinstance(error, CORRUPT)
+
+
+def forbids_topic(error: type[BaseException]) -> bool:
+    """Whether the error names the topics that we may not use. The parts of an answer that are about
+    other topics may be fine."""
+    return error is FORBIDDEN
 
 
 #: Kafka's codes without a class in kafka-python.
