@@ -3,9 +3,14 @@
 The error is the code of an answer, or says why there is no answer. A manager asks
 `means(Answer.HEARTBEAT, error)` and does what the row says; where the member's state matters too,
 the manager decides, and the row's actions say between what. docs/errors.md is made from this
-module. Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator,
-ConsumerCoordinator, OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager
-and FetchCollector.
+module.
+
+Elsewhere the class of an error decides only about the words and the class of the error that is
+raised. Errors that arise on our side (a refused login, a timeout) lead to more than the table says;
+where that stands is listed in docs/architecture.md ("If you change ...").
+
+Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator, ConsumerCoordinator,
+OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager and FetchCollector.
 """
 
 from __future__ import annotations
