@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aktor.protocol.error_codes import LASTING, ROWS, Answer, Do, Rows, name_of
+from aktor.protocol.error_codes import (
+    CORRUPT,
+    FORBIDDEN,
+    LASTING,
+    ROWS,
+    Answer,
+    Do,
+    Rows,
+    name_of,
+)
 from tests.state_tables import docstrings
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
@@ -82,12 +91,30 @@ def lasting() -> list[str]:
     ]
 
 
+def beside_the_rows() -> list[str]:
+    """Errors that lead to more than one answer's row says."""
+    return [
+        "## Errors that lead to more than their rows say",
+        "",
+        f"`{CORRUPT.__name__}` (the broker cannot read a batch, or our decoder cannot): the"
+        " error is raised, and the batch is fetched again a few times"
+        " (`aktor/consumer/corrupt_batches.py`). If the bytes that come are sound, the error is"
+        " over.",
+        "",
+        f"`{FORBIDDEN.__name__}` is about topics, not about the member or the group: the error"
+        " names the topics. Of the errors in one answer to OffsetCommit it decides before those"
+        " that are retried, and after all others. When Metadata has it for a topic, calls that ask"
+        " for offsets or a position in this topic end with it: no leader is known that could be"
+        " asked.",
+    ]
+
+
 def document() -> str:
     """The whole page."""
     lines = ["\n\n".join(HEAD), "", *actions()]
     for answer in Answer:
         lines += ["", f"## {answer.value}", "", *_table(ROWS[answer], whole=answer not in PARTS)]
-    return "\n".join([*lines, "", *lasting()]) + "\n"
+    return "\n".join([*lines, "", *lasting(), "", *beside_the_rows()]) + "\n"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafka.errors import OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.delivery import Delivery
@@ -28,6 +27,7 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.events.routes import APPLICATION
+from aktor.protocol.error_codes import Answer, Do, means
 
 __all__ = ["Assignment"]
 
@@ -171,7 +171,7 @@ class Assignment:
         refused = [
             state
             for state in self._delivery.failed()
-            if state.offset is not None and isinstance(state.error, OffsetOutOfRangeError)
+            if state.offset is not None and _resets_position(state.error)
         ]
         for state in refused:
             reset = Reset(epoch=state.epoch, from_offset=state.offset)
@@ -310,3 +310,8 @@ class Assignment:
         if dropped:
             self._log.info("buffer.dropped", partitions=list(dropped), because="they are paused")
             self._publish(SeekPartitions(partitions=dropped))
+
+
+def _resets_position(error: Exception | None) -> bool:
+    """Whether it is the leader's refusal of a Fetch that the reset policy answers."""
+    return error is not None and Do.RESET_POSITION in means(Answer.FETCH_PARTITION, type(error))

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kafka.errors import CorruptRecordError
 from kafka.structs import TopicPartition
 
 from aktor.actors.manager import Backoff
@@ -18,6 +17,7 @@ from aktor.consumer.assignment import Assignment
 from aktor.consumer.delivery import Delivery
 from aktor.consumer.link import Link
 from aktor.consumer.partition import Partition
+from aktor.protocol.error_codes import is_corrupt
 
 __all__ = ["TRIES", "CorruptBatches"]
 
@@ -95,7 +95,7 @@ class CorruptBatches:
         self._due_at = math.inf
         due = []
         for state in self._delivery.failed():
-            if not isinstance(state.error, CorruptRecordError) or not state.all_given_out:
+            if not is_corrupt(state.error) or not state.all_given_out:
                 continue
             attempts = self._attempts_of(state)
             if attempts.error is not state.error:

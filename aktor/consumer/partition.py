@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kafka.errors import CorruptRecordError
 from kafka.structs import TopicPartition
 
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
+from aktor.protocol.error_codes import is_corrupt
 from aktor.records import RecordReader
 from aktor.values import replace
 
@@ -176,7 +176,7 @@ class Partition:
         """Whether its error is CORRUPT_MESSAGE: the broker cannot read the batch. The fetch manager
         asks again from time to time, so bytes that come are sound. (A batch that we cannot decode
         stays in `chunks`: its error stands.)"""
-        return isinstance(self.error, CorruptRecordError) and not self.chunks
+        return is_corrupt(self.error) and not self.chunks
 
     def read_by(self, reader: RecordReader) -> RecordReader:
         """Decode the next chunk with this reader."""

@@ -19,14 +19,13 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     StaleMemberEpochError,
-    TopicAuthorizationFailedError,
     UnknownMemberIdError,
 )
 from kafka.structs import TopicPartition
 
 from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
-from aktor.protocol.error_codes import Answer, Do, means, name_of
+from aktor.protocol.error_codes import Answer, Do, forbids_topic, means, name_of
 from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value
@@ -65,7 +64,7 @@ def worst(errors: Iterable[Any]) -> Any:
         if Do.RETRY in meaning:
             urgent = meaning & (Do.FIND_COORDINATOR | Do.CONFIRM_MEMBERSHIP)
             return 2 if urgent else 3
-        return 1 if error_type is TopicAuthorizationFailedError else 0
+        return 1 if forbids_topic(error_type) else 0
 
     return min(errors, key=rank)
 
@@ -237,7 +236,7 @@ class CommitErrors(Value, kw_only=False):
         """The broker refused a commit of `generation`: the error that kafka-python would raise."""
         what, code = _not_committed(partitions), name_of(error_type)
         meaning = means(Answer.OFFSET_COMMIT, error_type)
-        if error_type is TopicAuthorizationFailedError:
+        if forbids_topic(error_type):
             return topics_refused(error_type, {one.topic for one in partitions})
         if error_type is GroupAuthorizationFailedError:
             return self._forbidden()

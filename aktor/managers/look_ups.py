@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from kafka.errors import TopicAuthorizationFailedError, UnknownError
+from kafka.errors import UnknownError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.manager import NEVER
@@ -30,7 +30,7 @@ from aktor.managers.commit_requests import (
 from aktor.managers.consumed import Consumed
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.look_up import Asker, LookUp, OffsetFetchSent, Outcome
-from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -249,7 +249,7 @@ class LookUps:
         forbidden = {
             one.topic
             for one, answer in answers.items()
-            if error_of(answer.error_code) is TopicAuthorizationFailedError
+            if forbids_topic(error_of(answer.error_code))
         }
         for one in sorted(partitions):
             answer = answers.get(one)
@@ -260,8 +260,8 @@ class LookUps:
                 outcome.found[one] = committed(answer)
             elif Do.RETRY in meaning:
                 outcome.again[one] = self._errors.look_up_refused(error_type, one)
-            elif error_type is TopicAuthorizationFailedError:
-                outcome.refused[one] = topics_refused(TopicAuthorizationFailedError, forbidden)
+            elif forbids_topic(error_type):
+                outcome.refused[one] = topics_refused(error_type, forbidden)
             else:
                 outcome.refused[one] = self._errors.look_up_refused(error_type, one)
         return outcome

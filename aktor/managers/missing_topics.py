@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from typing import Final
 
-from kafka.errors import TopicAuthorizationFailedError
-
-from aktor.protocol.error_codes import Answer, Do, means
+from aktor.protocol.error_codes import Answer, Do, forbids_topic, means
 
 __all__ = ["MissingTopics"]
 
@@ -49,8 +47,7 @@ class MissingTopics:
     @property
     def forbidden(self) -> frozenset[str]:
         """The topics that this principal may not describe."""
-        of = TopicAuthorizationFailedError
-        return frozenset(topic for topic, kind in self._refused.items() if kind is of)
+        return frozenset(topic for topic, kind in self._refused.items() if forbids_topic(kind))
 
     @property
     def invalid(self) -> frozenset[str]:

@@ -3,9 +3,14 @@
 The error is the code of an answer, or says why there is no answer. A manager asks
 `means(Answer.HEARTBEAT, error)` and does what the row says; where the member's state matters too,
 the manager decides, and the row's actions say between what. docs/errors.md is made from this
-module. Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator,
-ConsumerCoordinator, OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager
-and FetchCollector.
+module.
+
+Elsewhere the class of an error decides only about the words and the class of the error that is
+raised. Errors that arise on our side (a refused login, a timeout) lead to more than the table says;
+where that stands is listed in docs/architecture.md ("If you change ...").
+
+Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator, ConsumerCoordinator,
+OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager and FetchCollector.
 """
 
 from __future__ import annotations
@@ -65,6 +70,8 @@ from aktor.errors import (
 from aktor.values import Value
 
 __all__ = [
+    "CORRUPT",
+    "FORBIDDEN",
     "LASTING",
     "REFUSED_FOR_GOOD",
     "ROWS",
@@ -72,6 +79,8 @@ __all__ = [
     "Do",
     "Rows",
     "error_of",
+    "forbids_topic",
+    "is_corrupt",
     "means",
     "name_of",
     "only_a_seek_helps",
@@ -453,6 +462,12 @@ LASTING: Final = (
     UnsupportedCodecError,
 )
 
+#: A batch is corrupt: the broker says so, or our decoder does (`CorruptBatchError`).
+CORRUPT: Final = CorruptRecordError
+
+#: We may not describe or read a topic: it is refused, not the member or the group.
+FORBIDDEN: Final = TopicAuthorizationFailedError
+
 
 def means(answer: Answer, error: type[BaseException]) -> Do:
     """What is done about this error in this answer."""
@@ -462,6 +477,17 @@ def means(answer: Answer, error: type[BaseException]) -> Do:
 def only_a_seek_helps(error: BaseException) -> bool:
     """Whether this error of a partition lasts until the application seeks."""
     return isinstance(error, LASTING)
+
+
+def is_corrupt(error: BaseException | None) -> bool:
+    """Whether the batch is fetched again, because the next bytes may be sound."""
+    return isinstance(error, CORRUPT)
+
+
+def forbids_topic(error: type[BaseException]) -> bool:
+    """Whether the error names the topics that we may not use. The parts of an answer that are about
+    other topics may be fine."""
+    return error is FORBIDDEN
 
 
 #: Kafka's codes without a class in kafka-python.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,17 +19,51 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-import aktor
+import aktor.errors
 from aktor.errors import (
     AuthenticationError,
     BrokersUnreachableError,
+    CorruptBatchError,
     InvalidRegularExpressionError,
     RebootstrapRequired,
 )
-from aktor.protocol.error_codes import ROWS, Answer, Do, error_of, means, name_of
+from aktor.protocol.error_codes import (
+    ROWS,
+    Answer,
+    Do,
+    error_of,
+    forbids_topic,
+    is_corrupt,
+    means,
+    name_of,
+)
 from tests.error_table import DOCUMENT, actions, document
 
 CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 150]
+
+#: Who looks at the class of an error only for the words, or the class, of the error that is raised.
+WORDS = {
+    ("managers/commit_errors", "commit_refused"),
+    ("managers/commit_errors", "_member_refused"),
+    ("managers/commit_errors", "look_up_refused"),
+    ("managers/consumer_errors", "refusal"),
+    ("managers/coordinator", "_explain"),
+    ("managers/fetch_answer", "_refusal"),
+    ("managers/metadata", "_refuse"),
+    ("actors/conversation", "_log_in_again"),
+    ("actors/diagnosis", "reason_of"),
+}
+
+#: Who treats errors that arise on our side.
+OUR_SIDE = {
+    ("actors/advertised", "due"),
+    ("actors/bootstrap", "is_nobody_there"),
+    ("actors/diagnosis", "explain"),
+    ("actors/network", "on_connection_failed"),
+    ("managers/commit_errors", "no_answer"),
+    ("managers/fetch", "on_fetch_failed"),
+    ("managers/membership", "_failed_for_good"),
+}
 
 #: Where a code may be treated as no error.
 TREATMENTS = [(answer, code) for answer in Answer for code in CODES]
@@ -101,19 +137,55 @@ def test_every_kind_of_answer_is_looked_up_by_somebody() -> None:
     assert asked == {answer.name for answer in Answer}
 
 
-def test_no_manager_decides_by_the_class_of_a_failure() -> None:
-    """What a request without an answer means is looked up in the table, too."""
-    managers = Path(aktor.__file__).parent / "managers"
-    classes = {"AuthenticationError", "KafkaConnectionError", "UnsupportedVersionError"}
+def error_classes(nodes: Iterable[ast.expr]) -> set[str]:
+    """The classes of errors, of Kafka or our own, that these expressions name."""
+    names = {one.id for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)}
+    known = {name for module in (kafka_errors, aktor.errors) for name in vars(module)}
+    return {name for name in names & known if name.endswith("Error")} - {"NoError"}
+
+
+def compared_with(node: ast.AST) -> list[ast.expr]:
+    """What a comparison, a call of `isinstance` or a pattern compares with."""
+    match node:
+        case ast.Compare(comparators=compared):
+            return compared
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+            return [kinds]
+        case ast.MatchClass(cls=kind):
+            return [kind]
+    return []
+
+
+def test_nobody_else_decides_by_the_class_of_an_error() -> None:
+    """What a broker's error leads to is looked up in the table."""
+    package = Path(aktor.__file__).parent
     deciders = {
-        path.name
-        for path in managers.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
-        for name in ast.walk(node.args[1])
-        if isinstance(name, ast.Name) and name.id in classes
+        (f"{folder}/{path.stem}", function.name)
+        for folder in ("managers", "actors", "consumer")
+        for path in (package / folder).rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if error_classes(compared_with(node))
     }
-    assert deciders == {"commit_errors.py"}, "that one chooses the class of an error's text"
+    assert deciders == WORDS | OUR_SIDE
+
+
+def test_the_architecture_names_who_treats_errors_of_our_own_side() -> None:
+    architecture = DOCUMENT.with_name("architecture.md").read_text()
+    (row,) = re.findall(r"^\| what an error that arises on our side.*", architecture, re.MULTILINE)
+    assert [module for module, _ in OUR_SIDE if f"`{module}`" not in row] == []
+
+
+def test_a_corrupt_batch_is_corrupt_whoever_says_so() -> None:
+    ours = CorruptBatchError(topic="t", partition=0, offset=1, reason="its CRC is wrong")
+    assert is_corrupt(ours)
+    assert is_corrupt(error_of(2)())
+    assert not is_corrupt(None)
+
+
+def test_only_one_code_forbids_a_topic() -> None:
+    assert [code for code in CODES if forbids_topic(error_of(code))] == [29]
 
 
 def test_every_action_is_one_row_of_the_documents_table() -> None:
