@@ -85,7 +85,7 @@ class Commit:
     serial: int = -1
     #: The offsets that are not stored yet.
     remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
-    #: The time of the manager's first `poll` with this commit: handlers do not know the time.
+    #: The time of the manager's first tick with this commit: handlers do not know the time.
     since: float | None = None
     attempts: Attempts = field(default_factory=Attempts)
 
@@ -102,7 +102,7 @@ class Commit:
         self.serial = serial
 
     def begin_waiting(self, now: float) -> None:
-        """The manager polls with this commit for the first time."""
+        """The manager has its first tick with this commit."""
         self.since = now
 
     def sent(self, now: float) -> None:

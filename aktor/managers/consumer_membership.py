@@ -1,8 +1,8 @@
 """The membership manager of the consumer protocol (KIP-848): the broker assigns partitions.
 
 `consumer_member` holds the member's state and its reconciliation; this module holds what its
-heartbeats ask, and what their answers mean. Handlers note facts; `poll`, which follows every batch
-of messages, decides: it knows the time. The messages to application and commits are those of the
+heartbeats ask, and what their answers mean. Handlers note facts. The duties decide: they run at the
+tick that follows every batch of messages, and the tick brings the time. The messages to application and commits are those of the
 classic manager.
 """
 

@@ -55,7 +55,7 @@ class CoordinatorState(enum.Enum):
     KNOWN = "known"
     """Others send it their requests, until one of them suspects it."""
     SUSPECTED = "suspected"
-    """The coordinator is lost. The next poll notes the time: the backoff depends on how soon
+    """The coordinator is lost. The next tick notes the time: the backoff depends on how soon
     suspicions repeat."""
 
 

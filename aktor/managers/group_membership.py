@@ -69,7 +69,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     It knows the coordinator's address, whose owner is the coordinator manager.
 
-    `handle` and `poll` say a `MemberChanged` before anything else: the receivers of the other
+    A handler and a tick say a `MemberChanged` before anything else: the receivers of the other
     messages must know first who the member is. A subclass makes the member, and says what its
     requests are and what their answers mean.
     """

@@ -1,8 +1,8 @@
 """The membership manager of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 `member` holds the member's state and the rebalance under way; this module holds what is asked of
-the coordinator, and what its answers mean. Handlers note facts; `poll`, which follows every batch
-of messages, decides: it knows the time.
+the coordinator, and what its answers mean. Handlers note facts. The duties decide: they run at the
+tick that follows every batch of messages, and the tick brings the time.
 """
 
 from __future__ import annotations

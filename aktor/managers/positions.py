@@ -466,7 +466,7 @@ class PositionManager(RequestManager):
 
     @handles(LookUpOffsets)
     def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
-        """Keep the question; `poll` asks the leaders."""
+        """Keep the question; a duty asks the leaders."""
         if not asked.timestamps:
             self._say(Answered(ticket=asked.ticket, value={}))
             return

@@ -33,7 +33,7 @@ class RegistrationStatus(enum.Enum):
 
 class Registration:
     """Owns the status, the fields that the coordinator was told, who has our `group_instance_id`,
-    and whether the application was told that the user lacks a right.
+    and whether the application was told that it is not authorized.
 
     `has_predecessor`: this actor was restarted, and the one before may have joined.
     """
@@ -69,8 +69,8 @@ class Registration:
         self._is_forbidden = False
 
     def forbidden(self) -> bool:
-        """A heartbeat was refused for want of a right, which may be granted. False if the one
-        before was refused so, too: the application was told."""
+        """The coordinator refused a heartbeat, because we are not authorized; an operator may mend
+        that. False if the previous heartbeat had the same error: the application was told then."""
         is_new, self._is_forbidden = not self._is_forbidden, True
         return is_new
 
