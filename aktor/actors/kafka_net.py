@@ -103,9 +103,9 @@ class KafkaNet:
     """Owns the selector, the sockets, and the answers due on each connection (a `wire.Net`).
 
     Belongs to one thread, except for `wake`. It reports through `tell`, which must only queue the
-    report, not handle it. `connection` of the settings: kafka-python's names for TLS, SASL, socket options,
-    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `clock` is the
-    dispatcher's: reports say by it when they were made. `resolve` looks names up, on a thread of
+    report, not handle it. `connection` of the settings: kafka-python's names for TLS, SASL, socket
+    options, `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `clock`
+    is the dispatcher's: it gives the time in each report. `resolve` looks names up, on a thread of
     its own.
     """
 

@@ -186,7 +186,7 @@ class RequestManager(CooperativeActor):
     # -- the tick; `poll` is for tests and for `auto_membership`
 
     def poll(self, now: float, jitter: float) -> PollResult:
-        """Do what a tick does, and return the requests and messages. `jitter` is random in [0, 1)."""
+        """Do what a tick does; returns the requests and messages. `jitter` is random in [0, 1)."""
         wake_at = self._do_duties(now, jitter)
         return PollResult(self._outgoing.requests(), wake_at, tuple(self._outgoing.messages()))
 

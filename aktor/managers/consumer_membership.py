@@ -2,8 +2,8 @@
 
 `consumer_member` holds the member's state and its reconciliation; this module holds what its
 heartbeats ask, and what their answers mean. Handlers note facts. The duties decide: they run at the
-tick that follows every batch of messages, and the tick brings the time. The messages to application and commits are those of the
-classic manager.
+tick that follows every batch of messages, and the tick brings the time. The messages to application
+and commits are those of the classic manager.
 """
 
 from __future__ import annotations
