@@ -38,7 +38,7 @@ class RevocationStage(enum.Enum):
     auto-commit is on and the partitions are not lost."""
 
     COMMITTING = "committing"
-    """The commit manager stores the positions. They are waited for until `commit_until`."""
+    """The commit manager stores the positions. The callback waits for that until `commit_until`."""
 
     COMMITTED = "committed"
     """The commit has ended, with success or not: the callback is due."""
@@ -52,7 +52,7 @@ class RevocationStage(enum.Enum):
 
 _S: Final = RevocationStage
 
-#: Which message, heard or said, leads from one stage to the next. If there is nothing to store, no
+#: Which message, received or sent, leads from one stage to the next. If there is nothing to store, no
 #: commit is made. If the commit takes too long, the callback is run without waiting for it.
 STAGES: Final[Mapping[RevocationStage, Mapping[type, RevocationStage]]] = {
     _S.RELEASING:  {PartitionsReleased: _S.RELEASED},
