@@ -2,8 +2,8 @@
 
 A chunk takes its `size` of the room of the fetch manager's incarnation that sent it. No code gives
 the credit of one chunk back: the bytes given back are computed, as the bytes that came minus the
-bytes that are held. So no chunk is given back twice, and none is forgotten, whether it was read, sought,
-revoked or of an old epoch.
+bytes that are held. So no chunk is given back twice, and none is forgotten, whether it was read, or
+dropped after a seek, after a revocation or because of an old epoch.
 """
 
 from __future__ import annotations

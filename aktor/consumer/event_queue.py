@@ -62,7 +62,7 @@ class EventQueue:
         self.taken_over = deque(one for one in self.gather() if not isinstance(one, Step))
 
     def forget_group(self) -> None:
-        """Forget the steps and errors of a membership that ends: they do not concern the next one."""
+        """Forget the steps and errors of a membership that ends: the next one must not see them."""
         self.forget_steps()
         refused = GroupFailed | TopicsRefused
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))

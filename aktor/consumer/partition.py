@@ -77,8 +77,8 @@ class Partition:
         self.taken_epoch = -1
         self.paused = False
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
-        #: Why no more of its records can be delivered: no position, a refusal, a record that cannot
-        #: be read. Kept until it was raised and may have passed, or until a seek.
+        #: Why no more of its records can be delivered: no position, an error of the broker, a record
+        #: that cannot be read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
         #: `error` is about a corrupt batch that is fetched again. The next chunk clears the error.
         self.fetched_anew = False
@@ -196,7 +196,7 @@ class Partition:
         return chunk
 
     def take_refusal(self) -> Exception | None:
-        """Take the broker's refusal to a Fetch, if the next chunk is one."""
+        """Remove and return the broker's error, if the next chunk has one."""
         if self.offset is None or self.error is not None or not self.chunks:
             return None
         refusal = self.chunks[0].error

@@ -62,7 +62,8 @@ class Consumed:
     def know(self, topic_ids: TopicIds, *, by_name: bool) -> None:
         """Forget positions and committed offsets in topics that were deleted and created again.
 
-        Keep them if partitions are assigned by topic id, as in a KIP-848 group (`by_name` is False).
+        Keep them if partitions are assigned by topic id (`by_name` is False), as in a KIP-848
+        group.
         """
         anew = {topic for topic, was in self._topic_ids.items() if topic_ids.get(topic, was) != was}
         ours = {one.topic for one in self.owned}  # keep their ids while they do not exist

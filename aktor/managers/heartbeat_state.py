@@ -13,8 +13,8 @@ __all__ = ["HeartbeatState"]
 
 #: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
 #: first may take half of the session: if the connection is half-open, there is time left to find
-#: another coordinator. The second may take little, because FindCoordinator may find the same broker.
-#: The next ones may take more again: otherwise a slow connection would never be opened.
+#: another coordinator. The second may take little: FindCoordinator may find the same broker again.
+#: The next ones may take more: otherwise a slow connection would never be opened.
 SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 
 #: Times between heartbeats, in seconds, after a cooperative assignment, and in a KIP-848 group

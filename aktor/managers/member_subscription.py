@@ -45,7 +45,7 @@ class MemberSubscription:
         self._has_polled = False
 
     def wants_to_join(self) -> bool:
-        """Whether there are topics or a pattern, and the application has polled since it set them."""
+        """Whether there are topics or a pattern, and the application has polled for them."""
         return bool(self) and self._has_polled
 
     def joins(self) -> None:

@@ -49,7 +49,7 @@ class Refresh:
         return min(self._reasons(), key=lambda one: one.due)
 
     def _reasons(self) -> Iterator[_Reason]:
-        """The reasons for a request. Of two that are due at the same time the more precise is first.
+        """The reasons for a request. Of two with the same due time the more precise is first.
 
         While requests fail, only the backoff counts.
         """
@@ -68,7 +68,7 @@ class Refresh:
         yield _Reason(self._answered_at + self._max_age, because)
 
     def at_once(self, because: str) -> None:
-        """A topic is needed that no request has named: ask now, even if an answer is on its way."""
+        """A topic is needed that no request has named: an answer on its way will not have it."""
         self._at_once = because
 
     def soon(self, because: str) -> None:

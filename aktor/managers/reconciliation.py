@@ -51,8 +51,8 @@ class ReconciliationStage(enum.Enum):
     """The application applies the assignment and runs its assigned callback."""
 
     REFUSED = "refused"
-    """The assigned callback has raised. As in the Java client the target is not acknowledged, and no
-    records of the added partitions are delivered; at the next poll the callback runs again."""
+    """The assigned callback has raised. As in the Java client the target is not acknowledged, and
+    no records of the added partitions are delivered; at the next poll the callback runs again."""
 
 
 class Event(enum.Enum):
