@@ -77,8 +77,8 @@ class Partition:
         self.taken_epoch = -1
         self.paused = False
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
-        #: Why no more of its records can be delivered: no position, an error of the broker, a record
-        #: that cannot be read. Kept until it was raised and may have passed, or until a seek.
+        #: Why no more of its records can be delivered: no position, a broker's error, a record that
+        #: cannot be read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
         #: `error` is about a corrupt batch that is fetched again. The next chunk clears the error.
         self.fetched_anew = False

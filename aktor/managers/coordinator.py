@@ -88,10 +88,10 @@ TRANSITIONS: Final[Mapping[CoordinatorState, Mapping[CoordinatorEvent, Coordinat
 class CoordinatorManager(RequestManager):
     """Owns the coordinator's address.
 
-    With a `group_id` it looks the coordinator up from the start, with one request in flight; without
-    a `group_id` it does nothing. After a retriable error it asks again after the backoff. After any
-    other error it says `CoordinatorRefused`, each time, and asks again after the longest backoff,
-    but not before `REFUSED_PAUSE` is over.
+    With a `group_id` it looks the coordinator up from the start, with one request in flight;
+    without a `group_id` it does nothing. After a retriable error it asks again after the backoff.
+    After an error that no retry mends it says `CoordinatorRefused`, each time, and asks again after
+    the longest backoff, but not before `REFUSED_PAUSE` is over.
     """
 
     name = COORDINATOR

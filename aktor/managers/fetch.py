@@ -51,8 +51,8 @@ __all__ = ["FetchManager"]
 #: leader. So the metadata is asked for, and again each time so many seconds have passed.
 LATE: Final = 1.0
 
-#: While one partition of a broker is not fetched because enough of it is buffered, the Fetch for the
-#: others waits for data no longer than this: the application may empty that buffer at any moment.
+#: While one partition of a broker is not fetched because enough of it is buffered, the Fetch for
+#: the others waits for data no longer than this: the application may empty that buffer soon.
 CROWDED_WAIT: Final = 0.1
 
 #: The shortest time between two Fetches, in seconds, to a broker that answers at once without
@@ -219,7 +219,7 @@ class FetchManager(RequestManager):
 
     @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
-        """Fetch from these positions; Fetches in flight and buffered records have an older epoch."""
+        """Fetch from these positions; Fetches in flight and buffered records have an old epoch."""
         for tp, to in sought.partitions.items():
             self._replace(tp, to.epoch, to.position, because="a seek")
 

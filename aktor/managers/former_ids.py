@@ -11,7 +11,8 @@ ANSWERS: Final = 5
 
 
 class FormerIds:
-    """Owns the former ids of each topic, and how many answers in a row had one of them."""
+    """Owns the former ids of each topic, and how many answers in a row had another id than
+    the one that we know."""
 
     def __init__(self) -> None:
         self._ids: dict[str, set[object]] = {}

@@ -53,7 +53,7 @@ class RevocationStage(enum.Enum):
 _S: Final = RevocationStage
 
 #: Which message, received or sent, leads from one stage to the next. If there are no positions to
-#: store, there is no commit. If the commit takes too long, the callback runs without waiting for it.
+#: store, there is no commit. If the commit takes too long, the callback does not wait for it.
 STAGES: Final[Mapping[RevocationStage, Mapping[type, RevocationStage]]] = {
     _S.RELEASING:  {PartitionsReleased: _S.RELEASED},
     _S.RELEASED:   {CommitBeforeRevocation: _S.COMMITTING, RunRevokedCallback: _S.CALLING},
