@@ -21,9 +21,9 @@ class State(enum.Enum):
 
     UNJOINED = "unjoined"
     """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that is still due after
-    a late poll. Left for JOINING when all three hold: there is a subscription; the application has
-    polled since the last of these: the subscription changed, the application polled too late, it
-    was told a fatal error; the retry time has come."""
+    a late poll. Left for JOINING when three conditions hold: there is a subscription; the retry
+    time has come; and the application has polled, since the subscription changed and since the last
+    late poll or fatal error."""
 
     PREPARING = "preparing"
     """Partitions are revoked before the member joins again: all of them under the
