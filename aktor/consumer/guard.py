@@ -115,11 +115,11 @@ class Guard:
         return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
     def begin(self) -> None:
-        """The call that is inside begins: what the one before left half done is repaired."""
+        """The call that is inside begins. An interrupted call before it was repaired."""
         self.begun = True
 
     def mend(self) -> None:
-        """What the last call left half done is repaired."""
+        """The interrupted call was repaired."""
         self.broken = False
 
     def break_off(self) -> None:

@@ -173,7 +173,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     # -- deciding
 
     def duties(self) -> tuple[Duty, ...]:
-        """It moves on as far as possible, then sends what is due."""
+        """The member moves on as far as possible; then the manager sends what is due."""
         return (
             self._leave_if_late,
             self._tell_failure_again,

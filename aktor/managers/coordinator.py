@@ -115,7 +115,7 @@ class CoordinatorManager(RequestManager):
     # -- what to send, and when
 
     def duties(self) -> tuple[Duty, ...]:
-        """It looks the coordinator up."""
+        """Look the coordinator up."""
         return (self._find_coordinator,)
 
     def _find_coordinator(self, now: float, jitter: float) -> float:
@@ -179,7 +179,7 @@ class CoordinatorManager(RequestManager):
 
     @failure_of(FindCoordinatorRequest)
     def on_find_failed(self, failed: RequestFailed) -> None:
-        """The node did not answer. The next attempt may go to another one."""
+        """The node did not answer. The next attempt may go to another node."""
         self._failed(failed.error, failed.now, failed.jitter)
 
     def _result(self, response: Any) -> Any:

@@ -35,7 +35,7 @@ class Registration:
     """Owns the status, the fields that the coordinator was told, who has our `group_instance_id`,
     and whether the application was told that it is not authorized.
 
-    `has_predecessor`: this actor was restarted, and the one before may have joined.
+    `has_predecessor`: this actor was restarted, and its former incarnation may have joined.
     """
 
     def __init__(self, settings: Settings, *, has_predecessor: bool) -> None:
@@ -48,7 +48,7 @@ class Registration:
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has a member under our id, or perhaps one."""
+        """Whether the group has, or may have, a member under our id."""
         return self.status is RegistrationStatus.MEMBER
 
     def heartbeat(self, report: Report) -> Any:
@@ -61,7 +61,7 @@ class Registration:
         return self._fields.is_subscribed(report)
 
     def forget_fields(self) -> None:
-        """It is unknown what the coordinator has read: the next heartbeat has all fields."""
+        """We do not know what the coordinator has read: the next heartbeat has all fields."""
         self._fields.forget()
 
     def answered(self) -> None:
