@@ -29,10 +29,10 @@ _T = TypeVar("_T")
 
 
 class AddressBook:
-    """Owns with which address of each name the next attempt begins."""
+    """Owns the address of each name with which the next attempt begins."""
 
     def __init__(self) -> None:
-        #: By host and port: an address, and whether it is the one to use, or the one to go on from.
+        #: By host and port: an address. True: start with this address; False: start after it.
         self._known: dict[tuple[str, int], tuple[Any, bool]] = {}
 
     def note(self, host: str, port: int, address: Address, *, works: bool) -> None:

@@ -51,7 +51,8 @@ class Advertised:
         self.by = address
 
     def changed(self, addresses: Iterable[str], *, others: Iterable[str]) -> None:
-        """These addresses are advertised now; `others` may be among them later."""
+        """These addresses are advertised now. `others`: bootstrap addresses,
+        which may be advertised later."""
         before, self._addresses = self._addresses, frozenset(addresses)
         self._answered &= self._addresses.union(others)
         self.reached = bool(self._answered & self._addresses)
@@ -79,7 +80,7 @@ class Advertised:
         return self._since is not None and not self.reached
 
     def probe_at(self, link: Link) -> float:
-        """When to try this broker although no request needs it; inf if brokers can be reached."""
+        """When to try this broker although no request needs it; inf if a broker was reached."""
         if self.reached or self._since is None or link.state is not LinkState.IDLE or link.unsent:
             return math.inf
         return max(
@@ -87,7 +88,7 @@ class Advertised:
         )
 
     def due(self, links: Collection[Link], now: float) -> float:
-        """When to tell the application that none can be reached; inf while that is not so.
+        """When to tell the application that no broker can be reached; inf while one may be.
 
         `links` lead to the advertised addresses. The application is not told while it has no
         request for any of these brokers.

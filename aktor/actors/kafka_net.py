@@ -71,7 +71,7 @@ class _Reader(Task):  # type: ignore[misc]  # kafka-python is untyped
     """The task that reads a socket, which stays registered: see `_Loop.parked`."""
 
     def park(self) -> None:
-        """It waits until the loop finds its socket readable."""
+        """Wait until the loop finds the socket readable."""
         self.state = TaskState.WAIT_IO
 
 
@@ -80,7 +80,7 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
     the socket with the kernel again for every wait)."""
 
     def parked(self) -> KernelEvent:
-        """A reader awaits this to be called when its registered socket is readable."""
+        """A reader task awaits this event; the loop resumes it when its socket is readable."""
         return KernelEvent("_park")
 
     def turn(self, timeout: float) -> None:
@@ -102,10 +102,10 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
 class KafkaNet:
     """Owns the selector, the sockets, and the answers due on each connection (a `wire.Net`).
 
-    Belongs to one thread, except for `wake`. Reports through `tell`, which must only note the
-    report down. `connection` of the settings: kafka-python's names for TLS, SASL, socket options,
-    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `clock` is the
-    dispatcher's: reports say by it when they were made. `resolve` looks names up, on a thread of
+    Belongs to one thread, except for `wake`. It reports through `tell`, which must only queue the
+    report, not handle it. `connection` of the settings: kafka-python's names for TLS, SASL, socket
+    options, `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `clock`
+    is the dispatcher's: it gives the time in each report. `resolve` looks names up, on a thread of
     its own.
     """
 

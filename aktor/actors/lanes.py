@@ -51,11 +51,11 @@ class Lanes:
         self._by_key: dict[str, Link] = {}
 
     def retire(self, link: Link) -> None:
-        """No new requests for this one: it is closed when its last answer has come."""
+        """Send nothing more on this link; close it when its last request was answered."""
         self.leaving.append(link)
 
     def take_retired(self) -> list[Link]:
-        """Take those whose last answer has come."""
+        """Remove and return the retired links that have no request in flight."""
         done = [one for one in self.leaving if not one.in_flight]
         self.leaving = [one for one in self.leaving if one.in_flight]
         return done

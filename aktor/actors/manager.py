@@ -1,10 +1,12 @@
 """A request manager: an actor that holds rules of Kafka and decides what to send and when.
 
 A handler takes one message. What depends on the time is a duty: a method that does what is due, and
-returns when it is due next. Both say messages by `_say` and send requests by `send`: these collect
-in the manager, until `handle` returns what was said, and `poll`, which goes through the duties,
-returns what is to be sent, too, and when the manager wants to be asked again. None of these has a
-clock, a socket, a thread or randomness, so a test calls them and reads the result:
+returns when it is due next. Both say messages by `_say` and send requests by `send`; the manager
+collects these. In a consumer, each `Tick` runs the duties, and the manager answers it by `Ticked`:
+the collected requests, and the time of the next tick that the manager needs. In a test, `handle`
+returns the messages of a handler; `poll` runs the duties as a tick does, and returns the messages,
+the requests and that time. A manager has no clock, socket, thread or randomness, so a test calls
+these methods and reads the result:
 
     manager = CommitManager(Settings(group_id="g"))
     said = manager.handle(CoordinatorFound(broker=...))
@@ -57,7 +59,7 @@ ROUNDS: Final = 1000
 
 
 class PollResult(NamedTuple):
-    """The requests and messages of a manager, and the time at which it wants to be polled again."""
+    """The requests and messages of a manager, and the time at which it needs the next tick."""
 
     requests: tuple[Request, ...] = ()
     wake_at: float = NEVER
@@ -158,7 +160,7 @@ class RequestManager(CooperativeActor):
     # -- what they call
 
     def send(self, request: Request) -> None:
-        """Send this request after the present poll."""
+        """Send this request at the end of this tick; outside of a tick, at the end of the next."""
         self._outgoing.send(request)
 
     def request(
@@ -183,18 +185,18 @@ class RequestManager(CooperativeActor):
             in_order=in_order,
         )
 
-    # -- what the runtime and the tests call
+    # -- the tick; `poll` is for tests and for `auto_membership`
 
     def poll(self, now: float, jitter: float) -> PollResult:
-        """Do what is due at `now`. `jitter` is random in [0, 1).
-
-        The duties are asked in rounds, until none of them returns `AGAIN`.
-        """
+        """Do what a tick does; returns the requests and messages. `jitter` is random in [0, 1)."""
         wake_at = self._do_duties(now, jitter)
         return PollResult(self._outgoing.requests(), wake_at, tuple(self._outgoing.messages()))
 
     def _do_duties(self, now: float, jitter: float) -> float:
-        """Do what is due; returns when something is due next."""
+        """Do what is due at `now`; returns when something is due next.
+
+        It calls all duties again until none of them returns `AGAIN`.
+        """
         for _ in range(ROUNDS):
             wake_at = NEVER
             for duty in self._handlers.duties:

@@ -283,7 +283,7 @@ class NetworkActor(CooperativeActor):
         # whose answer nobody reads, for up to `fetch_max_wait_ms` or two seconds.
         for link in self._lanes.fetching.values():
             if any(one.request.sender in fallen for one in link.in_flight.values()):
-                self._drop(link, "who waits for its Fetch was restarted")
+                self._drop(link, "the fetch manager was restarted")
 
     # -- what the net reports
 

@@ -1,4 +1,4 @@
-"""What an actor has to say and to send when its handler has returned."""
+"""The messages and requests of an actor's handler, kept until the handler has returned."""
 
 from __future__ import annotations
 
@@ -12,42 +12,43 @@ __all__ = ["Outgoing"]
 
 
 class Outgoing:
-    """Owns what an actor has to say and, if it is a manager, to send, until it is taken."""
+    """Owns the messages that an actor says and, if it is a manager, the requests that it sends,
+    until they are taken."""
 
     __slots__ = ("_requests", "said", "ticked")
 
     def __init__(self) -> None:
-        #: What is to be said.
+        #: The messages that were said and not taken yet.
         self.said: list[Message] = []
         self._requests: list[Request] = []
-        #: The last answer to a tick: most ticks are answered alike.
+        #: The last answer to a tick. Kept, because the next answer is mostly equal.
         self.ticked: Ticked | None = None
 
     def say(self, message: Message) -> None:
-        """One more to be said."""
+        """Add a message."""
         self.said.append(message)
 
     def send(self, request: Request) -> None:
-        """One more to be sent."""
+        """Add a request."""
         self._requests.append(request)
 
     def messages(self) -> list[Message]:
-        """Take what is to be said."""
+        """Remove and return the messages."""
         said, self.said = self.said, []
         return said
 
     def requests(self) -> tuple[Request, ...]:
-        """Take what is to be sent."""
+        """Remove and return the requests."""
         if not self._requests:
             return ()
         sent, self._requests = tuple(self._requests), []
         return sent
 
     def say_first(self, messages: Iterable[Message]) -> None:
-        """These are to be said before all others."""
+        """Put these messages in front of the others."""
         self.said[:0] = messages
 
     def answer_tick(self, ticked: Ticked) -> None:
-        """The answer to the tick is said last, and kept."""
+        """Append the answer to the tick, and keep it for the next tick."""
         self.ticked = ticked
         self.said.append(ticked)

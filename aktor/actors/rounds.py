@@ -29,7 +29,7 @@ class Rounds:
 
     @property
     def is_on(self) -> bool:
-        """The supervisor is asking."""
+        """Whether a round is under way."""
         return self._is_on
 
     @property
@@ -39,11 +39,12 @@ class Rounds:
 
     @property
     def news(self) -> Container[str]:
-        """The actors that were given a message since they were last asked."""
+        """The actors that were given a message since they were last asked. The set itself, not a
+        copy: it changes while the round goes on."""
         return self._news
 
     def note(self, actor: str) -> None:
-        """This actor was given a message that is no part of a round."""
+        """This actor was given a message other than those of a round."""
         self._has_work = True
         self._news.add(actor)
 

@@ -95,7 +95,8 @@ class Supervisor(CooperativeActor):
         """An actor has answered: keep its requests, and ask the next one."""
         known = ticked.incarnation == self.incarnations[ticked.actor]
         if not (known and self._round.answered(ticked)):
-            # An answer to a round that a crash cut short; its requests are answered as stale.
+            # The actor was restarted after it sent this answer. Drop the answer, and the requests
+            # in it: the new incarnation asks for what it needs.
             self.log.debug("tick.dropped", of=ticked.actor, of_incarnation=ticked.incarnation)
             return
         self._ask_next()

@@ -109,7 +109,7 @@ class Background:
                 self._subscription.say()
 
     def _is_over(self, assigned: AssignPartitions) -> bool:
-        """Whether the partitions to be assigned were lost since, while the application was busy."""
+        """Whether the partitions of this step were lost while the application was busy."""
         begun = self._rebalancing.has_begun(assigned)
         return not begun and self.events.has_step_besides(assigned)
 
@@ -128,10 +128,10 @@ class Background:
             raise error
 
     def _is_lost_by_now(self) -> bool:
-        """Whether the membership has, or may have, ended since it asked for this revocation.
+        """Whether the member may have left its group since the manager sent this revocation.
 
-        The application did not poll for long, or the process was suspended for longer than its
-        session.
+        The reason may be that the application did not poll for too long, or that the process was
+        suspended for longer than its session.
         """
         if not self._leaving.is_member():
             return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare

@@ -52,9 +52,9 @@ class Call:
         self.poll_ends: Callable[[], bool] | None = None
         #: The tickets of its questions.
         self.asked: list[int] = []
-        #: `_owed`: an error that is being raised now, and that a later poll must raise if an
-        #: interrupt is raised in its place. `unraised`: an error for which that has happened: the
-        #: next poll raises it.
+        #: `_owed`: the error that is being raised now, if a later poll must raise it in case an
+        #: interrupt displaces it. `unraised`: an error that an interrupt displaced; the next poll
+        #: raises it.
         self._owed: BaseException | None = None
         self.unraised: BaseException | None = None
 

@@ -80,8 +80,9 @@ class CommitCallbacks:
                 self._running = True
                 first.run()
             except StopIteration as error:
-                # Inside the generators that run the callbacks it would become a RuntimeError
-                # without a cause to read (PEP 479), and in `__next__` it would end the user's loop.
+                # In the generators that run the callbacks the StopIteration would become a
+                # RuntimeError without a cause to read (PEP 479); in `__next__` it would end the
+                # user's loop.
                 failed = UserCallbackError("it raised StopIteration", of="commit")
                 raise self._call.own(failed) from error
             except Exception as error:

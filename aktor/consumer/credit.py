@@ -1,9 +1,9 @@
 """The credit of the chunks in the application: their bytes in the fetch manager's room.
 
 A chunk takes its `size` of the room of the fetch manager's incarnation that sent it. No code gives
-the credit of one chunk back: the bytes given back are computed, as those that came less those that
-are held. So no chunk is given back twice, and none is forgotten, whether it was read, sought,
-revoked or of an old epoch.
+the credit of one chunk back: the bytes given back are computed, as the bytes that came minus the
+bytes that are held. So no chunk is given back twice, and none is forgotten, whether it was read, or
+dropped after a seek, after a revocation or because of an old epoch.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Credit:
 
     @property
     def unreported(self) -> int:
-        """How many of these bytes are not reported yet."""
+        """How many bytes of `given_back` no `Poll` has reported yet."""
         incarnation, told = self._told
         return self.given_back - (told if incarnation == self.incarnation else 0)
 

@@ -252,14 +252,14 @@ class Delivery:
     def not_wanted(
         self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> frozenset[TopicPartition]:
-        """Those of the partitions (default: of all) that must not be fetched: they are paused, or
-        about to be revoked."""
+        """The partitions, of these or of all, that must not be fetched: they are paused, or about
+        to be revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
         return frozenset(one for one in among if not states[one].fetchable)
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
-        """The assignment as the background is told it."""
+        """The assignment in the form in which the background is told it."""
         return {one: state.assigned for one, state in self.partitions.items()}
 
     # -- positions

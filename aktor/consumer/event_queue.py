@@ -58,11 +58,11 @@ class EventQueue:
         self.taken_over = deque(one for one in self.taken_over if one is not event)
 
     def forget_steps(self) -> None:
-        """Steps of a rebalance that is being abandoned are not answered any more."""
+        """Forget the steps of a rebalance that is abandoned: they are not answered any more."""
         self.taken_over = deque(one for one in self.gather() if not isinstance(one, Step))
 
     def forget_group(self) -> None:
-        """Steps and errors of a membership that ends must not be acted on in the next one."""
+        """Forget the steps and errors of a membership that ends: the next one must not see them."""
         self.forget_steps()
         refused = GroupFailed | TopicsRefused
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
@@ -76,7 +76,7 @@ class EventQueue:
         return any(isinstance(one, Step) for one in self.taken_over if one is not event)
 
     def says_lost(self) -> bool:
-        """Whether the membership manager has said meanwhile that partitions are lost."""
+        """Whether a message of the membership manager says that partitions are lost."""
         return any(
             isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
             for one in self.gather()

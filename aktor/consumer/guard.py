@@ -8,7 +8,7 @@ that, takes the guard over, and repairs what was left half done (`broken`).
 
 How a call ends: it releases the guard, looks whether a nested `close` waits for its end, and
 returns. Between these lines CPython runs no signal handlers; an exception that a debugger puts
-there makes the call a broken one, too. A result counts as given once it was returned.
+there makes the call a broken one, too. Records count as delivered when the method has returned.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ class Guard:
         return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
     def begin(self) -> None:
-        """The call that is inside begins: what the one before left half done is repaired."""
+        """The call that is inside begins. An interrupted call before it was repaired."""
         self.begun = True
 
     def mend(self) -> None:
-        """What the last call left half done is repaired."""
+        """The interrupted call was repaired."""
         self.broken = False
 
     def break_off(self) -> None:
@@ -171,7 +171,8 @@ def exclusive(method: F) -> F:
             del guard.holder[None]
             if self._close_asked is None:
                 return result
-            guard.break_off()  # before another interrupt may come: what it gave is taken back
+            # Before another interrupt may come: the next call takes back the records of this one.
+            guard.break_off()
         except BaseException as error:
             self._end_call_by(error, sys._getframe(), begun=result is not _NOTHING)
             raise

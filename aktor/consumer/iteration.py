@@ -27,9 +27,10 @@ LOOK_EVERY: Final = 1.0
 
 
 class Calls:
-    """Iterates over the results of a call, until that raises StopIteration.
+    """Iterates over the results of a function, until the function raises StopIteration.
 
-    No generator: one that is interrupted between the call and its `yield` would lose the result.
+    It is not a generator: a generator that is interrupted between the call and its `yield` would
+    lose the result.
     """
 
     __slots__ = ("_call",)
@@ -61,9 +62,9 @@ class Iteration:
         self.look_at = -math.inf
 
     def next(self) -> Any:
-        """The next record that is already here; None: there is other work to do first.
+        """The next fetched record; None if a poll must run first.
 
-        This is the only code that runs for each record: it is flat, and makes no needless call.
+        This is the only code that runs once per record, so it calls no function but the clock.
         """
         batch = self.batch
         index = batch.handed

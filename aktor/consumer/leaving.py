@@ -54,7 +54,8 @@ class Leaving:
         self._request_timeout = request_timeout
         #: The last commit before leaving was refused: the group does not know us any more.
         self._expelled = False
-        #: The leaving that is under way. It tells the listener once, also if it is interrupted.
+        #: Names the leaving that is under way: the listener is called once for it, also if an
+        #: interrupt ends the first attempt.
         self._under_way: object = None
 
     def expel(self, *, expelled: bool) -> None:
@@ -73,9 +74,9 @@ class Leaving:
     def finish_unheard(self, because: str) -> None:
         """Finish an `unsubscribe` that was interrupted and is not called again, without waiting.
 
-        The listener may have been told that the partitions are revoked, and the membership does not
-        know it. If it went on as it is, it would stay in the group with partitions that nobody
-        reads.
+        The listener may have been told that the partitions are revoked, but the membership manager
+        does not know that. Without LeaveGroup the member would stay in the group with partitions
+        that nobody reads.
         """
         ticket, _ = self._port.ask(MEMBERSHIP)
         self._subscription.forget_told()
@@ -139,7 +140,7 @@ class Leaving:
             # heard of LeaveGroup (KAFKA-20428).
             self._events.forget_group()
         elif self._is_static and operation is Operation.LEAVE_GROUP:
-            # It may have told the group that it comes back (epoch -2). Now it leaves for good.
+            # The member may have left with epoch -2 (it will be back). Now it leaves for good.
             yield from self._leave_group(deadline, because, operation)
         self._subscription.unsubscribe()
         self._under_way, self._expelled = None, False
@@ -148,7 +149,7 @@ class Leaving:
         return error
 
     def lose(self) -> Waiting[BaseException | None]:
-        """The background was given up: all partitions are lost; returns a listener's error."""
+        """The background has failed: all partitions are lost; returns a listener's error."""
         error = None
         if self._subscription.in_group:
             self._events.forget_steps()

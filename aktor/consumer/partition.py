@@ -77,12 +77,12 @@ class Partition:
         self.taken_epoch = -1
         self.paused = False
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
-        #: Why no more of its records can be delivered: no position, a refusal, a record that cannot
-        #: be read. Kept until it was raised and may have passed, or until a seek.
+        #: Why no more of its records can be delivered: no position, a broker's error, a record that
+        #: cannot be read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
-        #: Its error is about corrupt bytes that are fetched again. It is over when they have come.
+        #: `error` is about a corrupt batch that is fetched again. The next chunk clears the error.
         self.fetched_anew = False
-        #: The reset that was asked for and not yet answered; asked again after a restart.
+        #: The reset that the position manager has not answered; sent again after a restart.
         self.reset: Reset | None = None
         #: The high watermark and the last stable offset, as the latest Fetch told them.
         self.log_ends: tuple[int, int] | None = None
@@ -107,11 +107,11 @@ class Partition:
         self.paused = False
 
     def revoke(self) -> None:
-        """It is about to be revoked: no more of its records are delivered."""
+        """The partition is about to be revoked: deliver no more of its records."""
         self.stage = Stage.PENDING_REVOCATION
 
     def release(self) -> None:
-        """It is not assigned any more: an iteration must not hand out records of it."""
+        """The partition is no longer assigned: an iteration must not hand out records of it."""
         self.epoch = RELEASED
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
@@ -130,7 +130,7 @@ class Partition:
         self.reset = reset
 
     def fetch_anew(self, epoch: int) -> None:
-        """Its next bytes are corrupt, and are fetched again, in a new epoch."""
+        """The next batch is corrupt: fetch it again in a new epoch."""
         error = self.error
         self.seek(epoch, self.position)
         self.error = error
@@ -157,7 +157,7 @@ class Partition:
     # -- what is buffered
 
     def receive(self, chunk: Chunk) -> bool:
-        """A Fetch has told the ends of its log, and perhaps brought records, or a refusal.
+        """A Fetch answer has brought the ends of the log, and perhaps records or an error.
 
         Returns True if the chunk is buffered.
         """
@@ -196,7 +196,7 @@ class Partition:
         return chunk
 
     def take_refusal(self) -> Exception | None:
-        """Take the broker's refusal to a Fetch, if the next chunk is one."""
+        """Remove and return the broker's error, if the next chunk has one."""
         if self.offset is None or self.error is not None or not self.chunks:
             return None
         refusal = self.chunks[0].error

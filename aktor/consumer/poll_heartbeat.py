@@ -1,8 +1,8 @@
 """`Poll`: tells the background that the application is alive, and what it has read and freed.
 
-`max_poll_interval_ms` counts from the last one (KIP-62). A `Poll` wakes the background only if
-there is something for it to do; otherwise it is read at the background's next turn, so that a busy
-application does not pay for a switch of threads with every poll.
+`max_poll_interval_ms` counts from the last `Poll` (KIP-62). A `Poll` wakes the background only if
+the background has something to do; otherwise the background reads it at its next turn, so that a
+busy application does not pay for a switch of threads with every poll.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ __all__ = ["POLL_REPEAT", "PollHeartbeat"]
 #: How often an unchanged Poll is repeated, in seconds, or more often (see `max_poll_interval_ms`).
 POLL_REPEAT: Final = 0.25
 
-#: How often positions and freed bytes are told to a background that need not be woken for them, in
-#: seconds: some thousand polls a second would say nothing that it acts on before.
+#: If positions or freed bytes have changed, and the background need not be woken for them: seconds
+#: from the last `Poll` to the next. An application may poll some thousand times a second; the
+#: background would not act sooner on more messages.
 NEWS_EVERY: Final = 0.01
 
 #: The share of the fetch buffer that must have been freed before the background is woken for it.
@@ -88,7 +89,7 @@ class PollHeartbeat:
         """Make the background read all messages: wake it if it may not have read the last ones.
 
         A poll that gives out records may leave that for later, since the next poll comes soon.
-        Every other poll comes here before it waits, returns or raises: if the fetch manager does
+        Every other poll calls this before it waits, returns or raises: if the fetch manager does
         not know that there is room again, records for which the application waits may never come.
         """
         if self._unread or self._urgent or self._delivery.has_moved:

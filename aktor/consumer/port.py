@@ -46,7 +46,7 @@ from aktor.trace import Trace
 
 __all__ = ["ApplicationPort", "Publish", "Settle"]
 
-#: Tells the background a message; with `wake=False` it is read at the background's next turn.
+#: Tells the background a message; `wake=False`: the background reads it at its next turn.
 Publish = Callable[..., None]
 
 #: Called once with (value, None) or (None, error) when a question ends.
@@ -229,7 +229,7 @@ class ApplicationPort(MessageHandler):
         return any(name == actor for name, _ in list(self._open.values()))
 
     def watch_cluster(self, *, wanted: bool) -> None:
-        """Whether changes of the cluster become events: the subscription depends on them."""
+        """Set whether changes of the cluster become events: some subscriptions depend on them."""
         self._watches_cluster = wanted
 
     def close(self) -> None:

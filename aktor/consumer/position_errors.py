@@ -1,8 +1,9 @@
-"""Errors of partitions: which one a poll raises, when again, and when positions are retried.
+"""Errors of partitions: which one a poll raises, and when; when positions are looked up again.
 
-An error that only a seek ends (a record that is not deserialized, no position and no policy)
-stands, and is raised each time; one that may pass (a refused topic) is raised once for each
-attempt. A corrupt batch stands, too, while it is fetched again (see `corrupt_batches`).
+An error that only a seek ends (a record that is not deserialized, no position and no policy) stays,
+and is raised again and again. An error that may pass (a refused topic) is raised once for each
+attempt. The error of a corrupt batch stays, too, while the batch is fetched again (see
+`corrupt_batches`).
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ class PositionErrors:
     def _forget(self, error: Exception) -> None:
         """Forget this error, which is raised now, for all partitions that have the same one.
 
-        When the right to a topic is withdrawn, each of its partitions gets the same refusal. A poll
-        raises one error, so that otherwise one poll per partition would fail.
+        When we are no longer authorized for a topic, each of its partitions gets the same error. A
+        poll raises one error; without this method one poll per partition would fail.
         """
         for state in self._delivery.failed():
             if state.offset is not None and repr(state.error) == repr(error):
@@ -128,7 +129,7 @@ class PositionErrors:
                 self._unresolved.add(state.topic_partition)
 
     def look_up_anew(self, now: float) -> None:
-        """Look up again the positions that were not found: a right may have been granted since."""
+        """Look up again the positions that were not found: we may have been authorized since."""
         if now < self.look_up_at:
             return
         self.look_up_at = math.inf
@@ -144,7 +145,7 @@ class PositionErrors:
         self._assignment.say_resets("the last attempt failed")
 
     def forget(self) -> None:
-        """The whole assignment is told again: forget the errors of the last attempt."""
+        """The managers are told the whole assignment again: forget the errors of the attempt."""
         self._unresolved.clear()
         self._told.clear()
         self.look_up_at = math.inf

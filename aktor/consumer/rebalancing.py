@@ -61,7 +61,7 @@ class _Outcome:
         self.error: BaseException | None = None
 
     def begin(self) -> None:
-        """The listener is called now: errors from here on are its own."""
+        """The listener is called now: errors from here on are errors of the listener."""
         self.begun = True
 
     def end(self, error: BaseException) -> None:
@@ -110,8 +110,8 @@ class Rebalancing:
         """Take one step and answer it. Returns the listener's error, for `poll` to raise.
 
         After an interrupt the same `event` (the step as the membership manager sent it) is run
-        again: it is done and answered again, which does no harm, but the listener is not called
-        twice.
+        again: the step is done and answered again, which does no harm, but the listener is not
+        called twice.
         """
         event = event or step
         match step:
@@ -166,7 +166,7 @@ class Rebalancing:
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = yield from self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()
-        # All partitions may be lost by now: if the callback asks an actor, it finds out that the
+        # All partitions may be lost by now: a call in the callback may have found that the
         # membership manager was restarted.
         left = (step.assigned - withheld) & self._delivery.partitions.keys()
         self._delivery.deliver(sorted(left))

@@ -72,7 +72,7 @@ class Recovery:
         for ticket in self._call.asked:
             self._assignment.track_topics_of_question(ticket, frozenset())
         self._delivery.take_back()
-        # An interrupted `subscribe` may not have done this.
+        # An interrupted `subscribe` may have ended before these two calls.
         self._port.watch_cluster(wanted=self._subscription.follows_cluster)
         self._assignment.follow_cluster()
         self._assignment.renew_all()
@@ -89,7 +89,7 @@ class Recovery:
     def restore_if_restarted(self) -> Waiting[None]:
         """Tell restarted actors what they must know, before anything else is asked of them."""
         for restarted in self._events.restarts():
-            # A lost callback may ask for something, too, and come here.
+            # on_partitions_lost may call the consumer, which enters this method again.
             if self._events.holds(restarted) and restarted is not self._restoring:
                 yield from self.restore(restarted)
 

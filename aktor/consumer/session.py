@@ -1,7 +1,7 @@
 """Whether the group has confirmed the member recently enough to give records out.
 
 A member whose process was suspended for longer than its session may have lost its partitions to
-another one. It must hear from the group before it gives anything out.
+another member. The group must confirm the member before records are given out again.
 """
 
 from __future__ import annotations

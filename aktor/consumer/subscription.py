@@ -35,12 +35,12 @@ class Subscription:
         self._port = link.port
         self._publish = link.publish
         self._log = link.log
-        #: The (topics, regex) that the membership manager was told last; None while it is told.
+        #: The (topics, regex) that the membership manager was told last; None if that is unsure.
         self._told: tuple[frozenset[str], str] | None = (frozenset(), "")
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether topics, or patterns of them, were asked for."""
+        """Whether the user has subscribed to topics or to a pattern."""
         return bool(self.topics or self.pattern or self.regex)
 
     @property
@@ -73,7 +73,7 @@ class Subscription:
         return frozenset(name for name, info in topics.items() if pattern.matches(name, info))
 
     def match_topics(self) -> bool:
-        """The topics are now those that the pattern matches in the metadata; True if they changed.
+        """Set the topics that the pattern matches in the metadata; True if they have changed.
 
         `say` tells the membership manager.
         """
@@ -103,10 +103,10 @@ class Subscription:
         self._told = topics, regex
 
     def say_changes(self) -> None:
-        """Tell the membership manager unless it knows already."""
+        """Tell the membership manager the subscription, unless it knows it already."""
         if self._told != (self.topics, self.regex):
             self.say()
 
     def forget_told(self) -> None:
-        """The membership manager is about to be told a change; after an interrupt tell it again."""
+        """The membership manager may not know the subscription: `say_changes` tells it again."""
         self._told = None

@@ -14,9 +14,9 @@ class Poll(Message):
 
     `positions` are the consumed positions that moved since the last Poll (the next offset to be
     given out; the application has finished with all records below). `freed_bytes` is the credit
-    that was given back to this `incarnation` of the fetch manager, in all since it began: a Poll
-    that is told twice, as after an interrupt, gives nothing back twice. The poll timer
-    (`max_poll_interval_ms`) restarts at `now`.
+    that was given back to this `incarnation` of the fetch manager, in all since it began. A
+    repeated Poll (after an interrupt) frees no bytes again. The poll timer (`max_poll_interval_ms`)
+    restarts at `now`.
     """
 
     now: float

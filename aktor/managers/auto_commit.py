@@ -1,4 +1,4 @@
-"""When automatic commits are due: of positions that moved, and now and then of all positions."""
+"""When automatic commits are due: of positions that moved, and once an hour of all positions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORTEST: Final = 0.01
 
 
 class AutoCommitClock:
-    """Owns the times of the next automatic commit and of the next one that stores everything."""
+    """Owns the times of the next automatic commit and of the next one that stores all positions."""
 
     def __init__(self, settings: Settings) -> None:
         self._interval = max(settings.auto_commit_interval, SHORTEST)

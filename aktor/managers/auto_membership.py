@@ -84,7 +84,7 @@ class AutoMembershipManager(RequestManager):
 
     @classmethod
     def mends(cls) -> tuple[str, ...]:
-        """Both managers have the same ones."""
+        """The actors of whose restart both managers must be told: they are the same."""
         return ClassicMembershipManager.mends()
 
     @property
@@ -93,7 +93,7 @@ class AutoMembershipManager(RequestManager):
         return self._chosen.looks_after
 
     def handle(self, message: Message) -> list[Message]:
-        """Pass it on to the chosen manager."""
+        """Let the chosen manager handle the message."""
         if isinstance(message, Tick):
             return super().handle(message)
         if self._chosen is not self._first and _is_of_first(message):

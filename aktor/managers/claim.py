@@ -22,7 +22,7 @@ class Claim:
         self.acknowledged: Assignment = {}
         #: The assignment that the application is being given.
         self.assigning: Assignment = {}
-        #: The number of the target of which `acknowledged` is the part that could be reached.
+        #: Number of the target that `acknowledged` belongs to (maybe only a part of it).
         self.of_target = 0
         #: A heartbeat that says what is owned is not answered yet.
         self.is_unanswered = False

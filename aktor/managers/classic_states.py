@@ -15,13 +15,15 @@ __all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 class State(enum.Enum):
     """How far the member is: between no group and a stable member that owns its partitions."""
 
-    # Enum hashes the name of a member, in Python, whenever one is looked up in a set or a table.
+    # Enum.__hash__ is Python code that hashes the constant's name. Hash by identity instead: it is
+    # faster for each look-up in a set or a table.
     __hash__ = object.__hash__
 
     UNJOINED = "unjoined"
     """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that is still due after
-    a late poll. Left for JOINING when there is a subscription, the application has polled since it
-    changed (or since it was late, or was told of a fatal error), and the retry time has come."""
+    a late poll. Left for JOINING when three conditions hold: there is a subscription; the retry
+    time has come; and the application has polled, since the subscription changed and since the last
+    late poll or fatal error."""
 
     PREPARING = "preparing"
     """Partitions are revoked before the member joins again: all of them under the

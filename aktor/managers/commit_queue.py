@@ -85,7 +85,7 @@ class Commit:
     serial: int = -1
     #: The offsets that are not stored yet.
     remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
-    #: The time of the manager's first `poll` with this commit: handlers do not know the time.
+    #: The time of the manager's first tick with this commit: handlers do not know the time.
     since: float | None = None
     attempts: Attempts = field(default_factory=Attempts)
 
@@ -102,7 +102,7 @@ class Commit:
         self.serial = serial
 
     def begin_waiting(self, now: float) -> None:
-        """The manager polls with this commit for the first time."""
+        """The manager has its first tick with this commit."""
         self.since = now
 
     def sent(self, now: float) -> None:
@@ -136,7 +136,7 @@ class Commit:
 
     @property
     def ends_at(self) -> float:
-        """When it fails if it has no answer; NEVER if it has ended already."""
+        """When the commit fails if no answer comes; NEVER if it has ended already."""
         return NEVER if self.attempts.ended else self.deadline
 
     def due(self, now: float) -> float:
@@ -175,8 +175,8 @@ class Commit:
     def alone(self) -> bool:
         """Whether the commit is sent alone, in one request.
 
-        Each synchronous commit is retried by itself, and an automatic one reads the positions when
-        it is sent; asynchronous ones that follow each other share a request.
+        Each synchronous commit is retried by itself, and an automatic commit reads the positions
+        when it is sent. Asynchronous commits that follow each other share a request.
         """
         return self.kind is Kind.AUTO or self.retry
 
@@ -184,9 +184,9 @@ class Commit:
 class CommitQueue:
     """Owns the commits that wait or are in flight, and their order.
 
-    Commits that the user asks for and automatic ones wait in the queue. Only the first is ever in
-    flight (asynchronous ones that wait behind each other go as one). The last commit before a
-    revocation passes the queue.
+    The user's commits and automatic commits wait in the queue. Only the first is in flight
+    (asynchronous commits that follow each other go in one request). The last commit before a
+    revocation does not wait in the queue.
     """
 
     def __init__(self) -> None:
@@ -252,7 +252,7 @@ class CommitQueue:
         }
 
     def due_of(self, commit: Commit, now: float) -> float:
-        """When this one may be sent; NEVER while it waits for an answer, or for a revocation."""
+        """When this commit may be sent; NEVER while it waits for an answer or a revocation."""
         return NEVER if self.must_wait(commit) else commit.due(now)
 
     def due(self, now: float) -> float:

@@ -117,7 +117,7 @@ class CommitManager(RequestManager):
     # -- what to send, and when
 
     def duties(self) -> tuple[Duty, ...]:
-        """It sends commits and look-ups, and ends what is past its deadline."""
+        """Send commits and look-ups; end commits and calls whose deadline has come."""
         return (
             self._commit_automatically,
             self._begin_waiting,
@@ -325,7 +325,7 @@ class CommitManager(RequestManager):
         self._look_ups.forget_positions()
 
     def _suspect(self, node: int, because: str) -> None:
-        """Say that `node` is not the coordinator, and hold back until there is a new one."""
+        """Say that `node` is not the coordinator; send nothing until a new one is found."""
         if self._coordinator.node_id == node:
             self._coordinator.lost(because)
             self._say(SuspectCoordinator(node_id=node, because=because))

@@ -11,8 +11,8 @@ from aktor.managers.commit_requests import Offsets, TopicIds
 
 __all__ = ["UNHEARD", "Consumed"]
 
-#: The ownership number of any partition before this (restarted) actor has its first
-#: AssignmentChanged.
+#: The ownership number of every partition until this actor, which may have been restarted, has
+#: received its first AssignmentChanged.
 UNHEARD: Final = -1
 
 #: Replaces `UNHEARD` if the first AssignmentChanged does not have the partition.
@@ -50,7 +50,7 @@ class Consumed:
                 del known[gone]
 
     def moved(self, positions: Offsets) -> None:
-        """The application polls, and has consumed up to these."""
+        """The application polls; these are its consumed positions."""
         self.are_up_to_date = True
         self._positions.update({k: v for k, v in positions.items() if k in self.owned})
 
@@ -62,7 +62,8 @@ class Consumed:
     def know(self, topic_ids: TopicIds, *, by_name: bool) -> None:
         """Forget positions and committed offsets in topics that were deleted and created again.
 
-        Not if partitions are assigned by topic id, as in a KIP-848 group (`by_name` is False).
+        Keep them if partitions are assigned by topic id (`by_name` is False), as in a KIP-848
+        group.
         """
         anew = {topic for topic, was in self._topic_ids.items() if topic_ids.get(topic, was) != was}
         ours = {one.topic for one in self.owned}  # keep their ids while they do not exist
@@ -82,7 +83,7 @@ class Consumed:
         self._positions.update({k: v for k, v in positions.items() if k in self._positions})
 
     def stored(self, offsets: Offsets, ownerships: Mapping[TopicPartition, int]) -> None:
-        """The broker has stored these; `ownerships` are the ownership numbers when they were sent.
+        """The broker has stored these offsets; `ownerships`: the numbers when they were sent.
 
         If a partition was revoked and assigned to us again since the commit was sent, ignore its
         offset: another member may have committed a later one.
@@ -133,6 +134,6 @@ class Consumed:
         }
 
     def changed_hands(self, partition: TopicPartition, ownership: int) -> bool:
-        """True if the partition was revoked since, or revoked and assigned again. `ownership` 0 (it
-        was not assigned at that time) and `UNHEARD` give False."""
+        """Whether the partition was revoked since it had this ownership number; it may be assigned
+        again. False for 0 (the partition was not assigned then) and for `UNHEARD`."""
         return ownership not in (0, UNHEARD, self.ownership(partition))

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat: what a KIP-848 member tells its coordinator, and what it need not repeat.
 
-The coordinator keeps what it was told, so a heartbeat carries only what is new. After any failure
-nobody knows what has arrived, and the next one carries everything again: that is how a lost request
-or a lost answer heals.
+The coordinator keeps the fields that it was told, so a heartbeat carries only fields that changed.
+After any failure we do not know whether the coordinator has read the last heartbeat. So the next
+heartbeat carries all fields again, and nothing is missed if a request or an answer was lost.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _WITH_REGEX: Final = 1
 class Report(Value):
     """What a heartbeat tells of the member; `target` counts the targets that it has been given.
 
-    `owned` is what was assigned to the application and is not revoked, `assigning` what is being
-    assigned; `epoch` is 0 while it joins.
+    `owned`: the partitions that were assigned to the application and are not revoked; `assigning`:
+    those that are being assigned; `epoch` is 0 while the member joins.
     """
 
     member_id: str
@@ -83,7 +83,7 @@ class SentFields:
         self._may_have_regex = has_predecessor or settings.group_instance_id is not None
 
     def forget(self) -> None:
-        """It is unknown what the coordinator has read: the next heartbeat has all fields."""
+        """We do not know what the coordinator has read: the next heartbeat has all fields."""
         self._sent = None
 
     def knows(self, report: Report) -> bool:

@@ -1,9 +1,9 @@
 """The membership manager of the consumer protocol (KIP-848): the broker assigns partitions.
 
 `consumer_member` holds the member's state and its reconciliation; this module holds what its
-heartbeats ask, and what their answers mean. Handlers note facts; `poll`, which follows every batch
-of messages, decides: it knows the time. The messages to application and commits are those of the
-classic manager.
+heartbeats ask, and what their answers mean. Handlers note facts. The duties decide: they run at the
+tick that follows every batch of messages, and the tick brings the time. The messages to application
+and commits are those of the classic manager.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     # -- deciding
 
     def duties(self) -> tuple[Duty, ...]:
-        """It moves on as far as possible, then sends what is due."""
+        """The member moves on as far as possible; then the manager sends what is due."""
         return (
             self._leave_if_late,
             self._tell_failure_again,

@@ -17,7 +17,8 @@ class State(enum.Enum):
     names are those of the Java client's `MemberState`, but for FREEING_INSTANCE_ID, and LEAVING,
     which is two states there."""
 
-    # Enum hashes the name of a member, in Python, whenever one is looked up in a set or a table.
+    # Enum.__hash__ is Python code that hashes the constant's name. Hash by identity instead: it is
+    # faster for each look-up in a set or a table.
     __hash__ = object.__hash__
 
     UNSUBSCRIBED = "unsubscribed"
@@ -39,9 +40,10 @@ class State(enum.Enum):
     """The target differs from what is owned: what it lacks is revoked (stopped, committed, and
     the revoked callback run), what it adds is assigned (applied, and the assigned callback run).
     Heartbeats go on and say nothing of it. Left for ACKNOWLEDGING when both callbacks have
-    returned. A target that changes while partitions are being assigned waits until that is done.
-    Partitions of topics that nobody knows by their id yet wait here until the metadata names
-    them."""
+    returned; for STABLE (SETTLE) when the application has exactly the target already, so that no
+    callback runs. A target that changes while partitions are being assigned waits until that is
+    done. Partitions of topics whose names are not known yet wait here until the metadata names the
+    topics; meanwhile the member acknowledges the rest, once for each target."""
 
     ACKNOWLEDGING = "acknowledging"
     """The next heartbeat, which is sent at once, says what is owned now. Left for STABLE when it
@@ -50,7 +52,8 @@ class State(enum.Enum):
 
     STABLE = "stable"
     """A member that owns its target. Heartbeats are sent at the coordinator's interval, with what
-    has changed: the subscription. Left for RECONCILING when an answer has another target."""
+    has changed: the subscription. Left for RECONCILING when an answer has another target, or when
+    the metadata shows that a topic of the member was deleted and created again."""
 
     FENCED = "fenced"
     """The coordinator does not know this member or its epoch any more. No heartbeats. The

@@ -32,13 +32,13 @@ from aktor.state_table import follow
 
 __all__ = ["TRANSITIONS", "CoordinatorEvent", "CoordinatorManager", "CoordinatorState"]
 
-#: Any broker answers FindCoordinator from its memory. One that has not in this many seconds is
-#: gone or half-open, and the next attempt goes to another: waiting `request_timeout_ms` (30 s)
-#: would cost the member most of its session.
+#: Any broker answers FindCoordinator from its memory. A broker that has not answered in this many
+#: seconds is gone, or its connection is half-open, and the next attempt goes to another broker: to
+#: wait `request_timeout_ms` (30 s) would cost the member most of its session.
 ANSWER_WITHIN: Final = 5.0
 
-#: A second suspicion within this many seconds is a repetition and waits for the backoff; after
-#: a longer calm the next look-up is made at once.
+#: If the coordinator is suspected again within this many seconds, FindCoordinator waits for the
+#: backoff; after a longer time without a suspicion it is sent at once.
 CALM_AFTER: Final = 10.0
 
 #: KIP-699's `key_type` of consumer groups.
@@ -46,16 +46,16 @@ GROUP_KEY: Final = 0
 
 
 class CoordinatorState(enum.Enum):
-    """Whether the coordinator is known, or asked for."""
+    """Whether the coordinator is known, or FindCoordinator is in flight."""
 
     UNKNOWN = "unknown"
     """The coordinator is looked up when the backoff is over."""
     ASKED = "asked"
     """FindCoordinator is in flight."""
     KNOWN = "known"
-    """Others send it their requests, until one of them suspects it."""
+    """Other managers send requests to the coordinator, until one of them suspects it."""
     SUSPECTED = "suspected"
-    """The coordinator is lost. The next poll notes the time: the backoff depends on how soon
+    """The coordinator is lost. The next tick notes the time: the backoff depends on how soon
     suspicions repeat."""
 
 
@@ -88,10 +88,10 @@ TRANSITIONS: Final[Mapping[CoordinatorState, Mapping[CoordinatorEvent, Coordinat
 class CoordinatorManager(RequestManager):
     """Owns the coordinator's address.
 
-    With a `group_id` it looks the coordinator up from the start, one request in flight; without
-    one it does nothing. Retriable errors are retried after the backoff. What no retry mends is
-    told as `CoordinatorRefused`, each time, and tried again after the longest backoff, but not
-    before `REFUSED_PAUSE` is over.
+    With a `group_id` it looks the coordinator up from the start, with one request in flight;
+    without a `group_id` it does nothing. After a retriable error it asks again after the backoff.
+    After an error that no retry mends it says `CoordinatorRefused`, each time, and asks again after
+    the longest backoff, but not before `REFUSED_PAUSE` is over.
     """
 
     name = COORDINATOR
@@ -115,7 +115,7 @@ class CoordinatorManager(RequestManager):
     # -- what to send, and when
 
     def duties(self) -> tuple[Duty, ...]:
-        """It looks the coordinator up."""
+        """Look the coordinator up."""
         return (self._find_coordinator,)
 
     def _find_coordinator(self, now: float, jitter: float) -> float:
@@ -179,7 +179,7 @@ class CoordinatorManager(RequestManager):
 
     @failure_of(FindCoordinatorRequest)
     def on_find_failed(self, failed: RequestFailed) -> None:
-        """The node did not answer. The next attempt may go to another one."""
+        """The node did not answer. The next attempt may go to another node."""
         self._failed(failed.error, failed.now, failed.jitter)
 
     def _result(self, response: Any) -> Any:

@@ -18,9 +18,10 @@ __all__ = ["Exchange", "attempt_time"]
 
 #: How long one attempt of a request to the coordinator may take, in seconds, if it answers at once.
 #: A broker waits up to 5 s for its replicas before it answers a commit
-#: (`offsets.commit.timeout.ms`). One that is silent for twice as long is gone, or the connection is
-#: half-open, and there must be time left to find the next coordinator and to ask that one. It does
-#: not depend on the asker's deadline: a request that times out costs the group its connection.
+#: (`offsets.commit.timeout.ms`). A broker that is silent for twice as long is gone, or the
+#: connection is half-open. Then there must be time left to find the next coordinator and to ask
+#: that one. This time does not depend on the asker's deadline: a request that times out closes the
+#: connection, which other requests of the group share.
 ATTEMPT: Final = 10.0
 
 
@@ -32,7 +33,8 @@ def attempt_time(settings: Settings) -> float:
 class Exchange:
     """Owns whether an answer is expected, the number of the attempt, and the backoff.
 
-    The number tells the answer to an attempt that was given up from the answer to the next one.
+    An answer comes with the number of its attempt, so the answer to an attempt that was given up is
+    not taken for the answer to the next attempt.
     """
 
     __slots__ = ("_backoff", "_most", "in_flight", "number")
@@ -62,8 +64,8 @@ class Exchange:
     def patience(self, first: float) -> float:
         """How long the next attempt may take: doubled with each failure, up to the request timeout.
 
-        A broker whose connection is half-open then costs `first` seconds and not 30, and one that
-        is merely slow is heard in the end.
+        A half-open connection then costs `first` seconds and not 30; a broker that is only slow
+        gets more time with each attempt, until its answer comes.
         """
         return self._backoff.doubled(first, self._most)
 

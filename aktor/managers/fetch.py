@@ -47,12 +47,12 @@ from aktor.protocol.partitions import listed
 
 __all__ = ["FetchManager"]
 
-#: If an answer is late by so many seconds, it may never come: metadata is asked then, and again
-#: after each such time, because Kafka may have made another broker the leader.
+#: An answer that is late by so many seconds may never come: Kafka may have made another broker the
+#: leader. So the metadata is asked for, and again each time so many seconds have passed.
 LATE: Final = 1.0
 
-#: While a partition's buffer is full, its leader is not left to wait for data of the others for
-#: longer than this: the application may empty that buffer any moment.
+#: While one partition of a broker is not fetched because enough of it is buffered, the Fetch for
+#: the others waits for data no longer than this: the application may empty that buffer soon.
 CROWDED_WAIT: Final = 0.1
 
 #: The shortest time between two Fetches, in seconds, to a broker that answers at once without
@@ -83,16 +83,16 @@ class _Node:
         #: The Fetch without a session that may be sent beside the session's.
         self.sessionless = SessionlessFetch()
         self.rest_until = -math.inf
-        #: Its last answer had no records.
+        #: The last answer to the session's Fetch had no records.
         self.brought_nothing = False
         #: When the answer to the session's Fetch is late.
         self.late_at = NEVER
-        #: When it was asked last, counted in requests: the node that waited longest comes first.
+        #: The number of its last Fetch, of all that were sent: the lowest number comes first.
         self.turn = 0
 
     @property
     def busy(self) -> bool:
-        """Whether it owes an answer."""
+        """Whether a Fetch to the node has no answer yet."""
         return self.asked is not None or self.sessionless.asked is not None
 
     def ask(self, asked: Asked, *, turn: int, late_at: float) -> None:
@@ -124,7 +124,7 @@ class _Node:
         self.brought_nothing = False
 
     def wait_until(self, late_at: float) -> None:
-        """The answer is late; look at it again at this time."""
+        """The answer is late; ask for metadata again at this time if it has not come."""
         self.late_at = late_at
 
     def covers(self, cursor: FetchCursor) -> bool:
@@ -219,13 +219,13 @@ class FetchManager(RequestManager):
 
     @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
-        """Go on from there; what is in flight or buffered belongs to an older epoch now."""
+        """Fetch from these positions; Fetches in flight and buffered records have an old epoch."""
         for tp, to in sought.partitions.items():
             self._replace(tp, to.epoch, to.position, because="a seek")
 
     @handles(ResetPositions)
     def on_reset_positions(self, reset: ResetPositions) -> None:
-        """Stop until the position manager has found where to go."""
+        """Do not fetch these until the position manager has found their new positions."""
         for tp, to in reset.partitions.items():
             self._replace(tp, to.epoch, None, because="a reset")
 
@@ -242,7 +242,7 @@ class FetchManager(RequestManager):
 
     @handles(PositionsResolved)
     def on_positions_resolved(self, resolved: PositionsResolved) -> None:
-        """Start where the position manager says, if that is still asked for."""
+        """Fetch from the position that the position manager found, if it is still waited for."""
         for tp, assigned in resolved.partitions.items():
             if self._waits_for(tp, assigned):
                 assert assigned.position is not None, "a resolved position without an offset"
@@ -297,7 +297,7 @@ class FetchManager(RequestManager):
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
-        """A partition whose leader is another now is fetched from that one at once."""
+        """A partition that has a new leader is fetched from the new leader at once."""
         self._plan.follow(changed.cluster)
         for node_id in list(self._nodes):
             if node_id not in changed.cluster.brokers and not self._nodes[node_id].busy:
@@ -356,8 +356,8 @@ class FetchManager(RequestManager):
         return wake_at
 
     def _send_fetches(self, now: float, jitter: float) -> float:
-        """A Fetch to every node that has something for us, if there is room, the one that waited
-        longest first."""
+        """Send a Fetch to every node that has ready partitions, if there is room; the node that was
+        not asked for the longest time comes first."""
         plan = self._plan
         ready_at = {node_id: self._ready_at(node_id, now) for node_id in plan.ready_nodes()}
         if not ready_at:
@@ -413,7 +413,7 @@ class FetchManager(RequestManager):
         wait = self._longest_wait(node_id, asked)
         patience = node.backoff.doubled(wait + PATIENCE, settings.request_timeout)
         self._turns += 1
-        # After a failure the metadata is asked sooner: the leader may have moved long ago.
+        # After a failure metadata is asked for sooner: the leader may have moved long ago.
         late_at = now + LATE + (0.0 if node.backoff.failures else wait)
         node.ask(asked, turn=self._turns, late_at=late_at)
         self._room.reserve(asked.reserved)

@@ -123,8 +123,8 @@ class FetchAnswer:
         )
 
     def _file_unchanged(self, present: set[TopicPartition]) -> None:
-        """An incremental answer (KIP-227) leaves partitions out of which nothing has changed. A
-        cursor of a newer partition epoch has not heard their watermarks: tell them again."""
+        """An incremental answer (KIP-227) omits unchanged partitions. A cursor of a newer partition
+        epoch does not know their watermarks yet: tell them again."""
         for tp, wanted in self.asked.wanted.items():
             cursor = self.cursors.get(tp)
             if cursor is None or cursor.told_watermarks is not None or tp in present:
@@ -167,8 +167,9 @@ class FetchAnswer:
         self.served.append(cursor)
         cursor.buffer(following, chunk.size, _watermarks(fetched))
         if following == cursor.offset:
-            # Stop here: the batches are valid, but the next offset does not advance, so we would
-            # fetch them for ever. (At a corrupt batch the reader raises before it gets to this.)
+            # No batch of the answer moves the offset forward, so we would fetch the same batches
+            # again and again: stop. (If a batch is corrupt, the reader raises for that batch before
+            # it gets to this error.)
             self._halt(cursor, _corrupt(cursor, "nothing that was sent can be continued"))
         cursor.go_to(following)
 
@@ -252,15 +253,15 @@ class FetchAnswer:
         self._failed.setdefault(because, []).append(cursor.tp)
 
     def _halt(self, cursor: FetchCursor, error: Exception) -> None:
-        """Tell the application of the error, behind the records before it, and fetch the partition
-        no more until it is sought or reset."""
+        """Tell the application the error, after the records already buffered. Do not fetch the
+        partition until a seek or a reset."""
         cursor.stop()
         self._tell_error(cursor, error)
         self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
 
     def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
-        """Tell the application of the error once, and retry now and then: an operator may mend the
-        cause."""
+        """Tell the application the error once, and retry from time to time: an operator may mend
+        the cause."""
         if not cursor.refused(until=self.now + REFUSED_PAUSE):
             return
         self._tell_error(cursor, error)

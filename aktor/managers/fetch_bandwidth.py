@@ -15,10 +15,11 @@ FIRST_BYTES: Final = 2**20
 
 
 class FetchBandwidth:
-    """Owns what was learned of the way to one broker: `bytes` is how many it can bring in time.
+    """Owns `bytes`: how many bytes the connection to one broker can bring in time.
 
-    An answer that comes too late has used the bandwidth for nothing, so what a timeout taught is
-    forgotten slowly: only full answers that took less than half of `PATIENCE` double what is asked.
+    An answer that comes too late has used the bandwidth for nothing. So after a timeout, or a full
+    answer slower than `PATIENCE`, the size is halved; only full answers faster than half of
+    `PATIENCE` double it again. (A full answer has at least half of the bytes that were asked for.)
     """
 
     def __init__(self, most: int) -> None:

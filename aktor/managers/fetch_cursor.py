@@ -66,7 +66,7 @@ class FetchCursor:
         self.tp = tp
         self.epoch = epoch
         self.offset = None if position is None else position.offset
-        #: An error was told; nothing follows until the partition is sought or reset.
+        #: The application was told an error: no fetch until the partition is sought or reset.
         self.stopped = False
         self._is_refusal_told = False
         #: The watermarks that the application knows.
@@ -79,7 +79,7 @@ class FetchCursor:
         self.leader: PartitionInfo | None = None
         #: The leader that a Fetch answer named (KIP-951).
         self._moved_to: PartitionInfo | None = None
-        #: The replica that is read and not the leader, if there is one.
+        #: The replica from which the partition is read instead of the leader, if there is one.
         self.replica: PreferredReplica | None = None
         #: The result of `wanted`, kept while neither offset nor leader change.
         self._wanted: Wanted | None = None
@@ -90,7 +90,7 @@ class FetchCursor:
         """The partition, as people read it."""
         return f"{self.tp.topic}-{self.tp.partition}"
 
-    # -- where
+    # -- the offset
 
     @property
     def at(self) -> int:
@@ -99,7 +99,7 @@ class FetchCursor:
         return self.offset
 
     def go_to(self, offset: int) -> None:
-        """Fetch from there next."""
+        """Fetch from this offset next."""
         self.offset = offset
         self._wanted = None
 
@@ -115,7 +115,7 @@ class FetchCursor:
         return self._wanted
 
     def still_wants(self, wanted: Wanted | None) -> bool:
-        """Whether the partition is still where it was when it was asked for (None: it was not)."""
+        """Whether epoch and offset are those of this Fetch (None: it was not asked for)."""
         return (
             wanted is not None
             and self.epoch == wanted.epoch
@@ -123,7 +123,7 @@ class FetchCursor:
             and not self.stopped
         )
 
-    # -- when
+    # -- when to fetch
 
     def try_again(self) -> None:
         """Forget the failures: the partition may be fetched at once."""
@@ -131,7 +131,7 @@ class FetchCursor:
         self.retry_at = -math.inf
 
     def retry_later(self, now: float, jitter: float) -> None:
-        """It failed, and may be asked for again after the backoff."""
+        """Fetching it failed: ask for it again after the backoff."""
         self.retry_at = self.backoff.failed(now, jitter)
 
     def rest(self, until: float) -> None:
@@ -154,7 +154,7 @@ class FetchCursor:
         """Do not fetch the partition until it is sought or reset."""
         self.stopped = True
 
-    # -- from whom
+    # -- from which broker
 
     def find_leader(self, cluster: Cluster) -> None:
         """Take the newest leader that is known and can be reached."""
@@ -172,7 +172,7 @@ class FetchCursor:
         self._wanted = None
 
     def follow(self, before: Cluster, cluster: Cluster) -> None:
-        """The cluster is another now: a new leader is fetched from at once."""
+        """The metadata changed: if there is a new leader, fetch from it at once."""
         if cluster.leader(*self.tp) != before.leader(*self.tp):
             self._moved_to = None
             self.try_again()
@@ -192,7 +192,7 @@ class FetchCursor:
         )
 
     def source(self, cluster: Cluster, now: float) -> int | None:
-        """The node to read from: the preferred replica while that holds, else the leader."""
+        """The node to read from: the preferred replica until its time is over, else the leader."""
         if self.replica is not None:
             if self.replica.serves(cluster, now):
                 return self.replica.node

@@ -36,7 +36,7 @@ class FetchState(Enum):
     #: It failed, and is tried again later.
     WAITING = auto()
     LEADERLESS = auto()
-    #: So much of it is buffered that the others come first.
+    #: So much of it is buffered that it is not fetched until the application has read some of it.
     CROWDED = auto()
     READY = auto()
 
@@ -86,7 +86,7 @@ class _Share:
 
 
 class FetchPlan:
-    """Owns the cursors, what is paused, and where each partition stands."""
+    """Owns the cursors, the paused partitions, and the state of each partition."""
 
     def __init__(self, room: FetchRoom) -> None:
         self.cursors: dict[TopicPartition, FetchCursor] = {}
@@ -112,7 +112,7 @@ class FetchPlan:
     def assign(
         self, cursors: dict[TopicPartition, FetchCursor], *, await_poll: bool = False
     ) -> None:
-        """Fetch exactly these; `await_poll`: those that are new from the next poll on."""
+        """Fetch exactly these; `await_poll`: the new ones only from the next `Poll` on."""
         before, self.cursors = self.cursors, cursors
         self.paused &= cursors.keys()
         if await_poll:
@@ -208,7 +208,7 @@ class FetchPlan:
         return {node for node, share in self._shares.items() if share.looked_up}
 
     def crowded(self, node: int) -> bool:
-        """Whether the buffer has enough of one of its partitions."""
+        """Whether a partition of this node is not fetched because enough of it is buffered."""
         return self._shares[node].crowded > 0
 
     def held(self, node: int) -> int:

@@ -39,7 +39,7 @@ class FetchRoom:
     # -- what is taken and given back
 
     def reserve(self, size: int) -> None:
-        """A request was sent that may bring so much."""
+        """A request was sent that may bring so many bytes."""
         self._reserved += size
 
     def release(self, size: int) -> None:
@@ -47,11 +47,11 @@ class FetchRoom:
         self._reserved -= size
 
     def fill(self, size: int) -> None:
-        """The application was given so much."""
+        """The application was given so many bytes."""
         self._granted += size
 
     def free(self, total: int) -> None:
-        """The application has given back so much in all."""
+        """The application has given back so many bytes in all."""
         if not self._freed <= total <= self._granted:
             raise CreditError(
                 f"{total} bytes are said to be given back, {self._freed} of {self._granted} were"

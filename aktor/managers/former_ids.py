@@ -6,19 +6,20 @@ from typing import Final
 
 __all__ = ["FormerIds"]
 
-#: An id that a topic had before is taken again only after so many answers in a row that tell it.
+#: A former id of a topic is taken again only after so many answers in a row that have it.
 ANSWERS: Final = 5
 
 
 class FormerIds:
-    """Owns the former ids of each topic, and how often in a row they were told since."""
+    """Owns the former ids of each topic, and how many answers in a row had another id than
+    the one that we know."""
 
     def __init__(self) -> None:
         self._ids: dict[str, set[object]] = {}
         self._told: dict[str, int] = {}
 
     def confirm(self, topic: str) -> None:
-        """An answer told the id that is known."""
+        """An answer has the id that we know."""
         self._told.pop(topic, None)
 
     def is_outdated(self, topic: str, told: object, known: object) -> bool:

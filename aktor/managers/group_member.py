@@ -39,8 +39,9 @@ class GroupMember(ABC, Generic[S, T]):
     """Owns the state, the partitions, and the step that the application is asked to take.
 
     The state is assigned in `move` alone; it begins with the first of the table `TRANSITIONS`.
-    `say` sends a message; `log` is the manager's. Subclasses know the protocol: they say
-    when something is assigned (`_is_assigning`), who we are (`news`), what follows a revocation.
+    `say` sends a message; `log` is the manager's. A subclass knows the protocol: whether an
+    assignment is under way (`_is_assigning`), what a `MemberChanged` carries (`news`), and what
+    follows a revocation (`_on_revoked`).
     """
 
     #: The whole machine.
@@ -57,7 +58,7 @@ class GroupMember(ABC, Generic[S, T]):
         self.log = log
         self._settings = settings
         self._say = say
-        #: What the last `MemberChanged` was made of.
+        #: The values of which the last `MemberChanged` was made.
         self._told: tuple[object, ...] = ()
         self.state: S = next(iter(self.TRANSITIONS))
         self.subscription = MemberSubscription()
@@ -87,7 +88,7 @@ class GroupMember(ABC, Generic[S, T]):
     def _note_told(self, *seen: object) -> bool:
         """Keep what `MemberChanged` is made of; True if it is the same as at the last call.
 
-        Most calls find nothing new: they compare before a message is made.
+        Most calls find the same values, so they are compared before a message is made.
         """
         if seen == self._told:
             return True
@@ -206,8 +207,8 @@ class GroupMember(ABC, Generic[S, T]):
         if self.owned:
             self._start_revoking(self.owned, Loss.LOST, because)
         elif step is not None and step.stage is RevocationStage.CALLING:
-            # Its revoked callback may not have begun yet. The member must not join again before it
-            # has returned: a commit in the callback would be made by the new member.
+            # The callback of this step may not have begun yet. The member must not join again
+            # before the callback has returned: its commits would be commits of the new member.
             self._revocation = step
         return self.is_revoking
 

@@ -69,7 +69,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     It knows the coordinator's address, whose owner is the coordinator manager.
 
-    `handle` and `poll` say a `MemberChanged` before anything else: the receivers of the other
+    A handler and a tick say a `MemberChanged` before anything else: the receivers of the other
     messages must know first who the member is. A subclass makes the member, and says what its
     requests are and what their answers mean.
     """
@@ -229,12 +229,12 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
-        """A leader may assign differently; a topic that we wait for may be there."""
+        """A leader may have to assign anew; a topic for which the member waits may exist now."""
         self._member.cluster_changed(message.cluster)
 
     @after_restart_of(COMMITS)
     def on_commits_restarted(self) -> None:
-        """A commit before a revocation was lost: nobody would answer that it is done."""
+        """A commit before a revocation may be lost: do not wait for its answer."""
         self._member.commits_restarted()
 
     @after_restart_of(METADATA)
@@ -251,9 +251,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             self._say(SessionExtended(until=until))
 
     def _hurry_if_over(self) -> None:
-        """Ask again if the process was suspended after it sent what is answered now: the answer may
-        be older than the session, and then it does not say that we are still a member (KIP-62).
-        No records are given out before the next answer."""
+        """If the process was suspended after it sent the request that is answered now, the answer
+        may be older than the session, and does not say that we are still a member (KIP-62). So send
+        the next heartbeat at once. No records are given out before its answer."""
         if self._heartbeat_state.is_over(self._timer.now):
             self._heartbeat_state.hurry()
 

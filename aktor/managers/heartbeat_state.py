@@ -12,9 +12,9 @@ from aktor.settings import Settings
 __all__ = ["HeartbeatState"]
 
 #: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
-#: first may take half of it: if the connection is half-open there is time left to find another
-#: coordinator. The next may take little: the coordinator that is found may be the same broker. Then
-#: more again: otherwise a slow connection would never be opened.
+#: first may take half of the session: if the connection is half-open, there is time left to find
+#: another coordinator. The second may take little: FindCoordinator may find the same broker again.
+#: The next ones may take more: otherwise a slow connection would never be opened.
 SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 
 #: Times between heartbeats, in seconds, after a cooperative assignment, and in a KIP-848 group
@@ -29,18 +29,19 @@ class HeartbeatState:
     began and when it ends."""
 
     def __init__(self, settings: Settings) -> None:
-        #: When the next one is to be sent. NEVER while one is in flight, unless `start` was called
-        #: since: a new generation does not wait for the answer to a heartbeat of the old one.
+        #: When the next heartbeat is to be sent. NEVER while one is in flight, unless `start` was
+        #: called since: the heartbeats of a new generation do not wait for the answer to one of the
+        #: old generation.
         self.due = NEVER
-        #: When the last one was answered by a coordinator that knows us.
+        #: When a coordinator that knows the member answered a heartbeat last.
         self.answered_at = -math.inf
         #: When the request was sent that gave the member its id: its first session begins then.
         self.member_since = -math.inf
         #: When JoinGroup or SyncGroup was answered last.
         self.started_at = -math.inf
-        #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since then.
+        #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since `started_at`.
         self.rebalances_again = False
-        #: Seconds between heartbeats, and until a member that is not heard is expelled.
+        #: Seconds between heartbeats; seconds without a heartbeat until the group expels a member.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
         self._settings = settings
@@ -50,12 +51,12 @@ class HeartbeatState:
 
     @property
     def in_flight(self) -> bool:
-        """Whether an answer is expected."""
+        """Whether a heartbeat is in flight."""
         return self._exchange.in_flight
 
     @property
     def retry_at(self) -> float:
-        """When one may be sent that does not wait for the interval."""
+        """When the backoff is over: from then on a heartbeat need not wait for its interval."""
         return self._exchange.retry_at
 
     def set_times(self, *, interval: float, session: float) -> None:
@@ -68,7 +69,7 @@ class HeartbeatState:
         self.member_since = asked_at
 
     def start(self, now: float, *, quick: bool = False) -> None:
-        """Beat from `now` on; `quick`: soon, and then at growing distances."""
+        """Send heartbeats from `now` on; `quick`: at first at the distances of `QUICK_BEATS`."""
         self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
         self._exchange.hurry()
         self.started_at = now
@@ -124,7 +125,7 @@ class HeartbeatState:
         return now > self._session_until
 
     def hurry(self) -> None:
-        """Beat as soon as possible, unless one is in flight."""
+        """Send the next heartbeat as soon as possible, unless one is in flight."""
         if not self._exchange.in_flight:
             self.due = -math.inf
 

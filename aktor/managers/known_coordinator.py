@@ -1,4 +1,4 @@
-"""The group's coordinator, as the coordinator manager tells of it."""
+"""The group's coordinator, as the messages of the coordinator manager say."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class KnownCoordinator:
         self._missing = because
 
     def not_found(self, because: str) -> None:
-        """The search for the coordinator goes on: this stood in its way last."""
+        """FindCoordinator is repeated; `because`: why the last attempt failed."""
         self._missing = because
 
     def refused(self) -> None:
-        """There is no coordinator for us: we may not use the group."""
+        """We may not use the group, so we have no coordinator."""
         self._broker = None
 
     def as_told(self, *, rebalancing: bool) -> Coordinator:

@@ -21,7 +21,7 @@ REMAIN: Final = Operation.REMAIN_IN_GROUP
 class Leave:
     """One request to leave, and the application's tickets that wait for it.
 
-    `member_id` is empty while JoinGroup number `of_join` has yet to tell it. `stays`: a static
+    `member_id` is empty until the answer to JoinGroup number `of_join` brings it. `stays`: a static
     member of a KIP-848 group keeps its place.
     """
 
@@ -92,7 +92,7 @@ class Leaves:
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
     ) -> Leave | None:
-        """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345)."""
+        """Open a LeaveGroup; None if the member stays, as a static one does (KIP-345)."""
         static = self._settings.group_instance_id is not None
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
@@ -141,7 +141,8 @@ class Leaves:
         return self._open[-1] if self._open else None
 
     def end(self, leave: Leave) -> list[int]:
-        """This one is over. Returns its tickets if no other is open, else that one takes them."""
+        """This LeaveGroup is over. Returns its tickets; none if another LeaveGroup is open, which
+        takes them over."""
         self._open.remove(leave)
         if not self._open:
             return leave.tickets
@@ -154,13 +155,13 @@ class Leaves:
 
     @property
     def member_ids(self) -> frozenset[str]:
-        """The ids that have yet to leave, as far as they are known."""
+        """The known member ids for which a LeaveGroup is open."""
         if not self._open:
             return _NO_IDS
         return frozenset(one.member_id for one in self._open if one.member_id)
 
     def all(self) -> list[Leave]:
-        """A copy of the open ones: they may end during an iteration."""
+        """The open LeaveGroups, as a copy: one may end during an iteration."""
         return list(self._open)
 
     def overdue(self, now: float) -> list[Leave]:
@@ -172,7 +173,7 @@ class Leaves:
         return [one for one in self._open if now >= one.due]
 
     def awaited(self) -> bool:
-        """Whether the application waits for one."""
+        """Whether the application waits for an open LeaveGroup."""
         return any(one.tickets for one in self._open)
 
     def abandon_requests(self) -> None:

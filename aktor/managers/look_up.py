@@ -24,7 +24,7 @@ class Asker:
     since: float | None = None
 
     def begin_waiting(self, now: float) -> None:
-        """The manager polls with this call for the first time."""
+        """The manager has its first tick with this call."""
         self.since = now
 
 
@@ -43,8 +43,8 @@ class LookUp:
 
     `for_positions` are the partitions that the position manager waits for, each with the number of
     its ownership. `as_of` counts the commits that were stored when it was first sent: a question
-    that came after a later commit must not be answered by it. `by_name`: the ids of these topics
-    that we know are not the broker's. `held_until`: it waits for a commit, but no longer.
+    that came after a later commit must not be answered by it. `by_name`: the broker refused our
+    topic ids, send names. `held_until`: wait for an unanswered commit at most until then.
     """
 
     partitions: frozenset[TopicPartition]

@@ -77,7 +77,7 @@ class LookUps:
     # -- what others want
 
     def ask(self, asked: FetchCommittedOffsets) -> None:
-        """Look these up, or join a look-up of the same that can still answer the question."""
+        """Look these up, or join a look-up of the same partitions that can answer the question."""
         if self._settings.group_id is None:
             error = self._errors.no_group("look up committed offsets")
             self._say(Failed(ticket=asked.ticket, error=error))
@@ -89,7 +89,7 @@ class LookUps:
         look_up.asked_by(Asker(asked.ticket, asked.deadline))
 
     def find_starting(self, asked: FindStartingOffsets) -> None:
-        """Look these up until they are answered, unless that is under way already."""
+        """Look up these starting offsets until they are found, unless that is under way already."""
         if self._settings.group_id is None:
             self._say(StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions)))
             return
@@ -102,8 +102,8 @@ class LookUps:
             partitions = frozenset(wanted)
             look_up = self._joinable(partitions)
             if look_up is None or look_up.as_of is not None:
-                # A look-up that was sent before the partition was assigned to us may be answered
-                # with an offset that its former owner has since moved on.
+                # A look-up that was sent before the partition was assigned to us may bring an old
+                # offset: the former owner of the partition may have committed a later one.
                 look_up = self._add(partitions)
             look_up.find_for_positions(wanted)
 
@@ -124,9 +124,10 @@ class LookUps:
         return look_up.as_of is None or look_up.as_of == self._consumed.commits_stored
 
     def _joinable(self, partitions: frozenset[TopicPartition]) -> LookUp | None:
-        """A look-up of exactly these that has not ended and is not older than our last commit.
+        """A look-up of exactly these partitions that has not ended, and is not older than our last
+        commit; None if there is none.
 
-        A look-up leaves the list when it ends, so nobody can join one that is over (KAFKA-20765).
+        A look-up leaves the list when it ends, so no call can join an ended one (KAFKA-20765).
         """
         for look_up in self._under_way:
             joinable = not look_up.by_name and self._is_fresh(look_up)
@@ -164,7 +165,7 @@ class LookUps:
     # -- when
 
     def askers(self) -> Iterator[Asker]:
-        """All calls that wait."""
+        """All application calls that wait for committed offsets."""
         for look_up in self._under_way:
             yield from look_up.askers
 
@@ -175,7 +176,7 @@ class LookUps:
 
     @property
     def due(self) -> float:
-        """When the first of them may be sent."""
+        """When the first OffsetFetch may be sent."""
         return min((one.due for one in self._under_way), default=NEVER)
 
     def end_overdue(self, now: float, coordinator: Coordinator) -> None:
@@ -203,7 +204,7 @@ class LookUps:
         node: int | None,
         unanswered: Collection[TopicPartition],
     ) -> list[Request]:
-        """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown.
+        """An OffsetFetch for each look-up that is due; `node`: the coordinator, None if unknown.
 
         `unanswered` are the partitions of commits that are on their way.
         """
@@ -278,7 +279,7 @@ class LookUps:
         self.settle(asked.look_up, outcome, now, jitter)
 
     def refuse(self, error: Exception) -> None:
-        """There is no coordinator for us: fail all look-ups that are not in flight."""
+        """We may not use the group: fail all look-ups that are not in flight."""
         for look_up in list(self._under_way):
             if not look_up.exchange.in_flight:
                 outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))

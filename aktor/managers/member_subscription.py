@@ -7,10 +7,11 @@ __all__ = ["MemberSubscription"]
 
 class MemberSubscription:
     """Owns the topics that the application wants (KIP-848: or the pattern), those that the member
-    has joined with, and whether the application has polled for them.
+    has joined with, and whether the application has polled since the subscription changed.
 
     A member joins only when the application has polled since it subscribed, as with kafka-python
-    and the Java client; and after the member had to leave, only when it polls again.
+    and the Java client. A member that had to leave joins again only when the application polls
+    again.
     """
 
     __slots__ = ("_has_polled", "joined_topics", "regex", "topics")
@@ -26,13 +27,13 @@ class MemberSubscription:
         return bool(self.topics or self.regex)
 
     def change(self, topics: frozenset[str], regex: str = "") -> None:
-        """Set other topics, or another pattern; the application has yet to poll for them."""
+        """Set other topics, or another pattern. The member joins when the application polls."""
         self.topics = topics
         self.regex = regex
         self._has_polled = False
 
     def clear(self) -> None:
-        """Nothing is wanted any more."""
+        """The application wants no topics any more."""
         self.change(frozenset())
 
     def polled(self) -> None:
@@ -44,7 +45,7 @@ class MemberSubscription:
         self._has_polled = False
 
     def wants_to_join(self) -> bool:
-        """Whether there is something to join for, and a poll has asked for it."""
+        """Whether there are topics or a pattern, and the application has polled for them."""
         return bool(self) and self._has_polled
 
     def joins(self) -> None:

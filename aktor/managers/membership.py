@@ -1,8 +1,8 @@
 """The membership manager of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 `member` holds the member's state and the rebalance under way; this module holds what is asked of
-the coordinator, and what its answers mean. Handlers note facts; `poll`, which follows every batch
-of messages, decides: it knows the time.
+the coordinator, and what its answers mean. Handlers note facts. The duties decide: they run at the
+tick that follows every batch of messages, and the tick brings the time.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- deciding
 
     def duties(self) -> tuple[Duty, ...]:
-        """It moves on as far as possible, then sends what is due."""
+        """The member moves on as far as possible; then the manager sends what is due."""
         return (
             self._begin_leaves,
             self._leave_if_late,
@@ -295,8 +295,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._assignor_failed(error)
 
     def _on_late_join(self, received: ResponseReceived) -> None:
-        """The answer to a JoinGroup that was given up: it may have made a member of which nobody
-        takes care. That member has to leave the group."""
+        """The answer to a JoinGroup that was given up. The coordinator may have made a member for
+        it, which sends no heartbeats: send LeaveGroup for that member."""
         response, sent = received.response, received.request.context
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))

@@ -206,7 +206,7 @@ class MetadataManager(RequestManager):
 
     @handles(LookUpTopics)
     def on_look_up_topics(self, asked: LookUpTopics) -> None:
-        """Keep the question; `poll` sends it."""
+        """Keep the question; a duty sends it."""
         self._questions[asked.ticket] = _Question(asked, Exchange(self.settings))
 
     @handles(NameTopics)

@@ -1,4 +1,4 @@
-"""When the snapshot of the cluster is asked for again, and why."""
+"""When, and why, the metadata manager asks for a new snapshot of the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Refresh"]
 
 
 class _Reason(NamedTuple):
-    """From when on a request is due, and why."""
+    """A reason for a request, and the time from which the request is due."""
 
     due: float
     because: str
@@ -43,7 +43,7 @@ class Refresh:
 
     @property
     def because(self) -> str:
-        """Why it is sent then."""
+        """The reason for that request."""
         return self._first_reason.because
 
     @property
@@ -51,7 +51,7 @@ class Refresh:
         return min(self._reasons(), key=lambda one: one.due)
 
     def _reasons(self) -> Iterator[_Reason]:
-        """The reasons for a request. Of two for the same time the one that says more comes first.
+        """The reasons for a request. Of two with the same due time the more precise is first.
 
         While requests fail, only the backoff counts.
         """
@@ -70,12 +70,12 @@ class Refresh:
         yield _Reason(self._answered_at + self._max_age, because)
 
     def at_once(self, because: str) -> None:
-        """A topic is needed that was not asked for: an answer under way will not have it."""
+        """A topic is needed that no request has named: an answer on its way will not have it."""
         self._at_once = because
 
     def soon(self, because: str) -> None:
-        """Something that is known is stale. If this comes while a request is in flight, its answer
-        may be stale, too: ask again."""
+        """The snapshot is stale. If a request is in flight, its answer may be stale, too: ask again
+        after that answer."""
         self._soon = because
 
     def forget_unresolved(self) -> None:

@@ -57,19 +57,19 @@ class MissingTopics:
         return frozenset(topic for topic, kind in refused if not _may_be_mended(kind))
 
     def may_appear(self, topic: str) -> bool:
-        """Whether another answer may describe it: a right may be granted."""
+        """Whether another answer may describe the topic: we may be authorized later."""
         refused = self._refused.get(topic)
         return refused is None or _may_be_mended(refused)
 
     # -- what answers say
 
     def described(self, topic: str) -> None:
-        """An answer describes it: it exists, and we may read it."""
+        """An answer describes the topic: it exists, and we may read it."""
         self._seen.add(topic)
         self._refused.pop(topic, None)
 
     def not_unknown(self, topic: str) -> None:
-        """An answer describes it, or has another error for it than that it is unknown."""
+        """An answer describes the topic, or has another error for it."""
         self._unknown.pop(topic, None)
 
     def count_unknown(self, topic: str, now: float) -> bool:

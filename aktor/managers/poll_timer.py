@@ -1,4 +1,4 @@
-"""The time, and by when the application has to poll (KIP-62; Java: `pollTimer`)."""
+"""The time, and the time by which the application must poll (KIP-62; Java: `pollTimer`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["PollTimer"]
 
 
 class PollTimer:
-    """Owns the time that the manager was last told, and when the application has polled last."""
+    """Owns the last time that a message or a tick brought, and the time of the last `Poll`."""
 
     __slots__ = ("_longest", "_polled_at", "now")
 
@@ -30,7 +30,7 @@ class PollTimer:
 
     @property
     def expires_at(self) -> float:
-        """When the application has not polled for `max_poll_interval_ms`."""
+        """When the timer expires: `max_poll_interval_ms` after the last `Poll`."""
         return self._polled_at + self._longest
 
     @property
@@ -40,5 +40,5 @@ class PollTimer:
 
     @property
     def late_by(self) -> float:
-        """Seconds since it has expired."""
+        """Seconds since the timer expired."""
         return self.elapsed - self._longest

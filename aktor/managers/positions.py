@@ -77,16 +77,16 @@ class State(enum.Enum):
     """How far an assigned partition is on its way to a position."""
 
     INITIALIZING = "initializing"
-    """The commit manager is asked for its committed offset."""
+    """The commit manager is asked for the committed offset of the partition."""
 
     AWAIT_RESET = "await_reset"
-    """Its leader is asked by ListOffsets where its log begins or ends, until it answers."""
+    """The leader is asked by ListOffsets where the log begins or ends, until it answers."""
 
     RESOLVED = "resolved"
-    """It has a position; from here on the fetch manager and the application move it."""
+    """There is a position; from here on the fetch manager and the application move it."""
 
     FAILED = "failed"
-    """No position can be found for it; the application was told and decides."""
+    """No position can be found. The application was told the error, and decides what to do."""
 
 
 class Trigger(enum.Enum):
@@ -466,7 +466,7 @@ class PositionManager(RequestManager):
 
     @handles(LookUpOffsets)
     def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
-        """Keep the question; `poll` asks the leaders."""
+        """Keep the question; a duty asks the leaders."""
         if not asked.timestamps:
             self._say(Answered(ticket=asked.ticket, value={}))
             return
@@ -477,7 +477,7 @@ class PositionManager(RequestManager):
     # -- what is sent
 
     def duties(self) -> tuple[Duty, ...]:
-        """It ends questions at their deadlines, resets positions, and looks offsets up."""
+        """End questions at their deadlines, reset positions, and look offsets up."""
         return (self._end_overdue, self._reset_positions, self._look_offsets_up)
 
     def _reset_positions(self, now: float, jitter: float) -> float:
@@ -791,8 +791,8 @@ def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
 
 
 def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) -> _Listed:
-    """What an answer says of each partition that was asked about. One that is left out counts as
-    UNKNOWN_TOPIC_OR_PARTITION."""
+    """The part of an answer for each partition that was asked for. A partition that is left out
+    counts as UNKNOWN_TOPIC_OR_PARTITION."""
     listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in asked})
     for topic in response.topics:
         for one in topic.partitions:

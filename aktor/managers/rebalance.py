@@ -34,7 +34,7 @@ class Rebalance:
 
     @property
     def is_first(self) -> bool:
-        """Whether none has begun yet."""
+        """Whether no rebalance has begun yet."""
         return self.number == self._first
 
     def next(self) -> None:
@@ -55,7 +55,7 @@ class Rebalance:
         self.callback_succeeded = None
 
     def applied(self, *, succeeded: bool) -> None:
-        """The application has applied it, and its assigned callback has returned or raised."""
+        """The application has applied the assignment; its callback has returned or raised."""
         self.callback_succeeded = succeeded
 
     def note_added(self, partitions: frozenset[TopicPartition]) -> None:

@@ -44,15 +44,15 @@ class ReconciliationStage(enum.Enum):
     committed, the callback runs."""
 
     ADDING = "adding"
-    """Missing partitions are assigned as soon as each heartbeat is answered that reported what we
-    own without them: because of it the coordinator may give them to another member."""
+    """Missing partitions are assigned when every heartbeat that did not claim them is answered:
+    because of such a heartbeat the coordinator may give them to another member."""
 
     ASSIGNING = "assigning"
     """The application applies the assignment and runs its assigned callback."""
 
     REFUSED = "refused"
-    """The assigned callback has raised. As in the Java client the target is not acknowledged and
-    nothing of it is delivered; with the next poll the callback is run again."""
+    """The assigned callback has raised. As in the Java client the target is not acknowledged, and
+    no records of the added partitions are delivered; at the next poll the callback runs again."""
 
 
 class Event(enum.Enum):
@@ -97,16 +97,16 @@ class Reconciliation:
         self.wanted: frozenset[TopicPartition] = frozenset()
         #: The old ids of topics that were created again, while the application gives them up.
         self.losing: frozenset[Any] = frozenset()
-        #: Applied, but the assigned callback has yet to succeed: the application has it already.
+        #: Partitions that the application has, but for which no assigned callback has succeeded.
         self._pending: frozenset[TopicPartition] = frozenset()
         #: No assigned callback has succeeded since the member joined.
         self._is_first = True
 
     def owes_callback(self, *, names_are_awaited: bool) -> bool:
-        """Whether the assigned callback is to be called though nothing is missing.
+        """Whether the assigned callback is to be called although no partition is missing.
 
-        It is called again if it has raised. And as in the Java client it is called after joining
-        even if nothing is assigned; but not while the names of assigned topics are still awaited.
+        It is called again if it has raised. As in the Java client it is also called after joining
+        if no partition is assigned, but not while the names of assigned topics are awaited.
         """
         return bool(self._pending) or (self._is_first and not names_are_awaited)
 

@@ -9,12 +9,12 @@ __all__ = ["RefusedHeartbeats"]
 
 #: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
 #: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
-#: seconds of refusals it is not: the connection of that JoinGroup is half-open.
+#: seconds of refusals no answer is expected: the connection of that JoinGroup is half-open.
 REFUSALS_TOLERATED: Final = 3.0
 
 
 class RefusedHeartbeats:
-    """Owns since when heartbeats are refused."""
+    """Owns the time of the first refused heartbeat since JoinGroup or SyncGroup was sent."""
 
     __slots__ = ("_since",)
 

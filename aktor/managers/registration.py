@@ -33,9 +33,9 @@ class RegistrationStatus(enum.Enum):
 
 class Registration:
     """Owns the status, the fields that the coordinator was told, who has our `group_instance_id`,
-    and whether the application was told that the user lacks a right.
+    and whether the application was told that it is not authorized.
 
-    `has_predecessor`: this actor was restarted, and the one before may have joined.
+    `has_predecessor`: this actor was restarted, and its former incarnation may have joined.
     """
 
     def __init__(self, settings: Settings, *, has_predecessor: bool) -> None:
@@ -48,7 +48,7 @@ class Registration:
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has a member under our id, or perhaps one."""
+        """Whether the group has, or may have, a member under our id."""
         return self.status is RegistrationStatus.MEMBER
 
     def heartbeat(self, report: Report) -> Any:
@@ -61,7 +61,7 @@ class Registration:
         return self._fields.is_subscribed(report)
 
     def forget_fields(self) -> None:
-        """It is unknown what the coordinator has read: the next heartbeat has all fields."""
+        """We do not know what the coordinator has read: the next heartbeat has all fields."""
         self._fields.forget()
 
     def answered(self) -> None:
@@ -69,8 +69,8 @@ class Registration:
         self._is_forbidden = False
 
     def forbidden(self) -> bool:
-        """A heartbeat was refused for want of a right, which may be granted. False if the one
-        before was refused so, too: the application was told."""
+        """The coordinator refused a heartbeat, because we are not authorized; an operator may mend
+        that. False if the previous heartbeat had the same error: the application was told then."""
         is_new, self._is_forbidden = not self._is_forbidden, True
         return is_new
 

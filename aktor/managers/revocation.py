@@ -38,7 +38,7 @@ class RevocationStage(enum.Enum):
     auto-commit is on and the partitions are not lost."""
 
     COMMITTING = "committing"
-    """The commit manager stores the positions. They are waited for until `commit_until`."""
+    """The commit manager stores the positions. The callback waits for that until `commit_until`."""
 
     COMMITTED = "committed"
     """The commit has ended, with success or not: the callback is due."""
@@ -52,8 +52,8 @@ class RevocationStage(enum.Enum):
 
 _S: Final = RevocationStage
 
-#: Which message, heard or said, leads from one stage to the next. If there is nothing to store, no
-#: commit is made. If the commit takes too long, the callback is run without waiting for it.
+#: Which message, received or sent, leads from one stage to the next. If there are no positions to
+#: store, there is no commit. If the commit takes too long, the callback does not wait for it.
 STAGES: Final[Mapping[RevocationStage, Mapping[type, RevocationStage]]] = {
     _S.RELEASING:  {PartitionsReleased: _S.RELEASED},
     _S.RELEASED:   {CommitBeforeRevocation: _S.COMMITTING, RunRevokedCallback: _S.CALLING},
@@ -80,7 +80,7 @@ class Revocation:
         self.loss = loss
         self.stage = RevocationStage.RELEASING
         self._commits = settings.enable_auto_commit and loss is Loss.REVOKED
-        # Half of what the coordinator waits for a member: the other half is the callback's.
+        # Half of the time that the coordinator waits for a member: the callback has the other half.
         self._commit_time = min(settings.max_poll_interval / 2, settings.request_timeout)
         self._commit_until = math.inf
         self._positions: Mapping[TopicPartition, OffsetAndMetadata] = {}

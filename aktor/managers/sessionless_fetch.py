@@ -68,7 +68,7 @@ class SessionlessFetch:
         self.divisor = FIRST_DIVISOR
 
     def begin(self) -> None:
-        """The session's Fetch was sent just now: it covers all partitions that are wanted."""
+        """The session's Fetch was sent now: it covers all wanted partitions."""
         self._everything = False
         self._news.clear()
         self._tried.clear()
@@ -82,15 +82,15 @@ class SessionlessFetch:
             self.divisor = max(LEAST_DIVISOR, self.divisor // 2)
 
     def over(self) -> None:
-        """The session's Fetch is over: until the next one is sent it covers nothing."""
+        """The session's Fetch has ended: no partition is covered until the next one is sent."""
         self._everything = True
 
     def want(self, tp: TopicPartition) -> None:
-        """This one became ready while the session's Fetch was in flight."""
+        """This partition became ready while the session's Fetch was in flight."""
         self._news[tp] = None
 
     def pending(self, now: float) -> bool:
-        """Whether something may have to be asked for now."""
+        """Whether a sessionless Fetch may be due."""
         return self.asked is None and (
             self._everything or bool(self._news) or now >= self._again_at
         )
@@ -98,7 +98,8 @@ class SessionlessFetch:
     def due(
         self, ready: Mapping[TopicPartition, FetchCursor], covered: Covered, now: float
     ) -> list[FetchCursor]:
-        """Which of these to ask for now: those that were not asked for, and now and then all."""
+        """The partitions of `ready` to ask for now: those that were not asked for since the
+        session's Fetch was sent; when the wait is over, also those that brought nothing."""
         again = now >= self._again_at
         tried = {} if again else self._tried
         candidates: Iterable[TopicPartition] = ready
@@ -139,5 +140,5 @@ class SessionlessFetch:
         return NEVER if self.asked is not None else self._again_at
 
     def answers_until(self, now: float) -> float:
-        """How long the session's Fetch waits for the answer."""
+        """The time until which the session's Fetch waits for the answer."""
         return now if self.asked is None else self.asked.sent_at + SHORTLY

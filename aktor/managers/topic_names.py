@@ -89,9 +89,10 @@ class TopicNames:
         """Have the metadata manager keep these topics fresh: nobody else asks for a topic that a
         broker-side pattern has found.
 
-        They are the topics of the target, also if one was created again: without metadata it would
-        be taken for the old topic. And the topics of which the application still has partitions:
-        until these are released, the fetch manager needs their leaders.
+        Track the target's topics, also re-created ones; otherwise the new topic is mistaken for the
+        old, because no metadata shows its new id. Track also the topics of which the application
+        still has partitions (`owned`): the fetch manager needs their leaders until the application
+        has released them.
         """
         targets = {self._names[one] for one in target if one in self._names}
         topics = frozenset(targets.union(owned))
@@ -106,11 +107,11 @@ class TopicNames:
             self._say(NameTopics(topic_ids=self._unnamed))
 
     def stop_asking(self) -> None:
-        """There is no target any more."""
+        """There is no target any more: do not ask for names."""
         if self._unnamed:
             self._unnamed = frozenset()
             self._say(NameTopics(topic_ids=frozenset()))
 
     def keep(self, needed: Collection[Any]) -> None:
-        """Forget the names of all others."""
+        """Keep the names of these topic ids, and forget all others."""
         self._names = {one: name for one, name in self._names.items() if one in needed}

@@ -1,4 +1,4 @@
-"""Topics that are known by their ids only: a KIP-848 coordinator names them so."""
+"""Topic ids without a known name: a KIP-848 coordinator sends topic ids, not names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class UnnamedTopics:
         self._exchange.sent()
 
     def answered(self, named: Collection[Any], now: float, jitter: float) -> None:
-        """An answer names these; the others are asked for again after the backoff."""
+        """An answer names these topics; the others are asked for again after the backoff."""
         self._exchange.ended()
         self._ids = self._ids.difference(named)
         if self._ids:

@@ -23,10 +23,11 @@ _SMALLEST_MESSAGE: Final = 14
 def extent(data: memoryview, offset: int) -> tuple[int, int]:
     """The next offset to fetch after the complete batches in `data`, and how many bytes they have.
 
-    `offset` is what was asked for; it comes back with 0 if no batch is complete (a broker cuts a
-    response at its size limit). If it comes back with more than 0, nothing can follow: a header
-    is impossible (then all of `data` counts, so that the reader gets to the bad batch and says
-    what is wrong with it), or the batches end before they reach `offset`. Never raises.
+    `offset` is what was asked for. It is returned with 0 bytes if no batch is complete (a broker
+    cuts a response at its size limit). If it is returned with more than 0 bytes, no batch moves the
+    offset forward: a header is impossible (then all of `data` counts, so that the reader gets to
+    the bad batch and says what is wrong with it), or the batches end before they reach `offset`.
+    Never raises.
     """
     following = offset
     at, end = 0, len(data)
