@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
-from aktor.consumer.port import ApplicationPort
-from aktor.consumer.rebalancing import Step
+from aktor.consumer.port import ApplicationPort, Event
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import GroupFailed, Loss, RevokePartitions, RunRevokedCallback
-from aktor.events.message import Message
+from aktor.events.membership import GroupFailed, Loss, RevokePartitions, RunRevokedCallback, Step
 from aktor.events.metadata import TopicsRefused
 
 __all__ = ["EventQueue"]
@@ -28,12 +25,12 @@ class EventQueue:
         #: The port's deque: messages of the background that `poll` has not looked at.
         self.said = port.events
         #: Messages taken over from it that were not acted on yet.
-        self.taken_over: deque[Message] = deque()
+        self.taken_over: deque[Event] = deque()
 
     def __bool__(self) -> bool:
         return bool(self.said or self.taken_over)
 
-    def gather(self) -> deque[Message]:
+    def gather(self) -> deque[Event]:
         """Take over new messages; returns all that were not acted on yet."""
         said = self.said
         while said:
@@ -43,17 +40,17 @@ class EventQueue:
             said.popleft()
         return self.taken_over
 
-    def next(self) -> Any:
+    def next(self) -> Event:
         """The event to act on now. There must be one."""
         self.gather()
         return self.taken_over[0]
 
-    def done_with(self, event: Message) -> None:
+    def done_with(self, event: Event) -> None:
         """The event was acted on: take it out, unless it was forgotten meanwhile."""
         if self.taken_over and self.taken_over[0] is event:
             self.taken_over.popleft()
 
-    def take_out(self, event: Message) -> None:
+    def take_out(self, event: Event) -> None:
         """The event was acted on: take it out, wherever it stands."""
         self.taken_over = deque(one for one in self.taken_over if one is not event)
 
@@ -67,11 +64,11 @@ class EventQueue:
         refused = GroupFailed | TopicsRefused
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
 
-    def holds(self, event: Message) -> bool:
+    def holds(self, event: Event) -> bool:
         """Whether the event was not acted on yet."""
         return event in self.taken_over
 
-    def has_step_besides(self, event: Message) -> bool:
+    def has_step_besides(self, event: Event) -> bool:
         """Whether another step of a rebalance was taken over."""
         return any(isinstance(one, Step) for one in self.taken_over if one is not event)
 

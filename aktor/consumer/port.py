@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from aktor.actors.handlers import MessageHandler, handles
 from aktor.actors.runtime import Bell, Reply
@@ -30,6 +30,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
     SessionExtended,
+    Step,
 )
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
@@ -44,7 +45,18 @@ from aktor.events.positions import PositionsFailed, PositionsResolved
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
 from aktor.trace import Trace
 
-__all__ = ["ApplicationPort", "Publish", "Settle"]
+__all__ = ["ApplicationPort", "Event", "Publish", "Settle"]
+
+#: A message on which `poll` must act.
+Event: TypeAlias = (
+    Step
+    | ActorsRestarted
+    | AutoCommitFinished
+    | ClusterChanged
+    | CoordinatorRefused
+    | GroupFailed
+    | TopicsRefused
+)
 
 #: Tells the background a message; with `wake=False` it is read at the background's next turn.
 Publish = Callable[..., None]
@@ -62,7 +74,7 @@ class ApplicationPort(MessageHandler):
         self.log = trace.bind(actor=APPLICATION)
         #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
         #: of automatic commits, changes of the cluster.
-        self.events: deque[Message] = deque()
+        self.events: deque[Event] = deque()
         #: Position outcomes, read also by `position()`.
         self.positions: deque[PositionsResolved | PositionsFailed] = deque()
         #: The fetch buffer.
@@ -92,14 +104,14 @@ class ApplicationPort(MessageHandler):
         self.bell.ring()
 
     @handles(RevokePartitions, RunRevokedCallback, AssignPartitions)
-    def _on_step(self, step: RevokePartitions | RunRevokedCallback | AssignPartitions) -> None:
+    def _on_step(self, step: Step) -> None:
         self._add_event(step)
 
     @handles(TopicsRefused, CoordinatorRefused, GroupFailed)
     def _on_failure(self, failure: TopicsRefused | CoordinatorRefused | GroupFailed) -> None:
         self._add_event(failure)
 
-    def _add_event(self, event: Message) -> None:
+    def _add_event(self, event: Event) -> None:
         self.events.append(event)
         self.bell.ring()
 
