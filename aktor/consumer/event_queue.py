@@ -19,9 +19,10 @@ class EventQueue:
     Only `taken_over` may be searched and changed: the background thread adds to the port's deque.
     """
 
-    __slots__ = ("said", "taken_over")
+    __slots__ = ("_port", "said", "taken_over")
 
     def __init__(self, port: ApplicationPort) -> None:
+        self._port = port
         #: The port's deque: messages of the background that `poll` has not looked at.
         self.said = port.events
         #: Messages taken over from it that were not acted on yet.
@@ -32,13 +33,13 @@ class EventQueue:
 
     def gather(self) -> deque[Event]:
         """Take over new messages; returns all that were not acted on yet."""
-        said = self.said
-        while said:
-            # An interrupt may have come between the append and the `popleft` of the last call.
-            if not self.taken_over or self.taken_over[-1] is not said[0]:
-                self.taken_over.append(said[0])
-            said.popleft()
+        self._port.take_events(self._take_over)
         return self.taken_over
+
+    def _take_over(self, event: Event) -> None:
+        # An interrupt may have come in the last call, after this and before the port let go of it.
+        if not self.taken_over or self.taken_over[-1] is not event:
+            self.taken_over.append(event)
 
     def next(self) -> Event:
         """The event to act on now. There must be one."""

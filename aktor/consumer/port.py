@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from aktor.actors.handlers import MessageHandler, handles
 from aktor.actors.runtime import Bell, Reply
@@ -58,6 +58,8 @@ Event: TypeAlias = (
     | TopicsRefused
 )
 
+_T = TypeVar("_T")
+
 #: Tells the background a message; with `wake=False` it is read at the background's next turn.
 Publish = Callable[..., None]
 
@@ -73,7 +75,8 @@ class ApplicationPort(MessageHandler):
         self.bell = bell
         self.log = trace.bind(actor=APPLICATION)
         #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
-        #: of automatic commits, changes of the cluster.
+        #: of automatic commits, changes of the cluster. (Others may look into the deques of a port,
+        #: but only the port changes them.)
         self.events: deque[Event] = deque()
         #: Position outcomes, read also by `position()`.
         self.positions: deque[PositionsResolved | PositionsFailed] = deque()
@@ -195,6 +198,18 @@ class ApplicationPort(MessageHandler):
 
     # -- the application's side
 
+    def take_events(self, take: Callable[[Event], None]) -> None:
+        """Give the messages on which `poll` must act to `take`, in order."""
+        _take_all(self.events, take)
+
+    def take_positions(self, take: Callable[[PositionsResolved | PositionsFailed], None]) -> None:
+        """Give the position outcomes to `take`, in order."""
+        _take_all(self.positions, take)
+
+    def take_chunks(self, take: Callable[[Chunk], None]) -> None:
+        """Give the fetched chunks to `take`, in order."""
+        _take_all(self.chunks, take)
+
     def open(self, actor: str, settle: Settle, asked: list[int] | None = None) -> int:
         """A new ticket for a question to `actor`; `settle` is called once, on either thread.
 
@@ -249,3 +264,11 @@ class ApplicationPort(MessageHandler):
         error = ConsumerClosedError()
         for ticket in list(self._open):
             self._settle(ticket, None, error)
+
+
+def _take_all(waiting: deque[_T], take: Callable[[_T], None]) -> None:
+    """Give each to `take`, and let go of it after that: if an interrupt comes between, the next
+    call gives it once more, and it is not lost."""
+    while waiting:
+        take(waiting[0])
+        waiting.popleft()
