@@ -45,9 +45,9 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 HEAD = (
     "# The state machines",
     "Every state machine is one table in the code: which trigger leads from which state to which."
-    " What is not in the table is refused as a bug in us (`aktor/state_table.py`), or changes"
-    " nothing where the module says so. This page is made from the tables and their docstrings"
-    " (`python -m tests.state_tables`), and a test compares the two.",
+    " What is not in the table is refused as a bug in us (`aktor/state_table.py`). This page is"
+    " made from the tables and their docstrings (`python -m tests.state_tables`), and a test"
+    " compares the two.",
 )
 
 

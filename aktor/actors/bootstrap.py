@@ -15,6 +15,7 @@ from typing import Final
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link
 from aktor.errors import AuthenticationError, BootstrapError
+from aktor.state_table import follow
 
 __all__ = ["GRACE", "REPEAT", "Bootstrap", "BootstrapEvent", "BootstrapState"]
 
@@ -64,15 +65,38 @@ class BootstrapEvent(enum.Enum):
 
 _S, _E = BootstrapState, BootstrapEvent
 
-#: The whole machine. A pair that is not here changes nothing.
+#: The whole machine. A pair that is not here is a bug in us.
 TRANSITIONS: Final[Mapping[BootstrapState, Mapping[BootstrapEvent, BootstrapState]]] = {
-    _S.UNTRIED:      {_E.TRIED: _S.TRYING, _E.ASKED: _S.ASKING, _E.ANSWERED: _S.REACHED},
-    _S.TRYING:       {_E.ASKED: _S.ASKING, _E.TOLD: _S.FAILED, _E.ANSWERED: _S.REACHED},
-    _S.ASKING:       {_E.TOLD: _S.FAILED, _E.ANSWERED: _S.REACHED},
-    _S.FAILED:       {_E.ANSWERED: _S.REACHED},
-    _S.REACHED:      {_E.ASKED: _S.ASKING_AGAIN},
-    _S.ASKING_AGAIN: {_E.ANSWERED: _S.REACHED},
-}  # fmt: skip
+    _S.UNTRIED: {_E.TRIED: _S.TRYING, _E.ASKED: _S.ASKING, _E.ANSWERED: _S.REACHED},
+    _S.TRYING: {
+        _E.TRIED: _S.TRYING,
+        _E.ASKED: _S.ASKING,
+        _E.TOLD: _S.FAILED,
+        _E.ANSWERED: _S.REACHED,
+    },
+    _S.ASKING: {
+        _E.TRIED: _S.ASKING,
+        _E.ASKED: _S.ASKING,
+        _E.TOLD: _S.FAILED,
+        _E.ANSWERED: _S.REACHED,
+    },
+    _S.FAILED: {
+        _E.TRIED: _S.FAILED,
+        _E.ASKED: _S.FAILED,
+        _E.TOLD: _S.FAILED,
+        _E.ANSWERED: _S.REACHED,
+    },
+    _S.REACHED: {
+        _E.TRIED: _S.REACHED,
+        _E.ASKED: _S.ASKING_AGAIN,
+        _E.ANSWERED: _S.REACHED,
+    },
+    _S.ASKING_AGAIN: {
+        _E.TRIED: _S.ASKING_AGAIN,
+        _E.ASKED: _S.ASKING_AGAIN,
+        _E.ANSWERED: _S.REACHED,
+    },
+}
 
 
 class Bootstrap:
@@ -113,7 +137,7 @@ class Bootstrap:
     def on(self, event: BootstrapEvent) -> bool:
         """The only place where `state` is assigned; returns whether it changed."""
         before = self.state
-        self.state = TRANSITIONS[before].get(event, before)
+        self.state = follow(TRANSITIONS, before, event)
         return self.state is not before
 
     def tried(self, now: float) -> None:

@@ -5,6 +5,7 @@
     conversation.send(1, request)               a request of the network actor's
     conversation.receive(sock.recv_into)        bytes in
     conversation.unsent                         bytes out: the owner of the socket sends them
+    conversation.sent(count)                    the socket took so many of them
     conversation.news                           what to do next, as data: see `News`
 
 `kafka_net` carries it over a socket (with TLS, or through a proxy), the simulation over a simulated
@@ -286,6 +287,14 @@ class Conversation:
         """A token outside of requests (before KIP-152)."""
         self.unsent.append(_WORD.pack(len(token)) + token)
 
+    def sent(self, count: int) -> None:
+        """The socket took so many bytes, all of them from the first of `unsent`."""
+        data = self.unsent[0]
+        if count == len(data):
+            self.unsent.popleft()
+        else:
+            self.unsent[0] = memoryview(data)[count:]
+
     # -- bytes in
 
     def receive(
@@ -322,9 +331,9 @@ class Conversation:
         return self._cutter.has_heard()
 
     def _read_frames(self) -> None:
-        frames = self._cutter.frames
-        while frames:
-            frame = frames.popleft()
+        cutter = self._cutter
+        while cutter.frames:
+            frame = cutter.next_frame()
             if not self.in_flight:
                 raise self._diagnosis.malformed("an answer to no request")
             due = self.in_flight.popleft()

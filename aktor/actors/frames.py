@@ -94,6 +94,10 @@ class FrameCutter:
         """True if some bytes of a frame have arrived, and not all."""
         return bool(self._head) or self._frame is not None
 
+    def next_frame(self) -> memoryview:
+        """Take the oldest of the complete frames."""
+        return self.frames.popleft()
+
     def has_heard(self) -> bool:
         """Whether a frame is under way, and more of it came since this was last asked."""
         before, self._heard_of = self._heard_of, self._received

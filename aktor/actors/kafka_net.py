@@ -375,21 +375,17 @@ class _Connection:
     def _flush(self) -> bool:
         """Send what the socket takes; True if no bytes are left that wait for room in it."""
         assert self._dial.sock is not None, "nothing is sent before there is a socket"
-        unsent = self._talk.unsent
-        while unsent:
-            data = unsent[0]
+        talk = self._talk
+        while talk.unsent:
             try:
-                sent = self._dial.sock.send(data)
+                count = self._dial.sock.send(talk.unsent[0])
             except ssl.SSLWantReadError:
                 # There is room, but TLS must hear from the broker first: the reader sends the rest.
                 self._must_hear = True
                 return True
             except _BLOCKED:
                 return False
-            if sent == len(data):
-                unsent.popleft()
-            else:
-                unsent[0] = memoryview(data)[sent:]
+            talk.sent(count)
         self._is_writing = False
         return True
 

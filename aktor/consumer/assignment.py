@@ -205,19 +205,14 @@ class Assignment:
 
     def apply_positions(self) -> None:
         """Take over positions that were found."""
-        found = self._port.positions
-        while found:
-            self._delivery.apply(found[0])
-            found.popleft()
+        self._port.take_positions(self._delivery.apply)
 
     def drain_buffer(self) -> None:
         """Take over the positions and chunks that came, without waiting."""
         if self._port.positions:
             self.apply_positions()
-        chunks = self._port.chunks
-        while chunks:
-            self._delivery.put(chunks[0])
-            chunks.popleft()
+        if self._port.chunks:
+            self._port.take_chunks(self._delivery.put)
         self._delivery.all_put()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:

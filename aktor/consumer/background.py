@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import assert_never
 
 from aktor.consumer.assignment import Assignment
 from aktor.consumer.call import Call
@@ -11,6 +11,7 @@ from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.leaving import Leaving
 from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import PollHeartbeat
+from aktor.consumer.port import Event
 from aktor.consumer.rebalancing import Rebalancing
 from aktor.consumer.recovery import Recovery
 from aktor.consumer.subscription import Subscription
@@ -18,7 +19,14 @@ from aktor.consumer.waiting import Waiting
 from aktor.events.commits import AutoCommitFinished
 from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import AssignPartitions, GroupFailed, Loss, RunRevokedCallback
+from aktor.events.membership import (
+    AssignPartitions,
+    GroupFailed,
+    Loss,
+    RevokePartitions,
+    RunRevokedCallback,
+    Step,
+)
 from aktor.events.metadata import ClusterChanged, TopicsRefused
 from aktor.values import replace
 
@@ -79,7 +87,7 @@ class Background:
             yield from self._act_on(event)
             events.done_with(event)
 
-    def _act_on(self, event: Any) -> Waiting[None]:
+    def _act_on(self, event: Event) -> Waiting[None]:
         match event:
             case ActorsRestarted():
                 yield from self._recovery.restore(event)
@@ -98,8 +106,10 @@ class Background:
                 self._follow_cluster()
             case AssignPartitions() if self._is_over(event):
                 self._log.info("step.skipped", rebalance=event.rebalance, because="lost since")
-            case _:
+            case RevokePartitions() | RunRevokedCallback() | AssignPartitions():
                 yield from self._run_step(event)
+            case _:
+                assert_never(event)
 
     def _follow_cluster(self) -> None:
         """Topics have come or gone, or have more partitions: the subscription follows."""
@@ -113,7 +123,7 @@ class Background:
         begun = self._rebalancing.has_begun(assigned)
         return not begun and self.events.has_step_besides(assigned)
 
-    def _run_step(self, event: Any) -> Waiting[None]:
+    def _run_step(self, event: Step) -> Waiting[None]:
         step = event
         if isinstance(step, AssignPartitions):
             self._leaving.on_assigned()

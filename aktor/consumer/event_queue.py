@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
-from aktor.consumer.port import ApplicationPort
-from aktor.consumer.rebalancing import Step
+from aktor.consumer.port import ApplicationPort, Event
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import GroupFailed, Loss, RevokePartitions, RunRevokedCallback
-from aktor.events.message import Message
+from aktor.events.membership import GroupFailed, Loss, RevokePartitions, RunRevokedCallback, Step
 from aktor.events.metadata import TopicsRefused
 
 __all__ = ["EventQueue"]
@@ -22,38 +19,39 @@ class EventQueue:
     Only `taken_over` may be searched and changed: the background thread adds to the port's deque.
     """
 
-    __slots__ = ("said", "taken_over")
+    __slots__ = ("_port", "said", "taken_over")
 
     def __init__(self, port: ApplicationPort) -> None:
+        self._port = port
         #: The port's deque: messages of the background that `poll` has not looked at.
         self.said = port.events
         #: Messages taken over from it that were not acted on yet.
-        self.taken_over: deque[Message] = deque()
+        self.taken_over: deque[Event] = deque()
 
     def __bool__(self) -> bool:
         return bool(self.said or self.taken_over)
 
-    def gather(self) -> deque[Message]:
+    def gather(self) -> deque[Event]:
         """Take over new messages; returns all that were not acted on yet."""
-        said = self.said
-        while said:
-            # An interrupt may have come between the append and the `popleft` of the last call.
-            if not self.taken_over or self.taken_over[-1] is not said[0]:
-                self.taken_over.append(said[0])
-            said.popleft()
+        self._port.take_events(self._take_over)
         return self.taken_over
 
-    def next(self) -> Any:
+    def _take_over(self, event: Event) -> None:
+        # An interrupt may have come in the last call, after this and before the port let go of it.
+        if not self.taken_over or self.taken_over[-1] is not event:
+            self.taken_over.append(event)
+
+    def next(self) -> Event:
         """The event to act on now. There must be one."""
         self.gather()
         return self.taken_over[0]
 
-    def done_with(self, event: Message) -> None:
+    def done_with(self, event: Event) -> None:
         """The event was acted on: take it out, unless it was forgotten meanwhile."""
         if self.taken_over and self.taken_over[0] is event:
             self.taken_over.popleft()
 
-    def take_out(self, event: Message) -> None:
+    def take_out(self, event: Event) -> None:
         """The event was acted on: take it out, wherever it stands."""
         self.taken_over = deque(one for one in self.taken_over if one is not event)
 
@@ -67,11 +65,11 @@ class EventQueue:
         refused = GroupFailed | TopicsRefused
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
 
-    def holds(self, event: Message) -> bool:
+    def holds(self, event: Event) -> bool:
         """Whether the event was not acted on yet."""
         return event in self.taken_over
 
-    def has_step_besides(self, event: Message) -> bool:
+    def has_step_besides(self, event: Event) -> bool:
         """Whether another step of a rebalance was taken over."""
         return any(isinstance(one, Step) for one in self.taken_over if one is not event)
 

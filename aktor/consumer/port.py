@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from aktor.actors.handlers import MessageHandler, handles
 from aktor.actors.runtime import Bell, Reply
@@ -30,6 +30,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
     SessionExtended,
+    Step,
 )
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
@@ -44,7 +45,20 @@ from aktor.events.positions import PositionsFailed, PositionsResolved
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
 from aktor.trace import Trace
 
-__all__ = ["ApplicationPort", "Publish", "Settle"]
+__all__ = ["ApplicationPort", "Event", "Publish", "Settle"]
+
+#: A message on which `poll` must act.
+Event: TypeAlias = (
+    Step
+    | ActorsRestarted
+    | AutoCommitFinished
+    | ClusterChanged
+    | CoordinatorRefused
+    | GroupFailed
+    | TopicsRefused
+)
+
+_T = TypeVar("_T")
 
 #: Tells the background a message; `wake=False`: the background reads it at its next turn.
 Publish = Callable[..., None]
@@ -61,8 +75,9 @@ class ApplicationPort(MessageHandler):
         self.bell = bell
         self.log = trace.bind(actor=APPLICATION)
         #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
-        #: of automatic commits, changes of the cluster.
-        self.events: deque[Message] = deque()
+        #: of automatic commits, changes of the cluster. (Others may look into the deques of a port,
+        #: but only the port changes them.)
+        self.events: deque[Event] = deque()
         #: Position outcomes, read also by `position()`.
         self.positions: deque[PositionsResolved | PositionsFailed] = deque()
         #: The fetch buffer.
@@ -92,14 +107,14 @@ class ApplicationPort(MessageHandler):
         self.bell.ring()
 
     @handles(RevokePartitions, RunRevokedCallback, AssignPartitions)
-    def _on_step(self, step: RevokePartitions | RunRevokedCallback | AssignPartitions) -> None:
+    def _on_step(self, step: Step) -> None:
         self._add_event(step)
 
     @handles(TopicsRefused, CoordinatorRefused, GroupFailed)
     def _on_failure(self, failure: TopicsRefused | CoordinatorRefused | GroupFailed) -> None:
         self._add_event(failure)
 
-    def _add_event(self, event: Message) -> None:
+    def _add_event(self, event: Event) -> None:
         self.events.append(event)
         self.bell.ring()
 
@@ -183,6 +198,18 @@ class ApplicationPort(MessageHandler):
 
     # -- the application's side
 
+    def take_events(self, take: Callable[[Event], None]) -> None:
+        """Give the messages on which `poll` must act to `take`, in order."""
+        _take_all(self.events, take)
+
+    def take_positions(self, take: Callable[[PositionsResolved | PositionsFailed], None]) -> None:
+        """Give the position outcomes to `take`, in order."""
+        _take_all(self.positions, take)
+
+    def take_chunks(self, take: Callable[[Chunk], None]) -> None:
+        """Give the fetched chunks to `take`, in order."""
+        _take_all(self.chunks, take)
+
     def open(self, actor: str, settle: Settle, asked: list[int] | None = None) -> int:
         """A new ticket for a question to `actor`; `settle` is called once, on either thread.
 
@@ -237,3 +264,11 @@ class ApplicationPort(MessageHandler):
         error = ConsumerClosedError()
         for ticket in list(self._open):
             self._settle(ticket, None, error)
+
+
+def _take_all(waiting: deque[_T], take: Callable[[_T], None]) -> None:
+    """Give each to `take`, and let go of it after that: if an interrupt comes between, the next
+    call gives it once more, and it is not lost."""
+    while waiting:
+        take(waiting[0])
+        waiting.popleft()

@@ -25,15 +25,14 @@ from aktor.events.membership import (
     PartitionsReleased,
     RevokePartitions,
     RunRevokedCallback,
+    Step,
 )
 from aktor.events.message import Message
 from aktor.events.positions import AssignmentChanged
 from aktor.events.routes import APPLICATION
 from aktor.trace import Trace
 
-__all__ = ["Rebalancing", "Step"]
-
-Step = RevokePartitions | RunRevokedCallback | AssignPartitions
+__all__ = ["Rebalancing"]
 
 
 class UserCode:
@@ -106,7 +105,7 @@ class Rebalancing:
         self.user_code.enter("")
         self._told = frozenset()
 
-    def run(self, step: Step, event: object = None) -> Waiting[BaseException | None]:
+    def run(self, step: Step, event: Step | None = None) -> Waiting[BaseException | None]:
         """Take one step and answer it. Returns the listener's error, for `poll` to raise.
 
         After an interrupt the same `event` (the step as the membership manager sent it) is run
@@ -141,7 +140,11 @@ class Rebalancing:
     def revoke(
         self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
     ) -> Waiting[BaseException | None]:
-        """Run the callback for revoked or lost partitions, then remove them."""
+        """Run the callback for revoked or lost partitions, then remove them.
+
+        `event` is what the partitions are taken for: a step, a restart, a leaving. For the same
+        object the listener is called once.
+        """
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
@@ -159,7 +162,7 @@ class Rebalancing:
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         return error
 
-    def _assign(self, step: AssignPartitions, event: object) -> Waiting[BaseException | None]:
+    def _assign(self, step: AssignPartitions, event: Step) -> Waiting[BaseException | None]:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self._delivery.assign(sorted(step.assigned), by_group=True)

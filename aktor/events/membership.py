@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -83,6 +83,10 @@ class AssignPartitions(Message):
     added: frozenset[TopicPartition]
     generation: int
     must_succeed: bool = False
+
+
+#: What the application does in a rebalance. It answers each step.
+Step: TypeAlias = RevokePartitions | RunRevokedCallback | AssignPartitions
 
 
 class CallbackFinished(Message):

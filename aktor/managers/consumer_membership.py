@@ -435,11 +435,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     @failure_of(ConsumerGroupHeartbeatRequest, note=HeartbeatSent)
     def on_heartbeat_failed(self, failed: RequestFailed) -> None:
         """A timeout, a broken connection, or a broker that is too old."""
-        if not self._heartbeat_state.expects(failed.request.context.number):
+        sent: HeartbeatSent = failed.request.context
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(failed.request, "it was given up before")
             return
         self._registration.forget_fields()
         self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
-        if Do.RAISE in self._unanswered(self._answer_to(failed.request.context), failed):
+        if Do.RAISE in self._unanswered(self._answer_to(sent), failed):
             self._fail(self._refusal(type(failed.error), str(failed.error)))

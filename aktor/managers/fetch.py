@@ -359,11 +359,10 @@ class FetchManager(RequestManager):
         """Send a Fetch to every node that has ready partitions, if there is room; the node that was
         not asked for the longest time comes first."""
         plan = self._plan
-        ready_at = {node_id: self._ready_at(node_id, now) for node_id in plan.ready_nodes()}
-        if not ready_at:
+        ready = plan.ready_nodes()
+        if not ready:
             return NEVER
-        waiting = [node_id for node_id, moment in ready_at.items() if moment <= now]
-        waiting.sort(key=lambda node_id: self._nodes[node_id].turn)
+        waiting, wake_at = self._waiting(ready, now)
         for index, node_id in enumerate(waiting):
             part = self._room.part(
                 waiting=len(waiting) - index,
@@ -373,12 +372,24 @@ class FetchManager(RequestManager):
             )
             if part:
                 self.send(self._fetch(node_id, part, now))
-        wake_at = min((moment for moment in ready_at.values() if moment > now), default=NEVER)
-        for node_id in ready_at:
+        for node_id in ready:
             node = self._nodes[node_id]
             if node.asked is not None or node_id in waiting:
                 wake_at = min(wake_at, self._fetch_sessionless(node, node_id, now))
         return wake_at
+
+    def _waiting(self, nodes: list[int], now: float) -> tuple[list[int], float]:
+        """Those of these nodes that can be asked now, the one that waited longest first; and when
+        the next of the others can be."""
+        waiting, wake_at = [], NEVER
+        for node_id in nodes:
+            ready_at = self._ready_at(node_id, now)
+            if now < ready_at:
+                wake_at = min(wake_at, ready_at)
+            else:
+                waiting.append(node_id)
+        waiting.sort(key=lambda node_id: self._nodes[node_id].turn)
+        return waiting, wake_at
 
     def _ready_at(self, node_id: int, now: float) -> float:
         """When the node can be asked; NEVER: not before its answer has come."""

@@ -76,6 +76,10 @@ class _Share:
         """This partition cannot be fetched from the node any more."""
         del self.ready[tp]
 
+    def to_the_end(self, tp: TopicPartition) -> None:
+        """This partition is listed last from now on."""
+        self.ready[tp] = self.ready.pop(tp)
+
     def count(self, known: _PartitionState, sign: int) -> None:
         """Count a partition in this state for the node (`sign` is 1), or take it out (-1)."""
         state = known.state
@@ -163,8 +167,7 @@ class FetchPlan:
         known = self._states.get(cursor.tp)
         if known is not None and known.state is FetchState.READY:
             assert known.source is not None, "ready, but at no node"
-            ready = self._shares[known.source].ready
-            ready[cursor.tp] = ready.pop(cursor.tp)
+            self._shares[known.source].to_the_end(cursor.tp)
 
     def refresh(self, now: float) -> list[tuple[int, FetchCursor]]:
         """Look at the touched partitions, and at those whose time has come; returns the ready ones,

@@ -41,7 +41,7 @@ from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.group_membership import Failure, GroupMembershipManager
-from aktor.managers.group_requests import GroupRequestSent
+from aktor.managers.group_requests import GroupRequestSent, Identity
 from aktor.managers.leave_group import Leave
 from aktor.managers.member import Member
 from aktor.managers.refused_heartbeats import RefusedHeartbeats
@@ -260,7 +260,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(JoinGroupRequest)
     def on_join_answer(self, received: ResponseReceived) -> None:
         """JoinGroup is answered: with a new generation, a member id, or an error."""
-        response, sent = received.response, received.request.context
+        response = received.response
+        sent: GroupRequestSent = received.request.context
         if not self._calls.ends(sent.number):
             self._on_late_join(received)
             return
@@ -297,7 +298,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _on_late_join(self, received: ResponseReceived) -> None:
         """The answer to a JoinGroup that was given up. The coordinator may have made a member for
         it, which sends no heartbeats: send LeaveGroup for that member."""
-        response, sent = received.response, received.request.context
+        response = received.response
+        sent: GroupRequestSent = received.request.context
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
         made = Do.DONE in meaning or Do.TAKE_MEMBER_ID in meaning
@@ -314,7 +316,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(SyncGroupRequest)
     def on_sync_answer(self, received: ResponseReceived) -> None:
         """SyncGroup is answered: with our assignment, or an error."""
-        response, sent = received.response, received.request.context
+        response = received.response
+        sent: GroupRequestSent = received.request.context
         if not self._calls.ends(sent.number):
             self._dropped(received.request, "it was given up before")
             return
@@ -389,7 +392,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(HeartbeatRequest)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Heartbeat is answered: we are a member or not, or the group rebalances."""
-        sent = received.request.context
+        sent: GroupRequestSent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
@@ -479,7 +482,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The answer to DescribeGroups: what the members are assigned, or an error."""
         leader = self._member.leader
         leader.is_told()
-        asked_by = received.request.context
+        asked_by: Identity = received.request.context
         if asked_by != self._member.me or not leader.must_learn:
             self._dropped(received.request, "the generation changed meanwhile")
             return
@@ -600,7 +603,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._group_request_failed(Answer.SYNC_GROUP, failed)
 
     def _group_request_failed(self, answer: Answer, failed: RequestFailed) -> None:
-        sent = failed.request.context
+        sent: GroupRequestSent = failed.request.context
         current = self._calls.ends(sent.number)
         for leave in self._leaves.of_join(sent.number):
             self._end(leave)
@@ -626,7 +629,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @failure_of(HeartbeatRequest)
     def on_heartbeat_failed(self, failed: RequestFailed) -> None:
         """The coordinator may be gone; the session goes on."""
-        sent = failed.request.context
+        sent: GroupRequestSent = failed.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(failed.request, "it was given up before")
             return

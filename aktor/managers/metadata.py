@@ -518,7 +518,8 @@ class MetadataManager(RequestManager):
     @answers_to(MetadataRequest, note=_QuestionSent)
     def on_looked_up(self, received: ResponseReceived) -> None:
         """The answer has the topics that a call has asked about, or an error."""
-        ticket, error = received.request.context.ticket, self._refusal(received.response)
+        sent: _QuestionSent = received.request.context
+        ticket, error = sent.ticket, self._refusal(received.response)
         question = self._questions[ticket]
         if error is not None:
             self._retry_question(ticket, error, received.now, received.jitter)
@@ -550,8 +551,8 @@ class MetadataManager(RequestManager):
     @failure_of(MetadataRequest, note=_QuestionSent)
     def on_look_up_failed(self, failed: RequestFailed) -> None:
         """Ask again after the backoff."""
-        ticket = failed.request.context.ticket
-        self._retry_question(ticket, failed.error, failed.now, failed.jitter)
+        sent: _QuestionSent = failed.request.context
+        self._retry_question(sent.ticket, failed.error, failed.now, failed.jitter)
 
     def _retry_question(self, ticket: int, error: Exception, now: float, jitter: float) -> None:
         """Ask again after the backoff, or give up if the deadline comes first."""

@@ -99,7 +99,8 @@ class SessionlessFetch:
         self, ready: Mapping[TopicPartition, FetchCursor], covered: Covered, now: float
     ) -> list[FetchCursor]:
         """The partitions of `ready` to ask for now: those that were not asked for since the
-        session's Fetch was sent; when the wait is over, also those that brought nothing."""
+        session's Fetch was sent; when the wait is over, also those that brought nothing. The Fetch
+        for them must be sent at once."""
         again = now >= self._again_at
         tried = {} if again else self._tried
         candidates: Iterable[TopicPartition] = ready
@@ -115,19 +116,24 @@ class SessionlessFetch:
         ]
         self._everything = False
         self._news.clear()
-        if again and not found:
+        if again:
+            self._asks_again(found, now)
+        return found
+
+    def _asks_again(self, found: list[FetchCursor], now: float) -> None:
+        """All are asked for again now, those that still have no records."""
+        if found:
+            self._wait = min(2 * self._wait, LONGEST_WAIT)
+            self._again_at = now + self._wait
+        else:
             self._tried.clear()
             self._again_at = NEVER
-        return found
 
     def sent(self, asked: Asked) -> None:
         """This Fetch was sent."""
         self.asked = asked
         self._tried.update(asked.wanted)
         if self._again_at == NEVER:
-            self._again_at = asked.sent_at + self._wait
-        elif asked.sent_at >= self._again_at:
-            self._wait = min(2 * self._wait, LONGEST_WAIT)
             self._again_at = asked.sent_at + self._wait
 
     def ended(self) -> None:

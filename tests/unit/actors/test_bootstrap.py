@@ -11,6 +11,7 @@ from aktor.actors.bootstrap import TRANSITIONS, Bootstrap, BootstrapEvent, Boots
 from aktor.actors.links import Link
 from aktor.actors.manager import Backoff
 from aktor.errors import AuthenticationError
+from aktor.state_table import IllegalTransitionError
 
 TRIED, ASKED, TOLD, ANSWERED = BootstrapEvent
 
@@ -40,20 +41,37 @@ def a_bootstrap(*failures: Exception | None) -> Bootstrap:
 
 @pytest.mark.parametrize("state", BootstrapState)
 @pytest.mark.parametrize("event", BootstrapEvent)
-def test_it_moves_as_its_table_says_and_else_stays(
-    state: BootstrapState, event: BootstrapEvent
-) -> None:
+def test_it_moves_as_its_table_says(state: BootstrapState, event: BootstrapEvent) -> None:
     bootstrap = a_bootstrap(None)
     bootstrap.state = state
     after = TRANSITIONS[state].get(event)
-    assert bootstrap.on(event) is (after is not None)
-    assert bootstrap.state is (after or state)
+    if after is None:
+        with pytest.raises(IllegalTransitionError):
+            bootstrap.on(event)
+    else:
+        assert bootstrap.on(event) is (after is not state)
+        assert bootstrap.state is after
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    reached = {after for moves in TRANSITIONS.values() for after in moves.values()}
-    assert reached | {BootstrapState.UNTRIED} == set(BootstrapState) == set(TRANSITIONS)
-    assert all(TRANSITIONS.values())
+    moves = {
+        (before, after)
+        for before, row in TRANSITIONS.items()
+        for after in row.values()
+        if after is not before
+    }
+    assert {after for _, after in moves} | {BootstrapState.UNTRIED} == set(BootstrapState)
+    assert {before for before, _ in moves} == set(BootstrapState)
+
+
+def test_the_application_is_told_only_while_no_broker_has_ever_answered() -> None:
+    """Else `complaint_due` is never: the table has no pair for it."""
+    told = {state for state, row in TRANSITIONS.items() if TOLD in row}
+    for state in BootstrapState:
+        bootstrap = a_bootstrap(refused())
+        bootstrap.tried(0.0)
+        bootstrap.state = state
+        assert (bootstrap.complaint_due() < math.inf) is (state in told)
 
 
 def test_an_answer_ends_every_state_that_waits_for_one() -> None:
