@@ -95,14 +95,14 @@ class Advertised:
         """
         if not self.in_doubt or self._since is None or not self._addresses:
             return math.inf  # only the coordinator is known yet: others may be reached
-        if self._wanted_at <= now - REPEAT and not any(one.unsent for one in links):
+        if self._wanted_at <= now - REPEAT and not any(link.unsent for link in links):
             return math.inf
-        if any(one.is_open or isinstance(one.failure, AuthenticationError) for one in links):
+        if any(link.is_open or isinstance(link.failure, AuthenticationError) for link in links):
             return math.inf  # a broker is there (if it refused our credentials, that was told)
-        failures = {one.address: one.failure for one in links if one.failure is not None}
-        enough = min(PROBES, len({one.address for one in links}))
+        failures = {link.address: link.failure for link in links if link.failure is not None}
+        enough = min(PROBES, len({link.address for link in links}))
         hard = len(failures) >= enough and not any(
-            isinstance(one.__cause__, TimeoutError) for one in failures.values()
+            isinstance(failure.__cause__, TimeoutError) for failure in failures.values()
         )
         return max(self._since + (GRACE if hard else SILENCE), self._told_at + REPEAT)
 
@@ -122,7 +122,7 @@ class Advertised:
 
     def found(self, links: Iterable[Link]) -> bool:
         """Whether the application is to be told, once, that a broker can be reached after all."""
-        if not self.told or not (self.reached or any(one.is_open for one in links)):
+        if not self.told or not (self.reached or any(link.is_open for link in links)):
             return False
         self.told = False
         return True

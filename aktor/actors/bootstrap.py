@@ -126,7 +126,7 @@ class Bootstrap:
         """No broker has answered, and none has refused our credentials (the application was told of
         a refusal at once)."""
         reached = self.state in (BootstrapState.REACHED, BootstrapState.ASKING_AGAIN)
-        refused = any(isinstance(one.failure, AuthenticationError) for one in self._servers)
+        refused = any(isinstance(server.failure, AuthenticationError) for server in self._servers)
         return not reached and not refused
 
     def begin_with(self, jitter: float) -> None:
@@ -155,8 +155,8 @@ class Bootstrap:
         """When to tell the application that no broker can be reached; inf if one can."""
         if not self.is_begun or not self.is_nobody_there:
             return math.inf
-        failures = [one.failure for one in self._servers]
-        hard = all(one is not None and not _ran_out_of_time(one) for one in failures)
+        failures = [server.failure for server in self._servers]
+        hard = all(failure is not None and not _ran_out_of_time(failure) for failure in failures)
         return max(self._began_at + (GRACE if hard else self._patience), self._told_at + REPEAT)
 
     def complain(self, now: float) -> BootstrapError:
@@ -168,8 +168,8 @@ class Bootstrap:
     def error(self) -> BootstrapError:
         """An error that says how the attempts so far have ended."""
         attempts = {
-            one.address: reason_of(one.failure) if one.failure else "no answer yet"
-            for one in self._servers
+            server.address: reason_of(server.failure) if server.failure else "no answer yet"
+            for server in self._servers
         }
         return BootstrapError(attempts=attempts)
 

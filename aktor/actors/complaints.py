@@ -60,7 +60,7 @@ class Complaints:
         advertised = self.advertised
         if not (advertised.in_doubt or advertised.told):
             return NEVER
-        links = [one for one in all_links if one.node >= 0]  # those to advertised addresses
+        links = [link for link in all_links if link.node >= 0]  # those to advertised addresses
         due = advertised.due(links, now)
         if now >= due:
             error = advertised.complain(links, now)
@@ -68,7 +68,9 @@ class Complaints:
             said.append(BrokersUnreachable(error=error))
             return advertised.due(links, now)
         if advertised.found(links):
-            self._log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
+            self._log.info(
+                "brokers.reached", broker=[link.address for link in links if link.is_open]
+            )
             said.append(BrokersReached())
         return due
 
@@ -103,11 +105,11 @@ class Complaints:
         there may be others, if no message comes before."""
         if not self.advertised.in_doubt:
             return [], NEVER
-        moments = {one: self.advertised.probe_at(one) for one in nodes}
+        moments = {node: self.advertised.probe_at(node) for node in nodes}
         due = [one for one, moment in moments.items() if moment <= now]
         due.sort(key=lambda one: one.attempts.begun_at)
         # If there is no room for a broker that is due, it waits until an attempt ends: a message
         # tells that.
-        room = max(0, PROBES - sum(one.state is LinkState.CONNECTING for one in nodes))
+        room = max(0, PROBES - sum(node.state is LinkState.CONNECTING for node in nodes))
         later = (moment for moment in moments.values() if moment > now)
         return due[:room], min(later, default=NEVER)

@@ -142,7 +142,7 @@ class Dialer:
         if not self._canonical:
             return factory, await self.in_thread(self._look_up)
         addresses = await self.in_thread(lambda: self._look_up(socket.AI_CANONNAME))
-        self.host = next((one[3] for one in addresses if one[3]), self.host)
+        self.host = next((address[3] for address in addresses if address[3]), self.host)
         return factory, addresses
 
     @property

@@ -101,7 +101,7 @@ class Handshake:
             )
             answer = yield Ask(body)
             spoken = {
-                one.api_key: (one.min_version, one.max_version) for one in answer.api_keys or ()
+                api.api_key: (api.min_version, api.max_version) for api in answer.api_keys or ()
             }
             error = error_of(answer.error_code)
             if Do.RETRY in means(Answer.API_VERSIONS, error) and version > 0:

@@ -56,8 +56,8 @@ class Lanes:
 
     def take_retired(self) -> list[Link]:
         """Remove and return the retired links that have no request in flight."""
-        done = [one for one in self.leaving if not one.in_flight]
-        self.leaving = [one for one in self.leaving if one.in_flight]
+        done = [link for link in self.leaving if not link.in_flight]
+        self.leaving = [link for link in self.leaving if link.in_flight]
         return done
 
     def opened(self, link: Link) -> None:
@@ -152,8 +152,8 @@ class Lanes:
     def take_spare(self) -> list[Link]:
         """Forget the links for JoinGroup that are not needed any more, and return them: one link
         without a request is kept."""
-        free = [one for one in self.holding if not one.busy]
+        free = [link for link in self.holding if not link.busy]
         free.sort(key=lambda one: one.state is not LinkState.READY)
         spare = free[1:]
-        self.holding = [one for one in self.holding if one not in spare]
+        self.holding = [link for link in self.holding if link not in spare]
         return spare

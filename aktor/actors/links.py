@@ -227,15 +227,15 @@ class Link:
     @property
     def expires_at(self) -> float:
         """When a request in the queue is to be given up."""
-        return min([one.request.deadline for one in self.unsent], default=NEVER)
+        return min([waiting.request.deadline for waiting in self.unsent], default=NEVER)
 
     def late_at(self, longest: float) -> float:
         """When the first answer is late, and the network actor must look whether to wait on. An
         answer that is arriving is waited for, at most `longest` seconds after it was asked for."""
         late_at = NEVER
-        for one in self.in_flight.values():
-            patient_until = min(self.patient_until, one.sent_at + longest)
-            late_at = min(late_at, max(one.request.deadline, patient_until))
+        for waiting in self.in_flight.values():
+            patient_until = min(self.patient_until, waiting.sent_at + longest)
+            late_at = min(late_at, max(waiting.request.deadline, patient_until))
         return late_at
 
     def room(self, max_in_flight: int, now: float) -> int:
@@ -246,13 +246,13 @@ class Link:
 
     def owes_since(self, moment: float) -> bool:
         """Whether something that was sent before `moment` has not been answered."""
-        return any(one.sent_at < moment for one in self.in_flight.values())
+        return any(waiting.sent_at < moment for waiting in self.in_flight.values())
 
     def take_unsent(self, of: Any = None) -> list[ClientRequest]:
         """Empty the queue; with `of`, a set of senders, of their requests only."""
-        taken = [one for one in self.unsent if of is None or one.request.sender in of]
-        gone = {one.request_id for one in taken}
-        self.unsent = deque(one for one in self.unsent if one.request_id not in gone)
+        taken = [waiting for waiting in self.unsent if of is None or waiting.request.sender in of]
+        gone = {waiting.request_id for waiting in taken}
+        self.unsent = deque(waiting for waiting in self.unsent if waiting.request_id not in gone)
         return taken
 
     def take_in_flight(self) -> list[ClientRequest]:

@@ -218,8 +218,8 @@ class NetworkActor(CooperativeActor):
             for link in lanes.remove(node):
                 self._retire(link, KafkaConnectionError(because), because)
         self._complaints.advertised.changed(
-            (one.address for one in lanes.nodes.values()),
-            others=(one.address for one in self._bootstrap),
+            (link.address for link in lanes.nodes.values()),
+            others=(link.address for link in self._bootstrap),
         )
 
     @handles(Rebootstrap)
@@ -275,14 +275,14 @@ class NetworkActor(CooperativeActor):
         for link in self._links():
             for waiting in link.take_unsent(of=fallen):
                 self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
-        orphans = [one for one in self._anywhere if one.request.sender in fallen]
+        orphans = [waiting for waiting in self._anywhere if waiting.request.sender in fallen]
         for waiting in orphans:
             self._anywhere.remove(waiting)
             self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
         # A broker answers in order: the new fetch manager's Fetch would wait behind the old one,
         # whose answer nobody reads, for up to `fetch_max_wait_ms` or two seconds.
         for link in self._lanes.fetching.values():
-            if any(one.request.sender in fallen for one in link.in_flight.values()):
+            if any(waiting.request.sender in fallen for waiting in link.in_flight.values()):
                 self._drop(link, "the fetch manager was restarted")
 
     # -- what the net reports
@@ -431,7 +431,7 @@ class NetworkActor(CooperativeActor):
         for waiting in [one for one in self._anywhere if one.request.deadline <= now]:
             self._anywhere.remove(waiting)
             self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
-        wake_at = min([one.request.deadline for one in self._anywhere], default=NEVER)
+        wake_at = min([waiting.request.deadline for waiting in self._anywhere], default=NEVER)
         longest = self.settings.request_timeout
         for link in self._links():
             if link.unsent:
@@ -453,8 +453,8 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, error, node=link.node)
 
     def _give_up_unanswered(self, link: Link, now: float) -> None:
-        late = [one for one in link.in_flight.values() if one.request.deadline <= now]
-        ends = min(one.sent_at for one in late) + self.settings.request_timeout
+        late = [waiting for waiting in link.in_flight.values() if waiting.request.deadline <= now]
+        ends = min(waiting.sent_at for waiting in late) + self.settings.request_timeout
         if now < ends and self._net.has_heard(link.key):
             # A large answer over a slow connection is arriving: the broker is not dead.
             link.be_patient(until=now + ARRIVING_PATIENCE)
@@ -468,7 +468,7 @@ class NetworkActor(CooperativeActor):
             link.take(waiting.request_id)
             error = self._late(waiting, now, f"broker {link.address} did not answer")
             self._fail(waiting, error, node=link.node)
-        names = {one.body_name for one in late}
+        names = {waiting.body_name for waiting in late}
         self._drop(link, f"a {min(names)} request was not answered in time")
         if not link.holds:  # it may be half-open: another may be opened at once
             self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
@@ -480,9 +480,9 @@ class NetworkActor(CooperativeActor):
             failures = [reason_of(link.failure)] if link.failure else []
         else:
             failures = [
-                f"{one.address}: {reason_of(one.failure)}"
-                for one in (*self._lanes.nodes.values(), *self._bootstrap)
-                if one.failure
+                f"{other.address}: {reason_of(other.failure)}"
+                for other in (*self._lanes.nodes.values(), *self._bootstrap)
+                if other.failure
             ]
         error: Exception = KafkaTimeoutError(
             f"{waiting.body_name} timed out after {now - waiting.came_at:.3g} s: {because}"
@@ -511,7 +511,7 @@ class NetworkActor(CooperativeActor):
             known = bool(self._lanes.nodes)
             self.log.info(
                 "bootstrap.started",
-                servers=[one.address for one in self._bootstrap],
+                servers=[server.address for server in self._bootstrap],
                 because="no known broker can be reached" if known else "no broker is known",
             )
 
@@ -523,7 +523,7 @@ class NetworkActor(CooperativeActor):
         for node in self._lanes.take_expected():
             self._connect_if_due(self._lanes.to_node(node, Lane.FETCH), now)
         own = self._lanes.coordinator
-        if own is None or not any(one.unsent for one in self._lanes.holding):
+        if own is None or not any(link.unsent for link in self._lanes.holding):
             return NEVER
         self._connect_if_due(own, now)
         return own.connect_at
@@ -568,7 +568,8 @@ class NetworkActor(CooperativeActor):
             return -math.inf
         first = link.unsent[0]
         before = any(
-            one.request_id < first.request_id for one in (*own.unsent, *own.in_flight.values())
+            waiting.request_id < first.request_id
+            for waiting in (*own.unsent, *own.in_flight.values())
         )
         return first.came_at + IN_ORDER_FOR if before else -math.inf
 
@@ -649,7 +650,7 @@ class NetworkActor(CooperativeActor):
         return min(most, HOLDING_IDLE) if link.holds else most
 
     def _is_a_broker_connected(self) -> bool:
-        return any(one.state is LinkState.READY for one in self._lanes.nodes.values())
+        return any(link.state is LinkState.READY for link in self._lanes.nodes.values())
 
     # complaints
 
@@ -664,8 +665,8 @@ class NetworkActor(CooperativeActor):
         """Tell the application of brokers that cannot be reached."""
         anybody = bool(self._anywhere)
         said, again_at = self._complaints.due(self._links(), now, anybody=anybody)
-        for one in said:
-            self._say(one)
+        for message in said:
+            self._say(message)
         return again_at
 
     @handles(ReportBootstrap)

@@ -71,15 +71,15 @@ def after_crash(
 
     `children` are in start order: each stands below those that it needs.
     """
-    child = next(one for one in children if one.name == crashed)
-    recent = [then for then in crashes if now - then < child.within]
-    if len(recent) >= child.restarts:
+    first = next(child for child in children if child.name == crashed)
+    recent = [then for then in crashes if now - then < first.within]
+    if len(recent) >= first.restarts:
         return GiveUp()
     fallen = {crashed}
-    for one in children:
-        if not fallen.isdisjoint(one.needs):
-            fallen.add(one.name)
-    return Restart(tuple(one for one in children if one.name in fallen))
+    for child in children:
+        if not fallen.isdisjoint(child.needs):
+            fallen.add(child.name)
+    return Restart(tuple(child for child in children if child.name in fallen))
 
 
 class LastFacts:

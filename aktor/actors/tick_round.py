@@ -44,7 +44,7 @@ class TickRound:
 
     def forget_requests_of(self, actors: Collection[str]) -> None:
         """These start afresh: what they wanted to send is not sent."""
-        self._requests = [one for one in self._requests if one.sender not in actors]
+        self._requests = [request for request in self._requests if request.sender not in actors]
 
     # -- the round
 

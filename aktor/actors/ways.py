@@ -36,7 +36,7 @@ def way_for_anybody(
         return way
     # The choice changes with time only at these moments. A moment in the past belongs to a link
     # that may be opened already, but is not, because the attempt on another link has not ended yet.
-    changes = (_changes_at(one) for one in (*lanes.nodes.values(), *bootstrap))
+    changes = (_changes_at(link) for link in (*lanes.nodes.values(), *bootstrap))
     return min((moment for moment in changes if moment > now), default=NEVER)
 
 
@@ -53,7 +53,7 @@ def _changes_at(link: Link) -> float:
 
 def _best(lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int) -> Link | None:
     nodes = lanes.nodes.values()
-    ready = [one for one in (*nodes, *bootstrap) if one.room(max_in_flight, now) > 0]
+    ready = [link for link in (*nodes, *bootstrap) if link.room(max_in_flight, now) > 0]
     if not ready:
         return _to_open(nodes, bootstrap, now)
     shunned = _shunned((*lanes.all(), *bootstrap))
@@ -61,16 +61,16 @@ def _best(lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int) ->
         ready, key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load)
     )
     if best.node in shunned or best.owes_since(now - SLOW):
-        others = [one for one in nodes if one.node not in shunned]
-        if any(one.state is LinkState.CONNECTING for one in others):
-            return None if any(now < _trying_until(one) for one in others) else best
+        others = [link for link in nodes if link.node not in shunned]
+        if any(link.state is LinkState.CONNECTING for link in others):
+            return None if any(now < _trying_until(link) for link in others) else best
         return _longest_untried(others, now) or best
     return best
 
 
 def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link | None:
     if any(
-        one.state is LinkState.READY or now < _trying_until(one) for one in (*nodes, *bootstrap)
+        link.state is LinkState.READY or now < _trying_until(link) for link in (*nodes, *bootstrap)
     ):
         return None  # one of them will have room soon
     # If all known brokers have failed, or do not answer, one of several bootstrap servers is being
@@ -79,7 +79,7 @@ def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link 
 
 
 def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
-    able = [one for one in links if one.connect_at <= now]
+    able = [link for link in links if link.connect_at <= now]
     return min(able, key=lambda one: one.attempts.begun_at, default=None)
 
 

@@ -88,7 +88,7 @@ class ConfigAdmin:
 
     def _alter_one(self, wanted: Any, change: Change, *, node: int, dry: bool) -> None:
         """Raises Refused."""
-        if len({one.name for one in wanted.configs}) < len(wanted.configs):
+        if len({config.name for config in wanted.configs}) < len(wanted.configs):
             raise Refused(Code.INVALID_REQUEST, "Error due to duplicate config keys")
         _refuse_nulls(wanted.configs)
         if wanted.resource_type == _ResourceType.BROKER:
@@ -152,9 +152,9 @@ def _unalterable(kind: int) -> str:
 
 def _refuse_nulls(configs: Changes) -> None:
     nulls = [
-        one.name
-        for one in configs
-        if one.value is None and getattr(one, "config_operation", None) != _Operation.DELETE
+        config.name
+        for config in configs
+        if config.value is None and getattr(config, "config_operation", None) != _Operation.DELETE
     ]
     if nulls:
         text = f"Null value not supported for : {','.join(nulls)}"
@@ -170,7 +170,7 @@ def _refuse_broker(wanted: Any, node: int) -> None:
     if name and int(name) != node:
         text = f"Unexpected broker id, expected {node}, but received {name}"
         raise Refused(Code.INVALID_REQUEST, text)
-    names = [one.name for one in wanted.configs if one.value is not None]
+    names = [config.name for config in wanted.configs if config.value is not None]
     if names:
         text = f"Cannot update these configs dynamically: [{', '.join(names)}]"
         raise Refused(Code.INVALID_REQUEST, text)
@@ -179,20 +179,20 @@ def _refuse_broker(wanted: Any, node: int) -> None:
 def _replaced(
     _before: Mapping[str, str], configs: Changes, _defaults: Mapping[str, str]
 ) -> Mapping[str, str]:
-    return {one.name: one.value for one in configs}
+    return {config.name: config.value for config in configs}
 
 
 def _changed(
     before: Mapping[str, str], configs: Changes, defaults: Mapping[str, str]
 ) -> Mapping[str, str]:
     after = dict(before)
-    for one in configs:
-        if one.config_operation == _Operation.SET:
-            after[one.name] = one.value
-        elif one.config_operation == _Operation.DELETE:
-            after.pop(one.name, None)
+    for config in configs:
+        if config.config_operation == _Operation.SET:
+            after[config.name] = config.value
+        elif config.config_operation == _Operation.DELETE:
+            after.pop(config.name, None)
         else:
-            after[one.name] = _changed_list(one, {**defaults, **after})
+            after[config.name] = _changed_list(config, {**defaults, **after})
     return after
 
 

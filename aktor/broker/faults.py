@@ -192,9 +192,9 @@ class CorruptRecords:
         """Change the byte. An answer without records stays as it is."""
         topics = getattr(answer, "responses", None) or ()
         partitions = [one for topic in topics for one in getattr(topic, "partitions", None) or ()]
-        for one in reversed(partitions):
-            if records := bytes(one.records or b""):
-                one.records = records[:-1] + bytes([records[-1] ^ 0xFF])
+        for partition in reversed(partitions):
+            if records := bytes(partition.records or b""):
+                partition.records = records[:-1] + bytes([records[-1] ^ 0xFF])
                 return
 
 

@@ -152,7 +152,10 @@ class LookUps:
                 topics=[
                     _Produced(
                         name=topic.name,
-                        partitions=[answer(topic.name, one) for one in topic.partition_indexes],
+                        partitions=[
+                            answer(topic.name, partition_index)
+                            for partition_index in topic.partition_indexes
+                        ],
                     )
                     for topic in call.request.topics
                 ]
@@ -167,7 +170,9 @@ class LookUps:
                 topics=[
                     topic_class(
                         topic=topic.topic,
-                        partitions=[answer(topic.topic, one) for one in topic.partitions],
+                        partitions=[
+                            answer(topic.topic, partition) for partition in topic.partitions
+                        ],
                     )
                     for topic in call.request.topics
                 ]

@@ -177,7 +177,7 @@ class MetadataRequests:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.internal,
-            partitions=[_Partition(**_facts(one)) for one in topic.partitions],
+            partitions=[_Partition(**_facts(partition)) for partition in topic.partitions],
             authorized_operations=_TOPIC_OPERATIONS
             if call.request.include_topic_authorized_operations
             else None,

@@ -62,13 +62,14 @@ class ReplicaAdmin:
                 continue
             here = [
                 _FolderPartition(
-                    partition_index=one.index,
-                    partition_size=one.log.size_bytes,
-                    offset_lag=max(one.log.end_offset - one.end_of(call.node), 0),
+                    partition_index=partition.index,
+                    partition_size=partition.log.size_bytes,
+                    offset_lag=max(partition.log.end_offset - partition.end_of(call.node), 0),
                     is_future_key=False,
                 )
-                for one in topic.partitions
-                if call.node in one.replicas and (wanted is None or one.index in wanted[topic.name])
+                for partition in topic.partitions
+                if call.node in partition.replicas
+                and (wanted is None or partition.index in wanted[topic.name])
             ]
             if here:
                 topics.append(_FolderTopic(name=topic.name, partitions=here))
@@ -83,9 +84,12 @@ class ReplicaAdmin:
         kind = request.election_type if call.version > 0 else _PREFERRED
         everywhere = request.topic_partitions is None
         if everywhere:
-            asked = [(one.name, range(len(one.partitions))) for one in self._topics]
+            asked = [(topic.name, range(len(topic.partitions))) for topic in self._topics]
         else:
-            asked = [(one.topic, one.partitions) for one in request.topic_partitions]
+            asked = [
+                (topic_partition.topic, topic_partition.partitions)
+                for topic_partition in request.topic_partitions
+            ]
         if kind not in (_PREFERRED, _UNCLEAN) and everywhere:
             asked = []
         results = []

@@ -227,7 +227,7 @@ class Server:
         """Break connections; how many."""
 
         def act() -> int:
-            broken = [one for one in self._streams if which(one)]
+            broken = [stream for stream in self._streams if which(stream)]
             for connection in broken:
                 connection.close()
             return len(broken)
@@ -235,7 +235,7 @@ class Server:
         return self.ask(act)
 
     def _of(self, node_id: int) -> list[Connection]:
-        return [one for one in self._streams if one.node == node_id]
+        return [stream for stream in self._streams if stream.node == node_id]
 
     def _hang_up(self, node_id: int) -> None:
         self._take_connections(node_id, False)

@@ -56,7 +56,7 @@ def _topic(topic: Topic) -> dict[str, Any]:
     return {
         "id": str(topic.topic_id),
         "configs": dict(topic.configs),
-        "partitions": [_partition(one) for one in topic.partitions],
+        "partitions": [_partition(partition) for partition in topic.partitions],
     }
 
 
@@ -78,7 +78,7 @@ def _partition(partition: Partition) -> dict[str, Any]:
 def _groups(cluster: Cluster) -> dict[str, Any]:
     request = ListGroupsRequest(states_filter=[], types_filter=[])
     listed = _ask(cluster, cluster.groups.handle_list_groups, request, _LIST_GROUPS)
-    return {one.group_id: _group(cluster, one) for one in listed.groups}
+    return {group.group_id: _group(cluster, group) for group in listed.groups}
 
 
 def _group(cluster: Cluster, listed: Any) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class WaitingList:
         self._gone += 1
         if self._gone > _GONE_MAX and self._gone > len(self._deadlines) // 2:
             # A request with a long wait that is answered soon must not be kept all that time.
-            self._deadlines = [one for one in self._deadlines if not one[2].gone]
+            self._deadlines = [deadline for deadline in self._deadlines if not deadline[2].gone]
             heapq.heapify(self._deadlines)
             self._gone = 0
         for place in waiting.places:

@@ -86,9 +86,10 @@ class TopicAdmin:
         """Raises Refused for more partitions than a request may ask for."""
         default = self._settings.partitions
         total = sum(
-            len(one.assignments) or (default if one.num_partitions == -1 else one.num_partitions)
-            for one in topics
-            if one.num_partitions >= -1
+            len(topic.assignments)
+            or (default if topic.num_partitions == -1 else topic.num_partitions)
+            for topic in topics
+            if topic.num_partitions >= -1
         )
         if total > _PARTITIONS_MAX:
             raise Refused(
@@ -134,7 +135,7 @@ class TopicAdmin:
 
     def _configs(self, wanted: Any) -> dict[str, str]:
         return check_topic_configs(
-            [(one.name, one.value) for one in wanted.configs], defaults=self._defaults
+            [(config.name, config.value) for config in wanted.configs], defaults=self._defaults
         )
 
     def _assignment(self, wanted: Any) -> list[tuple[int, ...]]:
@@ -167,18 +168,18 @@ class TopicAdmin:
                     f"A manual partition assignment was specified, but {what} was not set to -1.",
                 )
         found: dict[int, tuple[int, ...]] = {}
-        for one in wanted.assignments:
-            if one.partition_index in found:
+        for assignment in wanted.assignments:
+            if assignment.partition_index in found:
                 raise Refused(
                     Code.INVALID_REPLICA_ASSIGNMENT,
                     "Found multiple manual partition assignments for partition "
-                    f"{one.partition_index}",
+                    f"{assignment.partition_index}",
                 )
-            replicas = tuple(one.broker_ids)
+            replicas = tuple(assignment.broker_ids)
             check_replicas(
                 replicas, brokers=self._topology.nodes, like=next(iter(found.values()), None)
             )
-            found[one.partition_index] = replicas
+            found[assignment.partition_index] = replicas
         if sorted(found) != list(range(len(found))):
             raise Refused(
                 Code.INVALID_REPLICA_ASSIGNMENT,
@@ -193,7 +194,7 @@ class TopicAdmin:
         if call.version < 6:
             asked = [(name, None) for name in call.request.topic_names]
         else:
-            asked = [(one.name, one.topic_id or None) for one in call.request.topics]
+            asked = [(topic.name, topic.topic_id or None) for topic in call.request.topics]
         found = [self._topics.get(name, topic_id) for name, topic_id in asked]
         times = Counter(topic.name for topic in found if topic)
         results: dict[Any, Any] = {}
@@ -303,7 +304,7 @@ class TopicAdmin:
                 topics=[
                     _Emptied(
                         name=topic.name,
-                        partitions=[emptied(topic, one) for one in topic.partitions],
+                        partitions=[emptied(topic, partition) for partition in topic.partitions],
                     )
                     for topic in call.request.topics
                 ]
@@ -418,7 +419,7 @@ def check_replicas(
             "The manual partition assignment includes the broker "
             f"{Counter(replicas).most_common(1)[0][0]} more than once."
         )
-    elif unknown := [one for one in replicas if one not in brokers]:
+    elif unknown := [replica for replica in replicas if replica not in brokers]:
         why = (
             f"The manual partition assignment includes broker {unknown[0]}, but no such "
             "broker is registered."

@@ -228,7 +228,8 @@ class Topics:
                 "id": topic.topic_id.hex,
                 "configs": topic.configs,
                 "partitions": [
-                    [list(one.replicas), one.leader, one.leader_epoch] for one in topic.partitions
+                    [list(partition.replicas), partition.leader, partition.leader_epoch]
+                    for partition in topic.partitions
                 ],
             },
         )

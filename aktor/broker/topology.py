@@ -229,7 +229,9 @@ class Topology:
     def move_leader(self, partition: Partition, to: int | None, *, unclean: bool = False) -> Moved:
         """Let another replica lead, by default the next in sync. Raises ValueError if it can't."""
         others = [
-            one for one in partition.replicas if one in partition.isr and one != partition.leader
+            replica
+            for replica in partition.replicas
+            if replica in partition.isr and replica != partition.leader
         ]
         target = to if to is not None else next(iter(others), partition.leader)
         led: list[bool] = []
@@ -255,7 +257,7 @@ class Topology:
         """Act on all, and keep what came of it."""
         moved: dict[str, set[int]] = {}
         for topic in list(self.topics):
-            before = [(one.leader, one.leader_epoch) for one in topic.partitions]
+            before = [(partition.leader, partition.leader_epoch) for partition in topic.partitions]
             for partition in topic.partitions:
                 act(partition)
             after = [(one.leader, one.leader_epoch) for one in topic.partitions]
@@ -325,7 +327,9 @@ class Topology:
         """Whether a key's partition is led by this broker."""
         found = self.topics.get(topic)
         partitions = found.partitions if found is not None else ()
-        return self.keys_in(topic, {one.index for one in partitions if one.leader == node_id})
+        return self.keys_in(
+            topic, {partition.index for partition in partitions if partition.leader == node_id}
+        )
 
     def keys_in(self, topic: str, partitions: set[int]) -> Callable[[str], bool]:
         """Whether a key's partition is one of these."""

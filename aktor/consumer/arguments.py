@@ -98,8 +98,8 @@ def check_partition(partition: Any) -> None:
 def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     """These partitions as a list, each of them checked."""
     found = list(partitions)
-    for one in found:
-        check_partition(one)
+    for partition in found:
+        check_partition(partition)
     return found
 
 

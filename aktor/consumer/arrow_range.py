@@ -41,8 +41,8 @@ def read(
     if start is not None:
         for one, offset in _offsets(consumer, partitions, start, "start").items():
             consumer.seek(one, offset)
-    begins = {one: _position(consumer, one) for one in partitions}
-    asked = [*columns, *(one for one in ("topic", "partition", "offset") if one not in columns)]
+    begins = {partition: _position(consumer, partition) for partition in partitions}
+    asked = [*columns, *(name for name in ("topic", "partition", "offset") if name not in columns)]
     batches = []
     paused = consumer.paused()
     try:
@@ -74,26 +74,35 @@ def _batches(
     """The batches of all ranges. A partition is paused when its range is read to the end."""
     from aktor.consumer.arrow import without
 
-    total = sum(max(0, ends[one] - begins[one]) for one in begins)
+    total = sum(max(0, ends[partition] - begins[partition]) for partition in begins)
     done = dict(begins)
     left = _end_those_read(consumer, done, ends, set(begins))
     heard = clock()
     while left:
         batch = consumer.poll_arrow(min(1.0, timeout) * 1000, columns=columns)
-        positions = {one: _position(consumer, one) for one in left}
-        if positions != {one: done[one] for one in left}:
+        positions = {partition: _position(consumer, partition) for partition in left}
+        if positions != {partition: done[partition] for partition in left}:
             heard = clock()
         elif clock() - heard >= timeout:
-            names = ", ".join(f"{one.topic}-{one.partition} at {done[one]}" for one in sorted(left))
+            names = ", ".join(
+                f"{partition.topic}-{partition.partition} at {done[partition]}"
+                for partition in sorted(left)
+            )
             raise KafkaTimeoutError(f"nothing came within {timeout:g} s of {names}")
         done.update(positions)
-        for one in left:
-            if positions[one] > ends[one]:
-                batch = without(batch, one.topic, one.partition, ends[one])
-                consumer.seek(one, ends[one])
+        for partition in left:
+            if positions[partition] > ends[partition]:
+                batch = without(batch, partition.topic, partition.partition, ends[partition])
+                consumer.seek(partition, ends[partition])
         left = _end_those_read(consumer, done, ends, left)
         if progress is not None:
-            progress(sum(min(done[one], ends[one]) - begins[one] for one in begins), total)
+            progress(
+                sum(
+                    min(done[partition], ends[partition]) - begins[partition]
+                    for partition in begins
+                ),
+                total,
+            )
         if batch.num_rows:
             yield batch
 
@@ -105,7 +114,7 @@ def _end_those_read(
     left: set[TopicPartition],
 ) -> set[TopicPartition]:
     """Pause the partitions that are read to their ends; returns the others."""
-    over = {one for one in left if done[one] >= ends[one]}
+    over = {partition for partition in left if done[partition] >= ends[partition]}
     consumer.pause(*over)
     return left - over
 
@@ -122,15 +131,18 @@ def _offsets(
 ) -> dict[TopicPartition, int]:
     """For each partition the offset that the bound stands for."""
     if isinstance(bound, Mapping):
-        missing = [one for one in partitions if one not in bound]
+        missing = [partition for partition in partitions if partition not in bound]
         if missing:
             raise ValueError(f"{name} has no offset for {missing[0].topic}-{missing[0].partition}")
-        return {one: bound[one] for one in partitions}
+        return {partition: bound[partition] for partition in partitions}
     if isinstance(bound, datetime):
         moment = int(bound.timestamp() * 1000)
         found = consumer.offsets_for_times(dict.fromkeys(partitions, moment))
         latest = consumer.end_offsets(partitions)
-        return {one: latest[one] if (at := found[one]) is None else at.offset for one in partitions}
+        return {
+            partition: latest[partition] if (at := found[partition]) is None else at.offset
+            for partition in partitions
+        }
     if bound == "earliest":
         return dict(consumer.beginning_offsets(partitions))
     if bound == "latest":

@@ -110,7 +110,7 @@ class Assignment:
         if subscription.pattern is not None:
             topics = frozenset()
         elif not topics and not subscription.regex:
-            topics = frozenset(one.topic for one in self._delivery.partitions)
+            topics = frozenset(partition.topic for partition in self._delivery.partitions)
         pattern = subscription.pattern
         self._publish(TrackTopics(owner=APPLICATION, topics=topics, pattern=pattern))
 
@@ -159,9 +159,9 @@ class Assignment:
         self.follow_topics()
         self.drain_buffer()
         resets = {}
-        for one in topic_partitions:
-            state = self._delivery.seek(one, None, Reset(epoch=0, strategy=strategy))
-            resets[one] = Reset(epoch=state.epoch, strategy=strategy)
+        for partition in topic_partitions:
+            state = self._delivery.seek(partition, None, Reset(epoch=0, strategy=strategy))
+            resets[partition] = Reset(epoch=state.epoch, strategy=strategy)
         if self._log.hears_debug:
             self._log.debug("position.sought", partitions=dict.fromkeys(resets))
         self._publish(ResetPositions(partitions=resets, because="the application asked for it"))
@@ -191,8 +191,8 @@ class Assignment:
 
     def refetch_offset_gaps(self) -> None:
         """Fetch partitions again from their positions, if their chunks had an offset gap."""
-        for one in list(self._delivery.offset_gaps):
-            self.seek(one, self._delivery.partitions[one].position)
+        for partition in list(self._delivery.offset_gaps):
+            self.seek(partition, self._delivery.partitions[partition].position)
         self._delivery.forget_offset_gaps()
 
     def fetch_anew(self, states: Iterable[Partition]) -> None:
@@ -234,13 +234,15 @@ class Assignment:
             return
         cluster, anew = ids.created_anew()
         resets = {}
-        for one, state in self._delivery.partitions.items() if self._is_assigned_by_name else ():
-            if one.topic in anew:
+        for partition, state in (
+            self._delivery.partitions.items() if self._is_assigned_by_name else ()
+        ):
+            if partition.topic in anew:
                 offset = state.offset
                 if state.reset is not None:  # the new reset replaces the one under way
                     offset = state.reset.from_offset
-                self._delivery.seek(one, None, Reset(epoch=0, from_offset=offset))
-                resets[one] = Reset(epoch=state.epoch, from_offset=offset)
+                self._delivery.seek(partition, None, Reset(epoch=0, from_offset=offset))
+                resets[partition] = Reset(epoch=state.epoch, from_offset=offset)
         if resets:
             because = "the topic was deleted and created anew"
             self._publish(ResetPositions(partitions=resets, because=because))
@@ -261,7 +263,7 @@ class Assignment:
 
     def note_topics(self) -> None:
         """Remember the ids of the topics that are read, as they were when they were first known."""
-        self._topic_ids.note({one.topic for one in self._delivery.partitions})
+        self._topic_ids.note({partition.topic for partition in self._delivery.partitions})
 
     # -- pausing
 
@@ -294,7 +296,7 @@ class Assignment:
         self.drain_buffer()
         bound, delivery = self._max_buffered_bytes, self._delivery
         dropped = {}
-        paused = iter([delivery.partitions[one] for one in just_paused])
+        paused = iter([delivery.partitions[partition] for partition in just_paused])
         while delivery.buffered_bytes > bound:
             state = next(paused, None) or delivery.next_idle()
             if state is None:

@@ -172,7 +172,7 @@ def function(name: str, value: Any) -> Any:
 def selector(name: str, value: Any) -> Any:
     # By its methods: eventlet puts classes into `selectors` that are none of its BaseSelector
     methods = selectors.BaseSelector.__abstractmethods__
-    if not isinstance(value, type) or not all(hasattr(value, one) for one in methods):
+    if not isinstance(value, type) or not all(hasattr(value, method) for method in methods):
         raise refusal(name, value, "a class with the methods of selectors.BaseSelector")
     return value
 
@@ -229,7 +229,7 @@ def api_version(name: str, value: Any) -> Any:
         if not re.fullmatch(r"\d+(\.\d+)+", value):
             raise refusal(name, value, must)
         value = tuple(map(int, value.split(".")))
-    if not isinstance(value, tuple) or not all(type(one) is int for one in value):
+    if not isinstance(value, tuple) or not all(type(item) is int for item in value):
         raise refusal(name, value, must)
     try:
         return BrokerVersionData(value).broker_version
@@ -269,7 +269,7 @@ def nearest(value: Any, known: Iterable[str]) -> str | None:
     """The known name that is spelt most like `value`, if any is."""
     import difflib  # here, because importing it takes time and only a misspelt setting needs it
 
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(str(value).lower(), by_lower, n=1)
     return by_lower[near[0]] if near else None
 

@@ -402,10 +402,10 @@ def _assignor(given: Any) -> Any:
 def _assignor_instances(strategy: tuple[Any, ...]) -> tuple[Any, ...]:
     """One instance each; together they must agree on a way to rebalance (KIP-429)."""
     assignors = tuple(map(_assignor, strategy))
-    names = [one.name for one in assignors]
+    names = [assignor.name for assignor in assignors]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"partition_assignment_strategy names one twice: {names}")
-    protocols = [set(one.supported_protocols()) for one in assignors]
+    protocols = [set(assignor.supported_protocols()) for assignor in assignors]
     if protocols and not set.intersection(*protocols):
         raise ConfigurationError(
             f"partition_assignment_strategy {names} has no rebalance protocol in common: assignors"

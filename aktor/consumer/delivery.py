@@ -189,10 +189,10 @@ class Delivery:
     def _forget(self, gone: Set[TopicPartition]) -> None:
         if gone:
             self.log.info("partitions.released", partitions=self.offsets(gone))
-        for one in gone:
-            self._drop_buffered(self.partitions[one])
-            self._idle.pop(self.partitions[one], None)
-            self._moved.pop(one, None)
+        for partition in gone:
+            self._drop_buffered(self.partitions[partition])
+            self._idle.pop(self.partitions[partition], None)
+            self._moved.pop(partition, None)
 
     def _own(self, partitions: dict[TopicPartition, Partition]) -> None:
         """Assign exactly these partitions, and only then release the others: an interrupt must not
@@ -226,16 +226,16 @@ class Delivery:
 
     def hold_back(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Stop delivery of these partitions: they are about to be revoked."""
-        for one in topic_partitions:
-            state = self.partitions.get(one)
+        for partition in topic_partitions:
+            state = self.partitions.get(partition)
             if state is not None:
                 state.revoke()
                 self._drop_buffered(state)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
-        for one in topic_partitions:
-            state = self.partitions[one]
+        for partition in topic_partitions:
+            state = self.partitions[partition]
             if paused:
                 state.pause()
             else:
@@ -244,8 +244,8 @@ class Delivery:
 
     def deliver(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Deliver records of these: `on_partitions_assigned` has returned."""
-        for one in topic_partitions:
-            state = self.partitions[one]
+        for partition in topic_partitions:
+            state = self.partitions[partition]
             state.deliver()
             self._line_up(state)
 
@@ -256,7 +256,7 @@ class Delivery:
         to be revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
-        return frozenset(one for one in among if not states[one].fetchable)
+        return frozenset(partition for partition in among if not states[partition].fetchable)
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment in the form in which the background is told it."""
@@ -267,17 +267,21 @@ class Delivery:
     def offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
         """The positions of the owned partitions, for the trace; None: not known yet."""
         owned = self.partitions
-        return {one: owned[one].offset for one in topic_partitions if one in owned}
+        return {
+            partition: owned[partition].offset
+            for partition in topic_partitions
+            if partition in owned
+        }
 
     def consumed(
         self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions of these partitions (default: all) that have one."""
         found = {}
-        for one in self.partitions if topic_partitions is None else topic_partitions:
-            state = self.partitions.get(one)
+        for partition in self.partitions if topic_partitions is None else topic_partitions:
+            state = self.partitions.get(partition)
             if state is not None and state.offset is not None:
-                found[one] = OffsetAndMetadata(state.offset, "", state.leader_epoch)
+                found[partition] = OffsetAndMetadata(state.offset, "", state.leader_epoch)
         return found
 
     def take_moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -320,10 +324,10 @@ class Delivery:
         This is the last thing that a call does. If the call is interrupted before it returns, the
         user did not get the records, and `take_back` sets the positions back.
         """
-        states = [self.partitions[one] for one in taken]
-        self._given = [(one, one.epoch, one.offset, one.leader_epoch) for one in states]
-        for one in states:
-            self.advance_past(one)
+        states = [self.partitions[partition] for partition in taken]
+        self._given = [(state, state.epoch, state.offset, state.leader_epoch) for state in states]
+        for state in states:
+            self.advance_past(state)
         if self.log.hears_debug:
             for topic_partition, records in taken.items():
                 self.tell(topic_partition, records)
@@ -389,7 +393,7 @@ class Delivery:
 
     def failed(self) -> list[Partition]:
         """Partitions whose error comes next, in the order in which they are raised."""
-        states = [self.partitions.get(one) for one in self._failed]
+        states = [self.partitions.get(partition) for partition in self._failed]
         for one, state in zip(list(self._failed), states, strict=True):
             if state is None or state.error is None:
                 del self._failed[one]  # it was sought, found or given up meanwhile

@@ -192,7 +192,7 @@ class Engine:
             if call.poll_ends is not None and call.poll_ends():
                 return {}
             if not self._has_input:
-                yield min(deadline, *(one.due_after(now) for one in self._timed))
+                yield min(deadline, *(part.due_after(now) for part in self._timed))
         return {}
 
     @property

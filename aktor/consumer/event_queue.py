@@ -57,13 +57,15 @@ class EventQueue:
 
     def forget_steps(self) -> None:
         """Forget the steps of a rebalance that is abandoned: they are not answered any more."""
-        self.taken_over = deque(one for one in self.gather() if not isinstance(one, Step))
+        self.taken_over = deque(event for event in self.gather() if not isinstance(event, Step))
 
     def forget_group(self) -> None:
         """Forget the steps and errors of a membership that ends: the next one must not see them."""
         self.forget_steps()
         refused = GroupFailed | TopicsRefused
-        self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
+        self.taken_over = deque(
+            event for event in self.taken_over if not isinstance(event, refused)
+        )
 
     def holds(self, event: Event) -> bool:
         """Whether the event was not acted on yet."""
@@ -76,10 +78,10 @@ class EventQueue:
     def says_lost(self) -> bool:
         """Whether a message of the membership manager says that partitions are lost."""
         return any(
-            isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
-            for one in self.gather()
+            isinstance(event, RevokePartitions | RunRevokedCallback) and event.loss is Loss.LOST
+            for event in self.gather()
         )
 
     def restarts(self) -> list[ActorsRestarted]:
         """Restarts of actors on which the application has not acted yet."""
-        return [one for one in self.gather() if isinstance(one, ActorsRestarted)]
+        return [event for event in self.gather() if isinstance(event, ActorsRestarted)]

@@ -258,7 +258,7 @@ class KafkaConsumer:
         With a SubscriptionPattern only those topics are known that have assigned partitions.
         """
         if self._engine.subscription.regex:
-            return {one.topic for one in self._engine.delivery.partitions} or None
+            return {partition.topic for partition in self._engine.delivery.partitions} or None
         return set(self._engine.subscription.topics) or None
 
     def assign(
@@ -694,8 +694,8 @@ class KafkaConsumer:
             if not self._engine.delivery.partitions:
                 raise ValueError("No partitions are currently assigned")
             return list(self._engine.delivery.partitions)
-        for one in partitions:
-            self._check_assigned(one, ValueError(f"Unassigned partition: {one}"))
+        for partition in partitions:
+            self._check_assigned(partition, ValueError(f"Unassigned partition: {partition}"))
         return list(partitions)
 
     def _check_assigned(self, partition: TopicPartition, error: Exception) -> None:
@@ -714,8 +714,8 @@ class KafkaConsumer:
         self._set_paused(partitions, paused=False)
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
-        for one in partitions:
-            self._check_assigned(one, KeyError(one))
+        for partition in partitions:
+            self._check_assigned(partition, KeyError(partition))
         self._iterating.stow()
         self._engine.pause(partitions, paused=paused)
 
@@ -845,7 +845,7 @@ class KafkaConsumer:
             deadline=deadline,
             what=f"looking up the committed offset of {_names(wanted)}",
         )
-        offsets = {one: found.get(one) for one in wanted}
+        offsets = {partition: found.get(partition) for partition in wanted}
         if metadata:
             return offsets
         return {one: None if at is None else at.offset for one, at in offsets.items()}
@@ -965,7 +965,7 @@ class KafkaConsumer:
 
         def question(ticket: int) -> LookUpOffsets:
             asked.append(ticket)
-            track(ticket, frozenset(one.topic for one in timestamps))
+            track(ticket, frozenset(partition.topic for partition in timestamps))
             return LookUpOffsets(ticket=ticket, timestamps=dict(timestamps), deadline=deadline)
 
         try:
@@ -1288,4 +1288,6 @@ class KafkaConsumer:
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
     """The first ten of the partitions, as an error names them."""
-    return ", ".join(sorted(f"{one.topic}-{one.partition}" for one in partitions)[:10])
+    return ", ".join(
+        sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)[:10]
+    )

@@ -151,7 +151,9 @@ class Iteration:
                         self.look_at, self._engine.link.port.membership.session_until
                     )
                 partitions = self._engine.delivery.partitions
-                self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]
+                self._waiting = [
+                    Batch(partitions[partition], taken[partition]) for partition in reversed(taken)
+                ]
                 self._begin_next_batch()
             record = self.next()
             if record is not None:

@@ -42,7 +42,7 @@ class JsonBlocks:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._kinds = schema.types
-        found = [_read_as(one.type) for one in schema]
+        found = [_read_as(field.type) for field in schema]
         #: The types that the reader makes; None if it cannot read this schema.
         self._schema: pa.Schema | None = None
         if found and None not in found:
@@ -109,9 +109,9 @@ def _read_as(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _fields_read_as(fields: list[pa.Field], made: Any) -> pa.DataType | None:
-    kinds = [_read_as(one.type) for one in fields]
-    names = [one.name for one in fields]
-    if None in kinds or len(set(names)) < len(names) or not all(one.nullable for one in fields):
+    kinds = [_read_as(field.type) for field in fields]
+    names = [field.name for field in fields]
+    if None in kinds or len(set(names)) < len(names) or not all(field.nullable for field in fields):
         return None
     return made(*(one.with_type(kind) for one, kind in zip(fields, kinds, strict=True)))
 
@@ -199,7 +199,7 @@ def _is_exact(column: pa.Array) -> bool:
         if pa.types.is_decimal(numbers.type):
             numbers.validate(full=True)
             continue
-        least, most = (one or 0.0 for one in compute.min_max(numbers).as_py().values())
+        least, most = (value or 0.0 for value in compute.min_max(numbers).as_py().values())
         if least <= -_INEXACT or most >= _INEXACT:
             return False
         if compute.any(compute.equal(numbers.view(pa.int64()), -(2**63))).as_py():

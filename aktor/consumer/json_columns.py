@@ -55,7 +55,7 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
     names = batch.schema.names
     if "value" not in names:
         raise ValueError("json_columns needs the column 'value'")
-    double = [one for one in schema.names if one in names and one != "value"]
+    double = [name for name in schema.names if name in names and name != "value"]
     if double or len(set(schema.names)) < len(schema.names):
         raise ValueError(
             f"the schema has names that are there already: {', '.join(double or schema.names)};"
@@ -67,7 +67,7 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
         rest = rest.take(pa.array([row for row in range(len(batch)) if row not in bad], pa.int64()))
     rows = pa.RecordBatch.from_arrays(
         [*rest.columns, *columns],
-        schema=pa.schema([*rest.schema, *(one.with_nullable(True) for one in schema)]),
+        schema=pa.schema([*rest.schema, *(field.with_nullable(True) for field in schema)]),
     )
     aside = batch.take(pa.array(bad.keys(), pa.int64()))
     return JsonColumns(rows, aside.append_column("error", pa.array(bad.values(), pa.string())))
@@ -80,8 +80,8 @@ class JsonReader:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        for one in schema:
-            _check_type(one.name, one.type)
+        for field in schema:
+            _check_type(field.name, field.type)
         self._schema = schema
         self._blocks = JsonBlocks(schema)
         self._decode = _decoder(schema)
@@ -104,7 +104,7 @@ class JsonReader:
         """As `read`, by Python's parser alone."""
         bad: dict[int, str] = {}
         documents = _parse(values.to_pylist(), self._decode, bad)
-        columns = [_column(documents, one, bad) for one in self._schema]
+        columns = [_column(documents, field, bad) for field in self._schema]
         kept = [row for row in documents if row not in bad]
         # A column was made of all documents that had come so far: bad ones of later columns go.
         made = [
@@ -159,7 +159,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _decoder(schema: pa.Schema) -> Callable[[str], Any]:
-    number = _Number if any(_has_decimals(one.type) for one in schema) else None
+    number = _Number if any(_has_decimals(field.type) for field in schema) else None
     return json.JSONDecoder(parse_constant=_refuse, parse_float=number).decode
 
 
@@ -205,11 +205,11 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if types.is_struct(kind):
         return _structs(values, kind)
     if types.is_list(kind) or types.is_large_list(kind):
-        flat = [one for some in values if some is not None for one in some]
+        flat = [item for some in values if some is not None for item in some]
         return _lists(values, kind, [_made(flat, kind.value_type)])
     if types.is_map(kind):
         names = [name for some in values if some is not None for name in some]
-        flat = [one for some in values if some is not None for one in some.values()]
+        flat = [item for some in values if some is not None for item in some.values()]
         return _lists(values, kind, [_made(names, kind.key_type), _made(flat, kind.item_type)])
     if types.is_nested(kind):
         return pa.array(values, kind)

@@ -135,8 +135,8 @@ class PositionErrors:
         self.look_up_at = math.inf
         self._assignment.apply_positions()
         self._note_unresolved()
-        for one in sorted(self._unresolved & self._delivery.partitions.keys()):
-            state = self._delivery.partitions[one]
+        for partition in sorted(self._unresolved & self._delivery.partitions.keys()):
+            state = self._delivery.partitions[partition]
             if state.offset is None:
                 self._assignment.renew(state)
         self._unresolved.clear()

@@ -33,9 +33,9 @@ def _runs(records: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         yield first, last
         return
     last = first
-    for one in records[1:]:
-        if one.offset != last.offset + 1 or one.leader_epoch != last.leader_epoch:
+    for record in records[1:]:
+        if record.offset != last.offset + 1 or record.leader_epoch != last.leader_epoch:
             yield first, last
-            first = one
-        last = one
+            first = record
+        last = record
     yield first, last

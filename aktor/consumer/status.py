@@ -53,7 +53,7 @@ class ConsumerStatus:
     @property
     def lag(self) -> int | None:
         """Records still to be read over all partitions, None while any of them is unknown."""
-        lags = [one.lag for one in self.partitions.values()]
+        lags = [state.lag for state in self.partitions.values()]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
     def __str__(self) -> str:

@@ -118,7 +118,7 @@ class Operation(enum.Enum):
         try:
             return cls(str(name).lower())
         except ValueError:
-            names = ", ".join(repr(one.value) for one in cls)
+            names = ", ".join(repr(member.value) for member in cls)
             raise ValueError(
                 f"group_membership_operation is {name!r}, but must be one of {names}"
             ) from None

@@ -49,11 +49,14 @@ class Assignors:
     """
 
     def __init__(self, strategy: Sequence[Any]) -> None:
-        made = [one() if isinstance(one, type) else one for one in strategy or DEFAULT_STRATEGY]
-        self.by_name: dict[str, Any] = {one.name: one for one in made}
+        made = [
+            assignor() if isinstance(assignor, type) else assignor
+            for assignor in strategy or DEFAULT_STRATEGY
+        ]
+        self.by_name: dict[str, Any] = {assignor.name: assignor for assignor in made}
         common = frozenset(RebalanceProtocol)
-        for one in made:
-            common &= frozenset(one.supported_protocols())
+        for assignor in made:
+            common &= frozenset(assignor.supported_protocols())
         if not common:
             raise ConfigurationError(
                 f"partition_assignment_strategy {sorted(self.by_name)} mixes eager and cooperative"
@@ -114,8 +117,8 @@ class Assignors:
 
 def read_assignments(assignments: Iterable[bytes]) -> frozenset[TopicPartition]:
     """All partitions of these encoded assignments; raises whatever the decoding raises."""
-    decoded = (ConsumerProtocolAssignment.decode(bytes(one)) for one in assignments if one)
-    return frozenset(partition for one in decoded for partition in one.partitions())
+    decoded = (ConsumerProtocolAssignment.decode(bytes(data)) for data in assignments if data)
+    return frozenset(partition for assignment in decoded for partition in assignment.partitions())
 
 
 class LeaderPlan:
@@ -129,17 +132,21 @@ class LeaderPlan:
         self.assignor = assignor
         self.members = [
             JoinGroupResponse.JoinGroupResponseMember(
-                member_id=one.member_id,
-                group_instance_id=one.group_instance_id,
-                metadata=ConsumerProtocolSubscription.decode(bytes(one.metadata)),
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=ConsumerProtocolSubscription.decode(bytes(member.metadata)),
             )
-            for one in members
+            for member in members
         ]
-        self.topics = frozenset(topic for one in self.members for topic in one.metadata.topics)
+        self.topics = frozenset(
+            topic for member in self.members for topic in member.metadata.topics
+        )
 
     def missing(self, cluster: Cluster) -> frozenset[str]:
         """The group's topics that the snapshot does not know (yet)."""
-        return frozenset(one for one in self.topics if cluster.partitions_for_topic(one) is None)
+        return frozenset(
+            topic for topic in self.topics if cluster.partitions_for_topic(topic) is None
+        )
 
     def assign(self, cluster: Cluster) -> dict[str, bytes]:
         """Member id -> encoded assignment; raises whatever the assignor raises."""
@@ -154,7 +161,7 @@ class _AssignorsCluster:
     """The group's topics as assignors ask for them: methods of kafka-python's ClusterMetadata."""
 
     def __init__(self, cluster: Cluster, topics: frozenset[str]) -> None:
-        self._partitions = {one: cluster.partitions_for_topic(one) for one in sorted(topics)}
+        self._partitions = {topic: cluster.partitions_for_topic(topic) for topic in sorted(topics)}
 
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
         """The group's topics that exist."""

@@ -122,14 +122,14 @@ class AutoMembershipManager(RequestManager):
         """
         if self._chosen is not self._first:
             return said
-        errors = [one.error for one in said if isinstance(one, GroupFailed)]
-        refusals = [one for one in errors if self._first.falls_back_to_classic(one)]
+        errors = [message.error for message in said if isinstance(message, GroupFailed)]
+        refusals = [error for error in errors if self._first.falls_back_to_classic(error)]
         if not refusals:
             return said
         self.log.info("protocol.chosen", protocol="classic", because=refusals[0])
         self._choice.settle(CLASSIC)
         self._chosen = self._make_classic()
-        kept = [one for one in said if not isinstance(one, GroupFailed | MemberChanged)]
+        kept = [message for message in said if not isinstance(message, GroupFailed | MemberChanged)]
         for fact in self._heard.known():
             kept += self._chosen.handle(fact)
         return kept

@@ -237,7 +237,7 @@ class CommitErrors(Value, kw_only=False):
         what, code = _not_committed(partitions), name_of(error_type)
         meaning = means(Answer.OFFSET_COMMIT, error_type)
         if forbids_topic(error_type):
-            return topics_refused(error_type, {one.topic for one in partitions})
+            return topics_refused(error_type, {partition.topic for partition in partitions})
         if error_type is GroupAuthorizationFailedError:
             return self._forbidden()
         if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):

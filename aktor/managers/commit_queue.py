@@ -117,17 +117,18 @@ class Commit:
 
     def leave_out(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions need no commit any more: their offsets, or later ones, are stored."""
-        for one in partitions:
-            self.remaining.pop(one, None)
+        for partition in partitions:
+            self.remaining.pop(partition, None)
 
     def leave_out_outdated(self, topic_ids: TopicIds) -> None:
         """If a topic was deleted and created again, leave its offsets out: they mean nothing in the
         new topic."""
         was = self.topic_ids
-        for one in [one for one in self.remaining if one.topic in was.keys() & topic_ids.keys()]:
-            if was[one.topic] != topic_ids[one.topic]:
-                del self.remaining[one]
-                self.outdated.add(one)
+        known = was.keys() & topic_ids.keys()
+        for partition in [partition for partition in self.remaining if partition.topic in known]:
+            if was[partition.topic] != topic_ids[partition.topic]:
+                del self.remaining[partition]
+                self.outdated.add(partition)
 
     @property
     def in_flight(self) -> bool:
@@ -220,7 +221,7 @@ class CommitQueue:
 
     def has_auto(self) -> bool:
         """Whether an automatic commit is under way."""
-        return any(one.kind is Kind.AUTO for one in self.standing)
+        return any(commit.kind is Kind.AUTO for commit in self.standing)
 
     def must_wait(self, commit: Commit) -> bool:
         """Whether a revocation that goes first still has offsets of the same partitions to store.
@@ -228,27 +229,27 @@ class CommitQueue:
         A revocation goes before all other commits, except an earlier revocation.
         """
         return any(
-            commit.remaining.keys() & one.remaining.keys()
-            for one in self.revocations
-            if commit.kind is not Kind.REVOCATION or one.serial < commit.serial
+            commit.remaining.keys() & revocation.remaining.keys()
+            for revocation in self.revocations
+            if commit.kind is not Kind.REVOCATION or revocation.serial < commit.serial
         )
 
     def after(self, commit: Commit) -> list[Commit]:
         """The commits that wait in the queue behind this one."""
-        return [one for one in self.standing if one.serial > commit.serial]
+        return [other for other in self.standing if other.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:
         """The commits that a revocation went past: none may be stored after it, since its offsets
         are newer."""
-        return [one for one in self.standing if one.serial < revocation.serial]
+        return [commit for commit in self.standing if commit.serial < revocation.serial]
 
     def unanswered(self) -> set[TopicPartition]:
         """Partitions of commits that were not sent yet, or were sent and not answered."""
         return {
-            one
+            partition
             for commit in self
             if commit.in_flight or not commit.attempts.made
-            for one in commit.remaining
+            for partition in commit.remaining
         }
 
     def due_of(self, commit: Commit, now: float) -> float:
@@ -258,4 +259,4 @@ class CommitQueue:
     def due(self, now: float) -> float:
         """When the next commit may be sent: a revocation, or the head of the queue."""
         first = (*self.revocations, *list(self.standing)[:1])
-        return min((self.due_of(one, now) for one in first), default=NEVER)
+        return min((self.due_of(commit, now) for commit in first), default=NEVER)

@@ -59,7 +59,7 @@ def offset_commit(
     ]
     low, high = (2 if instance_id is None else 7), 8
     if _speaks_848(member) and in_group:
-        low, high = 9, (10 if all(one.topic_id is not None for one in topics) else 9)
+        low, high = 9, (10 if all(topic.topic_id is not None for topic in topics) else 9)
     return OffsetCommitRequest(
         group_id=settings.group_id,
         generation_id_or_member_epoch=member.generation if in_group else -1,
@@ -76,11 +76,13 @@ def offset_commit_codes(response: Any, request: Any) -> dict[TopicPartition, int
 
     An answer by topic ids is read with the names of its own request (KAFKA-20040).
     """
-    names = {one.topic_id: one.name for one in request.topics}
+    names = {topic.topic_id: topic.name for topic in request.topics}
     return {
-        TopicPartition(topic.name or names.get(topic.topic_id), one.partition_index): one.error_code
+        TopicPartition(
+            topic.name or names.get(topic.topic_id), partition.partition_index
+        ): partition.error_code
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -105,7 +107,7 @@ def offset_fetch(
     ]
     low, high, who = 1, 8, {}
     if _speaks_848(member) and member.generation >= 0:
-        low, high = 9, (10 if all(one.topic_id is not None for one in in_group) else 9)
+        low, high = 9, (10 if all(topic.topic_id is not None for topic in in_group) else 9)
         who = {"member_id": member.member_id, "member_epoch": member.generation}
     return OffsetFetchRequest(
         group_id=group,
@@ -121,15 +123,17 @@ def offset_fetch_answers(response: Any, request: Any) -> tuple[int, dict[TopicPa
     """The group's error code (0 is none), and the answer for each partition."""
     result, names = response, {}
     if response.API_VERSION >= 8:
-        ours = [one for one in response.groups if one.group_id == request.group_id]
+        ours = [group for group in response.groups if group.group_id == request.group_id]
         if not ours:
             return UnknownError.errno, {}
         result = ours[0]
-        names = {one.topic_id: one.name for one in request.groups[0].topics}
+        names = {topic.topic_id: topic.name for topic in request.groups[0].topics}
     return (result.error_code or 0), {
-        TopicPartition(topic.name or names.get(topic.topic_id), one.partition_index): one
+        TopicPartition(
+            topic.name or names.get(topic.topic_id), partition.partition_index
+        ): partition
         for topic in result.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

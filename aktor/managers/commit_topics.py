@@ -57,11 +57,12 @@ class CommitTopics:
         """The partitions whose topic was deleted and created again since the group assigned it."""
         was, known = self._assigned, self.known
         return {
-            one
-            for one in partitions
-            if one.topic in was.keys() & known.keys() and was[one.topic] != known[one.topic]
+            partition
+            for partition in partitions
+            if partition.topic in was.keys() & known.keys()
+            and was[partition.topic] != known[partition.topic]
         }
 
     def are_deleted(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether the brokers say that none of their topics exists."""
-        return {one.topic for one in partitions} <= self._deleted
+        return {partition.topic for partition in partitions} <= self._deleted

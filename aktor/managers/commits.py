@@ -165,7 +165,9 @@ class CommitManager(RequestManager):
         for."""
         if not (self._queue or self._look_ups):
             return NEVER
-        due = min(min((one.ends_at for one in self._queue), default=NEVER), self._look_ups.deadline)
+        due = min(
+            min((commit.ends_at for commit in self._queue), default=NEVER), self._look_ups.deadline
+        )
         if now < due:
             return due
         for commit in self._queue:
@@ -227,7 +229,10 @@ class CommitManager(RequestManager):
                 retry=True,
                 # A restarted actor may not have heard of the assignment yet. When it does, the
                 # partition may belong to another member.
-                owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
+                owned={
+                    partition: self._consumed.owned.get(partition, UNHEARD)
+                    for partition in asked.offsets
+                },
                 by_group=True,
                 topic_ids=self._topics.ids,
                 exchange=Exchange(self.settings),
@@ -383,7 +388,7 @@ class CommitManager(RequestManager):
         the present position, it would take the committed offset back. The next automatic commit has
         these partitions again.
         """
-        later = {one for other in self._queue.after(commit) for one in other.remaining}
+        later = {partition for other in self._queue.after(commit) for partition in other.remaining}
         moved = self._consumed.to_commit(everything=commit.refresh)
         return {one: position for one, position in moved.items() if one not in later}
 
@@ -437,7 +442,7 @@ class CommitManager(RequestManager):
             node=node,
             generation=member.generation,
             at=now,
-            owned={one: self._consumed.ownership(one) for one in offsets},
+            owned={partition: self._consumed.ownership(partition) for partition in offsets},
         )
         body = offset_commit(self.settings, member, offsets, self._topics.ids)
         deadline = now + attempt_time(self.settings)
@@ -460,16 +465,19 @@ class CommitManager(RequestManager):
         codes: Mapping[TopicPartition, int],
         received: ResponseReceived,
     ) -> None:
-        errors = {one: error_of(codes.get(one, UnknownError.errno)) for one in commit.remaining}
+        errors = {
+            partition: error_of(codes.get(partition, UnknownError.errno))
+            for partition in commit.remaining
+        }
         stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
         self._note_stored(commit, stored, sent)
         if not commit.remaining:
             self._succeeded(commit, sent, received.now)
             return
-        decides = worst(errors[one] for one in commit.remaining)
+        decides = worst(errors[partition] for partition in commit.remaining)
         error = self._errors.commit_refused(
             decides,
-            {one for one in commit.remaining if errors[one] is decides},
+            {partition for partition in commit.remaining if errors[partition] is decides},
             member=self._member.now,
             generation=sent.generation,
         )

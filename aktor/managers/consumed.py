@@ -44,7 +44,9 @@ class Consumed:
         """Exactly these partitions are assigned now; forget all that is known of others."""
         self._heard = True
         self._ownerships += 1
-        self.owned = {one: self.owned.get(one, self._ownerships) for one in partitions}
+        self.owned = {
+            partition: self.owned.get(partition, self._ownerships) for partition in partitions
+        }
         for known in (self._positions, self._committed):
             for gone in known.keys() - self.owned.keys():
                 del known[gone]
@@ -66,13 +68,14 @@ class Consumed:
         group.
         """
         anew = {topic for topic, was in self._topic_ids.items() if topic_ids.get(topic, was) != was}
-        ours = {one.topic for one in self.owned}  # keep their ids while they do not exist
+        # The ids of our topics are kept while the topics do not exist.
+        ours = {partition.topic for partition in self.owned}
         kept = {topic: was for topic, was in self._topic_ids.items() if topic in ours}
         self._topic_ids = {**kept, **topic_ids}
-        for one in self.owned if by_name and anew else ():
-            if one.topic in anew:
-                self._positions.pop(one, None)
-                self._committed.pop(one, None)
+        for partition in self.owned if by_name and anew else ():
+            if partition.topic in anew:
+                self._positions.pop(partition, None)
+                self._committed.pop(partition, None)
 
     def released(self, positions: Offsets) -> None:
         """The application gives out no more records of these partitions, and these are its last
@@ -120,7 +123,9 @@ class Consumed:
         AssignmentChanged: `UNHEARD` for all of them."""
         if not self._heard:
             return dict.fromkeys(partitions, UNHEARD)
-        return {one: self.owned[one] for one in partitions if one in self.owned}
+        return {
+            partition: self.owned[partition] for partition in partitions if partition in self.owned
+        }
 
     def heard_of(self, ownerships: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Replace each `UNHEARD` by the present ownership number, or by `GONE` if the partition is

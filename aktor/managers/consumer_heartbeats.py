@@ -57,7 +57,10 @@ def claimed(owned: Assignment, assigning: Assignment) -> Assignment:
     """The partitions to report as owned: the coordinator gives away what is not reported."""
     nothing: frozenset[int] = frozenset()
     both = owned.keys() | assigning.keys()
-    return {one: owned.get(one, nothing) | assigning.get(one, nothing) for one in both}
+    return {
+        topic_id: owned.get(topic_id, nothing) | assigning.get(topic_id, nothing)
+        for topic_id in both
+    }
 
 
 class HeartbeatSent(Value):

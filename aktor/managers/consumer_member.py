@@ -285,7 +285,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return True
 
     def _track(self) -> None:
-        self._names.track(self._target.assignment, (one.topic for one in self.owned))
+        self._names.track(self._target.assignment, (partition.topic for partition in self.owned))
 
     def named(self, names: Mapping[Any, str]) -> None:
         """The metadata manager has told the names of topics that were asked for."""

@@ -146,7 +146,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         static = self.settings.group_instance_id is not None
         if static and operation is Operation.LEAVE_GROUP:
-            is_told = any(not one.stays for one in self._leaves.all())
+            is_told = any(not leave.stays for leave in self._leaves.all())
             return self._registration.status is not RegistrationStatus.NONE and not is_told
         remains = operation is Operation.REMAIN_IN_GROUP and not static
         is_member = self._registration.is_member
@@ -215,7 +215,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         if self.state is not State.STALE or self._member.is_revoking:
             return False
-        waits = any(one.exchange.in_flight for one in self._leaves.all())
+        waits = any(leave.exchange.in_flight for leave in self._leaves.all())
         return not waits and self._member.subscription.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:

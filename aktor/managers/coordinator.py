@@ -186,7 +186,11 @@ class CoordinatorManager(RequestManager):
         """The part of the response that is about our group, None if there is none."""
         if response.API_VERSION < 4:
             return response
-        ours = [one for one in response.coordinators if one.key == self.settings.group_id]
+        ours = [
+            coordinator
+            for coordinator in response.coordinators
+            if coordinator.key == self.settings.group_id
+        ]
         return ours[0] if ours else None
 
     def _failed(self, error: Exception, now: float, jitter: float) -> None:

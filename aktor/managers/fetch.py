@@ -453,7 +453,7 @@ class FetchManager(RequestManager):
         if not self._nodes[node_id].brought_nothing or not self._room.nothing_buffered:
             return False
         ready = self._plan.ready(node_id).values()
-        if any(one.told_watermarks is None or one.prefers(node_id) for one in ready):
+        if any(cursor.told_watermarks is None or cursor.prefers(node_id) for cursor in ready):
             return False
         nodes = self._plan.nodes
         busy = sum(node.asked is not None for node in self._nodes.values())
@@ -481,7 +481,9 @@ class FetchManager(RequestManager):
         self, node: _Node, node_id: int, due: list[FetchCursor], part: int, now: float
     ) -> Request:
         per_partition = self.settings.max_partition_fetch_bytes
-        wanted = {one.tp: one.wanted(per_partition)._replace(max_bytes=part) for one in due}
+        wanted = {
+            cursor.tp: cursor.wanted(per_partition)._replace(max_bytes=part) for cursor in due
+        }
         asked = Asked(
             node=node_id,
             max_bytes=max(1, part - min(CHUNK_OVERHEAD * len(wanted), part // 2)),
@@ -507,7 +509,7 @@ class FetchManager(RequestManager):
         if response.error_code:
             self._on_refused(node, asked, received)
             return
-        size = sum(len(one.records) for one in response.partitions)
+        size = sum(len(partition.records) for partition in response.partitions)
         if asked.sessionless:
             node.sessionless.brought(size, asked=asked.max_bytes)
             self._file(self._answer(node.sessionless.session, received), response)
@@ -524,7 +526,12 @@ class FetchManager(RequestManager):
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         for news in answer.news():
             self._say(news)
-        self._touch(*(TopicPartition(one.topic, one.partition) for one in response.partitions))
+        self._touch(
+            *(
+                TopicPartition(partition.topic, partition.partition)
+                for partition in response.partitions
+            )
+        )
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(

@@ -162,4 +162,4 @@ def assignments_of(described: Any) -> list[bytes] | None:
     """The assignments of the group's members; None while the group rebalances."""
     if described.group_state != STABLE:
         return None
-    return [one.member_assignment for one in described.members]
+    return [member.member_assignment for member in described.members]

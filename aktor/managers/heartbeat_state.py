@@ -70,7 +70,7 @@ class HeartbeatState:
 
     def start(self, now: float, *, quick: bool = False) -> None:
         """Send heartbeats from `now` on; `quick`: at first at the distances of `QUICK_BEATS`."""
-        self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
+        self._quick = [beat for beat in QUICK_BEATS if beat < self.interval] if quick else []
         self._exchange.hurry()
         self.started_at = now
         self.rebalances_again = False

@@ -183,8 +183,8 @@ class Leader:
         """DescribeGroups has told the members' assignments; raises whatever the decoding raises."""
         assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         assigned: defaultdict[str, set[int]] = defaultdict(set)
-        for one in read_assignments(assignments):
-            assigned[one.topic].add(one.partition)
+        for partition in read_assignments(assignments):
+            assigned[partition.topic].add(partition.partition)
         self._describing.answered()
         self._on(LeaderEvent.LEARNT)
         self._assigned_by = {

@@ -108,7 +108,7 @@ class Leaves:
 
     def replace(self, member_id: str, because: str, deadline: float, *, stays: bool) -> None:
         """Open one LeaveGroup in place of all that were open; it takes over their tickets."""
-        tickets = [ticket for one in self._open for ticket in one.tickets]
+        tickets = [ticket for leave in self._open for ticket in leave.tickets]
         self._open.clear()
         self._open_one(member_id, because, deadline, tickets=tickets, stays=stays)
 
@@ -130,14 +130,14 @@ class Leaves:
 
     def begin(self, now: float) -> None:
         """LeaveGroups without a deadline get one: `request_timeout_ms` from `now` on."""
-        for one in self._open:
-            if one.deadline == NEVER:
-                one.give_up_at(now + self._settings.request_timeout)
+        for leave in self._open:
+            if leave.deadline == NEVER:
+                leave.give_up_at(now + self._settings.request_timeout)
 
     def set_deadline(self, deadline: float) -> Leave | None:
         """Set the deadline of all open LeaveGroups; return the latest, or None."""
-        for one in self._open:
-            one.give_up_at(deadline)
+        for leave in self._open:
+            leave.give_up_at(deadline)
         return self._open[-1] if self._open else None
 
     def end(self, leave: Leave) -> list[int]:
@@ -151,14 +151,14 @@ class Leaves:
 
     def of_join(self, number: int) -> list[Leave]:
         """The open LeaveGroups that wait for the member id in the answer to this JoinGroup."""
-        return [one for one in self._open if one.of_join == number]
+        return [leave for leave in self._open if leave.of_join == number]
 
     @property
     def member_ids(self) -> frozenset[str]:
         """The known member ids for which a LeaveGroup is open."""
         if not self._open:
             return _NO_IDS
-        return frozenset(one.member_id for one in self._open if one.member_id)
+        return frozenset(leave.member_id for leave in self._open if leave.member_id)
 
     def all(self) -> list[Leave]:
         """The open LeaveGroups, as a copy: one may end during an iteration."""
@@ -166,15 +166,15 @@ class Leaves:
 
     def overdue(self, now: float) -> list[Leave]:
         """The LeaveGroups whose deadline has come."""
-        return [one for one in self._open if now >= one.deadline]
+        return [leave for leave in self._open if now >= leave.deadline]
 
     def to_send(self, now: float) -> list[Leave]:
         """The LeaveGroups to send now."""
-        return [one for one in self._open if now >= one.due]
+        return [leave for leave in self._open if now >= leave.due]
 
     def awaited(self) -> bool:
         """Whether the application waits for an open LeaveGroup."""
-        return any(one.tickets for one in self._open)
+        return any(leave.tickets for leave in self._open)
 
     def abandon_requests(self) -> None:
         """Give up the requests in flight, and send them again."""
@@ -184,9 +184,9 @@ class Leaves:
     @property
     def deadline(self) -> float:
         """When the first LeaveGroup is given up."""
-        return min((one.deadline for one in self._open), default=NEVER)
+        return min((leave.deadline for leave in self._open), default=NEVER)
 
     @property
     def due(self) -> float:
         """When the first LeaveGroup may be sent."""
-        return min((one.due for one in self._open), default=NEVER)
+        return min((leave.due for leave in self._open), default=NEVER)

@@ -106,8 +106,8 @@ class LookUp:
 
     def forget_positions(self, partitions: Iterable[TopicPartition]) -> None:
         """The position manager does not wait for these any more."""
-        for one in partitions:
-            del self.for_positions[one]
+        for partition in partitions:
+            del self.for_positions[partition]
 
     def ask_only_for_positions(self) -> None:
         """No call waits for it: from now on it asks only for what the position manager wants."""

@@ -94,10 +94,10 @@ class LookUps:
             self._say(StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions)))
             return
         wanted: dict[TopicPartition, int] = {}
-        for one in asked.partitions:
-            ownership = self._consumed.ownership(one)
-            if not self._is_being_found(one, ownership):
-                wanted[one] = ownership
+        for partition in asked.partitions:
+            ownership = self._consumed.ownership(partition)
+            if not self._is_being_found(partition, ownership):
+                wanted[partition] = ownership
         if wanted:
             partitions = frozenset(wanted)
             look_up = self._joinable(partitions)
@@ -172,12 +172,12 @@ class LookUps:
     @property
     def deadline(self) -> float:
         """When the first of the calls that wait fails."""
-        return min((one.deadline for one in self.askers()), default=NEVER)
+        return min((asker.deadline for asker in self.askers()), default=NEVER)
 
     @property
     def due(self) -> float:
         """When the first OffsetFetch may be sent."""
-        return min((one.due for one in self._under_way), default=NEVER)
+        return min((look_up.due for look_up in self._under_way), default=NEVER)
 
     def end_overdue(self, now: float, coordinator: Coordinator) -> None:
         """Answer the calls whose deadline has come."""
@@ -215,7 +215,7 @@ class LookUps:
         for look_up in self._under_way:
             if now >= look_up.exchange.due:
                 look_up.hold(unanswered, until=now + self._attempt)
-        return [self._send(one, node, now) for one in self._under_way if now >= one.due]
+        return [self._send(look_up, node, now) for look_up in self._under_way if now >= look_up.due]
 
     def _forget_lost(self, look_up: LookUp) -> None:
         """The starting offset of a lost partition is not needed any more."""
@@ -248,23 +248,23 @@ class LookUps:
         group_code, answers = offset_fetch_answers(response, request)
         outcome = Outcome()
         forbidden = {
-            one.topic
-            for one, answer in answers.items()
+            partition.topic
+            for partition, answer in answers.items()
             if forbids_topic(error_of(answer.error_code))
         }
-        for one in sorted(partitions):
-            answer = answers.get(one)
+        for partition in sorted(partitions):
+            answer = answers.get(partition)
             code = UnknownError.errno if answer is None else answer.error_code
             error_type = error_of(group_code or code)
             meaning = means(Answer.OFFSET_FETCH, error_type)
             if Do.DONE in meaning:
-                outcome.found[one] = committed(answer)
+                outcome.found[partition] = committed(answer)
             elif Do.RETRY in meaning:
-                outcome.again[one] = self._errors.look_up_refused(error_type, one)
+                outcome.again[partition] = self._errors.look_up_refused(error_type, partition)
             elif forbids_topic(error_type):
-                outcome.refused[one] = topics_refused(error_type, forbidden)
+                outcome.refused[partition] = topics_refused(error_type, forbidden)
             else:
-                outcome.refused[one] = self._errors.look_up_refused(error_type, one)
+                outcome.refused[partition] = self._errors.look_up_refused(error_type, partition)
         return outcome
 
     def failed(self, asked: OffsetFetchSent, error: Exception, now: float, jitter: float) -> None:
@@ -301,10 +301,12 @@ class LookUps:
                 wait_ms=round((retry_at - now) * 1000),
             )
         meanings = [_meaning(error) for error in outcome.again.values()]
-        if any(Do.CONFIRM_MEMBERSHIP in one for one in meanings):
+        if any(Do.CONFIRM_MEMBERSHIP in meaning for meaning in meanings):
             # The heartbeat would find out too, but only when its interval is over.
             self._say(ConfirmSession())
-        stale = [one for one in outcome.again.values() if Do.REFRESH_METADATA in _meaning(one)]
+        stale = [
+            error for error in outcome.again.values() if Do.REFRESH_METADATA in _meaning(error)
+        ]
         if stale:
             self._say(RefreshMetadata(because=f"{name_of(type(stale[0]))} on OffsetFetch"))
             self._ask_by_name(look_up)
@@ -348,13 +350,13 @@ class LookUps:
         if outcome.refused:
             self._fail_askers(look_up, next(iter(outcome.refused.values())))
             return
-        only_unknown = all(Do.AWAIT_TOPIC in _meaning(one) for one in outcome.again.values())
+        only_unknown = all(Do.AWAIT_TOPIC in _meaning(error) for error in outcome.again.values())
         for asker in list(look_up.askers):
             no_time = only_unknown and look_up.exchange.retry_at >= asker.deadline
             if outcome.again and not no_time:
                 continue
             look_up.dismiss(asker)
-            value = {one: look_up.found.get(one) for one in look_up.partitions}
+            value = {partition: look_up.found.get(partition) for partition in look_up.partitions}
             self._say(Answered(ticket=asker.ticket, value=value))
 
     def _fail_askers(self, look_up: LookUp, error: Exception) -> None:

@@ -152,7 +152,9 @@ class Member(GroupMember[State, Trigger]):
         revoked = self.owned
         if self._assignors.cooperative:
             topics = self.subscription.topics
-            revoked = frozenset(one for one in self.owned if one.topic not in topics)
+            revoked = frozenset(
+                partition for partition in self.owned if partition.topic not in topics
+            )
         if revoked:
             self._start_revoking(revoked, Loss.REVOKED, because)
             self.move(Trigger.PREPARE, because)
@@ -215,7 +217,7 @@ class Member(GroupMember[State, Trigger]):
     def synced(self, assigned: frozenset[TopicPartition]) -> None:
         """SyncGroup succeeded: the member owns `assigned`; revoke what is not in it."""
         topics = self.subscription.topics
-        self._target = frozenset(one for one in assigned if one.topic in topics)
+        self._target = frozenset(partition for partition in assigned if partition.topic in topics)
         self.log.info(
             "rebalance.synced",
             rebalance=self.rebalance.number,

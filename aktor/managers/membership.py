@@ -109,9 +109,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """The subscription changed; the next Poll makes us join, or join again."""
         self._member.subscribe(message.topics, message.member_id)
-        for one in message.leaving - {message.member_id}:
+        for member_id in message.leaving - {message.member_id}:
             # The next poll sets the deadline: handlers do not know the time.
-            self._leaves.add(one, "the membership actor was restarted", NEVER)
+            self._leaves.add(member_id, "the membership actor was restarted", NEVER)
 
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:

@@ -152,7 +152,7 @@ class MetadataManager(RequestManager):
             self._refreshing.at_once("new topics are tracked")
             self._refreshing.forget_unresolved()
         gone = before - after if pattern is None else self.cluster.topics.keys() - after
-        gone = frozenset(one for one in gone if not self._is_matched(one))
+        gone = frozenset(topic for topic in gone if not self._is_matched(topic))
         if gone:
             self._forget(gone)
 
@@ -247,7 +247,7 @@ class MetadataManager(RequestManager):
         for question in self._questions.values():
             if now >= question.exchange.due:
                 self._ask(question, now)
-        return min((one.exchange.due for one in self._questions.values()), default=NEVER)
+        return min((question.exchange.due for question in self._questions.values()), default=NEVER)
 
     def _ask(self, question: _Question, now: float) -> None:
         asked = question.asked
@@ -357,7 +357,7 @@ class MetadataManager(RequestManager):
                 yield answer
         if received.request.body.topics is None:
             needed = tracked | self.cluster.topics.keys()
-            for name in sorted(needed - {one.name for one in response.topics}):
+            for name in sorted(needed - {topic.name for topic in response.topics}):
                 yield _Missing(name)
 
     def _matches_a_pattern(self, answer: Any, version: int | None) -> bool:
@@ -469,7 +469,10 @@ class MetadataManager(RequestManager):
             if info is None:
                 if self._missing.may_appear(name):
                     return True
-            elif any(one.leader not in self.cluster.brokers for one in info.partitions.values()):
+            elif any(
+                partition.leader not in self.cluster.brokers
+                for partition in info.partitions.values()
+            ):
                 return True
         return False
 
@@ -500,9 +503,9 @@ class MetadataManager(RequestManager):
         """The names of topic ids; those that the answer does not name are asked for again."""
         self._refusal(received.response)
         names = {
-            one.topic_id: one.name
-            for one in received.response.topics
-            if Do.DONE in means(Answer.METADATA_NAME, error_of(one.error_code)) and one.name
+            topic.topic_id: topic.name
+            for topic in received.response.topics
+            if Do.DONE in means(Answer.METADATA_NAME, error_of(topic.error_code)) and topic.name
         }
         self._unnamed.answered(names, received.now, received.jitter)
         if names:
@@ -600,8 +603,10 @@ def _refusal_of(response: Any) -> Exception | None:
 
 def _brokers(response: Any) -> dict[int, Broker]:
     return {
-        one.node_id: Broker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
-        for one in response.brokers
+        broker.node_id: Broker(
+            node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+        )
+        for broker in response.brokers
     }
 
 
@@ -610,11 +615,13 @@ def _topic_info(answer: Any, version: int | None) -> TopicInfo:
     return TopicInfo(
         topic_id=answer.topic_id or None,
         partitions={
-            one.partition_index: PartitionInfo(
-                leader=one.leader_id,
-                leader_epoch=one.leader_epoch if reliable and one.leader_epoch is not None else -1,
+            partition.partition_index: PartitionInfo(
+                leader=partition.leader_id,
+                leader_epoch=partition.leader_epoch
+                if reliable and partition.leader_epoch is not None
+                else -1,
             )
-            for one in sorted(answer.partitions, key=lambda each: int(each.partition_index))
+            for partition in sorted(answer.partitions, key=lambda each: int(each.partition_index))
         },
         internal=bool(answer.is_internal),
     )

@@ -515,7 +515,7 @@ class PositionManager(RequestManager):
             question.begin(now)
             if now >= question.due:
                 self._ask_leaders(question, now, jitter)
-        return min((one.due for one in self._questions.values()), default=NEVER)
+        return min((question.due for question in self._questions.values()), default=NEVER)
 
     def _ask_leaders(self, question: _Question, now: float, jitter: float) -> None:
         patience = question.backoff.doubled(PATIENCE, self.settings.request_timeout)
@@ -603,11 +603,11 @@ class PositionManager(RequestManager):
         wanted: list[TopicPartition] = []
         dropped: list[TopicPartition] = []
         for tp, then in context.wanted.items():
-            one = self._partitions.get(tp)
+            found = self._partitions.get(tp)
             valid = (
-                one is not None
-                and one.state is State.AWAIT_RESET
-                and (one.epoch, one.strategy) == (then.epoch, then.strategy)
+                found is not None
+                and found.state is State.AWAIT_RESET
+                and (found.epoch, found.strategy) == (then.epoch, then.strategy)
             )
             (wanted if valid else dropped).append(tp)
         if dropped:
@@ -662,7 +662,7 @@ class PositionManager(RequestManager):
             return
         reasons = sorted({str(error) for error in troubles.values()})
         self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
-        if any(Do.REFRESH_METADATA in means(answer, type(one)) for one in troubles.values()):
+        if any(Do.REFRESH_METADATA in means(answer, type(error)) for error in troubles.values()):
             self._say(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
 
     # -- questions
@@ -722,7 +722,9 @@ class PositionManager(RequestManager):
         for."""
         if not self._questions:
             return NEVER
-        overdue = [one for one in self._questions.values() if now >= one.asked.deadline]
+        overdue = [
+            question for question in self._questions.values() if now >= question.asked.deadline
+        ]
         for question in overdue:
             missing = sorted(question.asked.timestamps.keys() - question.found.keys())
             reasons = "; ".join(
@@ -736,7 +738,9 @@ class PositionManager(RequestManager):
                 " Check that the partitions exist and that their leaders can be reached."
             )
             self._end_question(Failed(ticket=question.asked.ticket, error=error))
-        return min((one.asked.deadline for one in self._questions.values()), default=NEVER)
+        return min(
+            (question.asked.deadline for question in self._questions.values()), default=NEVER
+        )
 
     @handles(ExplainPosition)
     def on_explain_position(self, asked: ExplainPosition) -> None:
@@ -795,14 +799,14 @@ def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) 
     counts as UNKNOWN_TOPIC_OR_PARTITION."""
     listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in asked})
     for topic in response.topics:
-        for one in topic.partitions:
-            tp = TopicPartition(topic.name, one.partition_index)
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
             if listed.troubles.pop(tp, None) is None:
                 continue  # never asked for
-            kind = error_of(one.error_code)
+            kind = error_of(partition.error_code)
             meaning = means(answer, kind)
             if Do.DONE in meaning:
-                listed.offsets[tp] = _found(one)
+                listed.offsets[tp] = _found(partition)
             elif Do.RAISE in meaning:
                 listed.refused[tp] = kind
             else:

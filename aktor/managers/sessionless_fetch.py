@@ -107,12 +107,12 @@ class SessionlessFetch:
         if not self._everything:
             candidates = {**self._tried, **self._news} if again else self._news
         found = [
-            one
+            cursor
             for tp in candidates
-            if (one := ready.get(tp)) is not None
-            and not one.buffered
-            and not covered(one)
-            and not one.still_wants(tried.get(tp))
+            if (cursor := ready.get(tp)) is not None
+            and not cursor.buffered
+            and not covered(cursor)
+            and not cursor.still_wants(tried.get(tp))
         ]
         self._everything = False
         self._news.clear()

@@ -58,7 +58,7 @@ class TopicNames:
         self._doubtful = doubtful
         self._ask(unnamed)
         without = unnamed | doubtful
-        return {one: self._names[one] for one in target if one not in without}
+        return {topic_id: self._names[topic_id] for topic_id in target if topic_id not in without}
 
     def _ask(self, unnamed: frozenset[Any]) -> None:
         if unnamed == self._unnamed:
@@ -71,7 +71,7 @@ class TopicNames:
     def recreated(self, topic_ids: Iterable[Any]) -> list[Any]:
         """Topic ids whose name belongs to another topic now: the topic was deleted and created
         again."""
-        return [one for one in topic_ids if self._is_recreated(one)]
+        return [topic_id for topic_id in topic_ids if self._is_recreated(topic_id)]
 
     def _is_recreated(self, topic_id: Any) -> bool:
         info = self._cluster.topics.get(self._names.get(topic_id, ""))
@@ -94,7 +94,7 @@ class TopicNames:
         still has partitions (`owned`): the fetch manager needs their leaders until the application
         has released them.
         """
-        targets = {self._names[one] for one in target if one in self._names}
+        targets = {self._names[topic_id] for topic_id in target if topic_id in self._names}
         topics = frozenset(targets.union(owned))
         if topics != self._tracked:
             self._tracked = topics

@@ -35,7 +35,7 @@ class TrackedTopics:
 
     def is_matched(self, topic: str, info: TopicInfo) -> bool:
         """Whether the pattern of any owner matches this topic."""
-        return any(one.matches(topic, info) for one in self._patterns.values())
+        return any(pattern.matches(topic, info) for pattern in self._patterns.values())
 
     def track(self, track: TrackTopics) -> None:
         """The owner wants these topics and this pattern in place of those that it had."""

@@ -43,7 +43,7 @@ class UnnamedTopics:
         """A request for the names. It creates no topic."""
         topic = MetadataRequest.MetadataRequestTopic
         return MetadataRequest(
-            topics=[topic(name=None, topic_id=one) for one in sorted(self._ids)],
+            topics=[topic(name=None, topic_id=topic_id) for topic_id in sorted(self._ids)],
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
             min_version=BY_ID,

@@ -72,8 +72,8 @@ class Commits:
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are not ours any more."""
-        for one in partitions:
-            self._stored.pop(one, None)
+        for partition in partitions:
+            self._stored.pop(partition, None)
 
     def _finished(
         self, partitions: Collection[TopicPartition] | None = None

@@ -109,7 +109,11 @@ class Pausing:
     def _pause(self, partitions: Collection[TopicPartition]) -> None:
         owned = self._delivery.partitions
         # What the user has paused stays as it is when the others are resumed.
-        late = sorted(one for one in partitions if one in owned and not owned[one].paused)
+        late = sorted(
+            partition
+            for partition in partitions
+            if partition in owned and not owned[partition].paused
+        )
         if late:
             self._paused.update(late)
             self._consumer.pause(*late)
@@ -157,9 +161,9 @@ class Pausing:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more."""
-        for one in partitions:
-            self._paused.discard(one)
-            self._low.pop(one, None)
+        for partition in partitions:
+            self._paused.discard(partition)
+            self._low.pop(partition, None)
 
     def end(self) -> None:
         """What we have paused goes on."""

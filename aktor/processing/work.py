@@ -194,8 +194,8 @@ class Work:
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Begin nothing more of these; what is running may still finish."""
-        for one in partitions:
-            mine = self._partitions.get(one)
+        for partition in partitions:
+            mine = self._partitions.get(partition)
             for task in list(mine.pending.values()) if mine is not None else ():
                 if task.running and not task.cancel():
                     continue
@@ -215,8 +215,8 @@ class Work:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more. What still runs keeps its place in its lane: a record that
         comes with the same key, if we are assigned the partition again, waits for it."""
-        for one in list(partitions):
-            mine = self._partitions.pop(one, None)
+        for partition in list(partitions):
+            mine = self._partitions.pop(partition, None)
             for task in mine.pending.values() if mine is not None else ():
                 self.pending -= 1
                 if task.running:
@@ -226,9 +226,9 @@ class Work:
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more: forget them, and what the last poll gave of them."""
-        for one in list(partitions):
-            self.forget([one])
-            self.incoming.pop(one, None)
+        for partition in list(partitions):
+            self.forget([partition])
+            self.incoming.pop(partition, None)
 
     @property
     def partitions(self) -> Collection[TopicPartition]:

@@ -42,7 +42,7 @@ def write_fetch_request(body: Any, version: int) -> bytes:
     parts = [_top(body, version), _count(body.topics, flexible)]
     for topic in body.topics:
         parts += (_string(topic.topic, flexible), _count(topic.partitions, flexible))
-        parts += [_partition(one, version) + tags for one in topic.partitions]
+        parts += [_partition(partition, version) + tags for partition in topic.partitions]
         parts.append(tags)
     if version >= _SESSIONS:
         parts.append(_count(body.forgotten_topics_data, flexible))

@@ -28,6 +28,6 @@ def name_of_partition(partition: TopicPartition) -> str:
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
     """The first five names, and how many more there are."""
-    names = [name_of_partition(one) for one in sorted(partitions)]
+    names = [name_of_partition(partition) for partition in sorted(partitions)]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

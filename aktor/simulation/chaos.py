@@ -318,7 +318,7 @@ def _answers_spoiled(sim: Simulation, draw: random.Random) -> End:
 def _handshakes_spoiled(sim: Simulation, draw: random.Random) -> End:
     """Connections break, and what is asked first on new ones is refused, or answered late, in part,
     as if it were another question, or never; or passwords are refused for a time."""
-    running = [one for one in sim.members if one.running]
+    running = [member for member in sim.members if member.running]
     if running:  # others, too, begin connections meanwhile: it hits everybody
         for site in draw.choice(running).sites:
             site.break_connections()

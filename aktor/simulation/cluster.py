@@ -285,7 +285,9 @@ class Brokers:
         of sync, and what is written then counts as replicated without it."""
         self._check_topic(topic, partition)
         found = self.model.topics.partition(topic, partition)
-        followers = [one for one in found.replicas if one != found.leader] if found else []
+        followers = (
+            [replica for replica in found.replicas if replica != found.leader] if found else []
+        )
         if found is None or found.leader == NO_LEADER or not followers:
             return None
         node = draw.choice(followers)

@@ -551,7 +551,7 @@ class Drill:
 def _sends(message: object, kind: type) -> bool:
     """Whether the network is told to send a request of this kind."""
     return isinstance(message, SendRequests) and any(
-        isinstance(one.body, kind) for one in message.requests
+        isinstance(request.body, kind) for request in message.requests
     )
 
 

@@ -80,7 +80,9 @@ class History:
 
     def text(self) -> str:
         """All of it as JSON lines."""
-        return "".join(json.dumps(one, sort_keys=True, default=str) + "\n" for one in self.events)
+        return "".join(
+            json.dumps(event, sort_keys=True, default=str) + "\n" for event in self.events
+        )
 
     def traces(self, began: float) -> Iterator[Event]:
         """What the members' trace files would hold, if the simulation had begun at this time.
@@ -102,7 +104,7 @@ class History:
 
     def last(self, count: int = 30) -> str:
         """The last events, to be read by people."""
-        return "\n".join(_line(one) for one in self.events[-count:])
+        return "\n".join(_line(event) for event in self.events[-count:])
 
 
 #: What a history adds to the events of a trace.

@@ -304,7 +304,7 @@ class Site(Host):
             return None
         engine = self.consumer._engine
         subscription = engine.subscription
-        assigned = {one.topic for one in engine.delivery.partitions}
+        assigned = {partition.topic for partition in engine.delivery.partitions}
         return group, None if subscription.regex else subscription.topics | assigned
 
     def note(self, event: str, **values: Any) -> None:
@@ -324,7 +324,9 @@ class Site(Host):
         chunks = list(self.port.chunks)
         credit, lender = engine.delivery.credit, fetch.incarnation
         arrived = sum(
-            one.size for one in chunks if one.incarnation == lender and not credit.has_counted(one)
+            chunk.size
+            for chunk in chunks
+            if chunk.incarnation == lender and not credit.has_counted(chunk)
         )
         self.note(
             "books.seen",

@@ -18,6 +18,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, assert_never
 
 from kafka.errors import KafkaConnectionError
@@ -248,7 +249,7 @@ class Network:
     def _named(self, host: str) -> int | None:
         """Whose host this is, or was."""
         name = host.partition("-")[0]
-        return next((one for one in self.brokers.model.nodes if name == f"b{one}"), None)
+        return next((node for node in self.brokers.model.nodes if name == f"b{node}"), None)
 
     # -- the brokers' ends of connections
 
@@ -575,9 +576,9 @@ class SimulatedNet:
         self._reset(lambda one: node in (None, one.node))
 
     def _reset(self, which: Callable[[_Connection], bool]) -> None:
-        for one in list(self._connections.values()):
-            if which(one):
-                self._hear(lambda one=one: self.lost(one, "reset the connection"))  # type: ignore[misc]
+        for connection in list(self._connections.values()):
+            if which(connection):
+                self._hear(partial(self.lost, connection, "reset the connection"))
 
     @property
     def keys(self) -> list[str]:
@@ -587,7 +588,9 @@ class SimulatedNet:
     @property
     def open_connections(self) -> list[str]:
         """Their keys."""
-        return sorted(one.key for one in self._connections.values() if one.open)
+        return sorted(
+            connection.key for connection in self._connections.values() if connection.open
+        )
 
     def swallow(self, key: str) -> None:
         """From now on all that is sent on this connection vanishes, both ways."""
@@ -596,9 +599,9 @@ class SimulatedNet:
 
     def swallow_what_is_dead(self) -> None:
         """The same of connections by an address that leads nowhere."""
-        for one in self._connections.values():
-            if self.network.names.is_dead(one.node, one.address):
-                self.swallow(one.key)
+        for connection in self._connections.values():
+            if self.network.names.is_dead(connection.node, connection.address):
+                self.swallow(connection.key)
 
     def break_swallowed(self, node: int | None = None) -> None:
         """Connections (to this broker, or all) on which everything vanishes or nothing is answered,

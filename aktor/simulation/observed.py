@@ -131,7 +131,7 @@ class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python i
     def _call(
         self, told: str, callback: Callable[[Any], Any], partitions: Collection[TopicPartition]
     ) -> Any:
-        names = sorted(_name(one) for one in partitions)
+        names = sorted(_name(partition) for partition in partitions)
         self._consumer._note("listener.told", told=told, partitions=names)
         with self._consumer._in_listener():
             result = callback(partitions)
@@ -436,7 +436,7 @@ class _Observed(KafkaConsumer):
     def _asked(self, event: str, partitions: Collection[Any], **more: str) -> None:
         """The trace should have told of this: the event, and its partitions with their offsets."""
         offsets = partitions if isinstance(partitions, dict) else {}
-        wanted = {_name(one): offsets.get(one) for one in partitions}
+        wanted = {_name(partition): offsets.get(partition) for partition in partitions}
         self._note("user.asked", told_as=event, partitions=wanted, **more)
 
     def _has_polled(self) -> None:
@@ -461,7 +461,7 @@ class _Observed(KafkaConsumer):
         self._note(
             "user.given",
             partition=_name(where),
-            offsets=[one.offset for one in records],
+            offsets=[record.offset for record in records],
             contents=self._fingerprints(records),
         )
         self._measure_buffer()
@@ -476,14 +476,17 @@ class _Observed(KafkaConsumer):
         self._brokers = max(self._brokers, len(port.cluster.brokers))
         chunks = [
             one
-            for one in (*port.chunks, *(one for state in owned.values() for one in state.chunks))
+            for one in (
+                *port.chunks,
+                *(chunk for state in owned.values() for chunk in state.chunks),
+            )
             if one.partition in owned and one.epoch == owned[one.partition].epoch
         ]
         paused = {one for one, state in owned.items() if state.paused}
-        self._put_aside &= paused | {one.partition for one in chunks}
+        self._put_aside &= paused | {chunk.partition for chunk in chunks}
         if not chunks:
             return
-        size = sum(one.size for one in chunks if one.partition not in self._put_aside)
+        size = sum(chunk.size for chunk in chunks if chunk.partition not in self._put_aside)
         bound = self._settings.max_buffered_bytes
         batch = max(map(_with_one_batch, chunks))
         allowed = bound + self._brokers * (bound // BESIDE + FETCHES * batch)
@@ -494,7 +497,10 @@ class _Observed(KafkaConsumer):
         """What each record is known by; None if a deserializer has made something else of it."""
         if self.config["key_deserializer"] or self.config["value_deserializer"]:
             return None
-        return [fingerprint(one.key, one.value, one.headers, one.timestamp) for one in records]
+        return [
+            fingerprint(record.key, record.value, record.headers, record.timestamp)
+            for record in records
+        ]
 
 
 #: What looks at the consumer besides its user.

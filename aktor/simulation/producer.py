@@ -117,7 +117,7 @@ class Producers:
     @property
     def connected(self) -> bool:
         """Whether there is any connection."""
-        return any(one.open for one in self._sockets)
+        return any(socket.open for socket in self._sockets)
 
     def break_connections(self, node: int | None = None) -> None:
         """Connections to this broker, or to all, are reset."""

@@ -290,7 +290,7 @@ class Loop:
         if isinstance(topics, SubscriptionPattern):
             consumer.subscribe(pattern=topics, listener=listener)
         else:
-            consumer.subscribe([str(one) for one in topics], listener=listener)
+            consumer.subscribe([str(topic) for topic in topics], listener=listener)
 
     def subscribe_otherwise(self, consumer: KafkaConsumer) -> None:
         """To something else: one topic, or a pattern that matches some."""
@@ -369,10 +369,10 @@ class Loop:
         self, consumer: KafkaConsumer, partitions: Collection[TopicPartition]
     ) -> None:
         """As far as it is known elsewhere."""
-        for one in sorted(partitions):
-            offset = self._reader.elsewhere.get(self._key(one))
+        for partition in sorted(partitions):
+            offset = self._reader.elsewhere.get(self._key(partition))
             if offset is not None:
-                consumer.seek(one, offset)
+                consumer.seek(partition, offset)
                 self._unsure = True
 
     def _key(self, partition: TopicPartition) -> Any:

@@ -138,5 +138,5 @@ def head(protocols: Sequence[str]) -> str:
 
 def row(kind: str, distributions: Sequence[Distribution]) -> str:
     """The line of one kind of fault: a distribution for each protocol."""
-    cells = [cell for one in distributions for cell in one.cells()]
+    cells = [cell for distribution in distributions for cell in distribution.cells()]
     return f"| `{kind}` | {' | '.join(cells)} |"

@@ -41,8 +41,8 @@ class Shrunk:
         there_were = len(self.faults) + len(self.without)
         lines = [f"seed {self.seed} fails alike with {len(self.faults)} of {there_were} faults:"]
         lines += [
-            f"{one.at:10.3f}  {one.kind} for {one.seconds:g} s (number {one.number})"
-            for one in self.faults
+            f"{fault.at:10.3f}  {fault.kind} for {fault.seconds:g} s (number {fault.number})"
+            for fault in self.faults
         ]
         without = "{" + ", ".join(map(str, sorted(self.without))) + "}"
         if self.without:
@@ -92,13 +92,13 @@ def shrink(judge: Judge, seed: int, told: Callable[[int, int], None] = lambda *_
     chunk = max(1, len(best.faults) // 2)
     while best.faults:
         before = len(best.faults)
-        numbers = [one.number for one in best.faults]
+        numbers = [fault.number for fault in best.faults]
         for at in range(0, len(numbers), chunk):
             can_do_without(set(numbers[at : at + chunk]))
         if chunk == 1 and len(best.faults) == before:
             break  # none of them can be left out
         chunk = max(1, chunk // 2)
-    kept = {one.number for one in best.faults}
+    kept = {fault.number for fault in best.faults}
     assert best.error is not None
     return Shrunk(
         seed=seed, faults=best.faults, without=first.all - kept, error=best.error, tries=tries
@@ -120,6 +120,6 @@ def _run(judge: Judge, seed: int, without: frozenset[int]) -> _Run:
     began = {one["number"] for one in trial.simulation.history.named("fault.began")}
     return _Run(
         error,
-        tuple(one for one in faults if one.number in began),
-        frozenset(one.number for one in faults),
+        tuple(fault for fault in faults if fault.number in began),
+        frozenset(fault.number for fault in faults),
     )

@@ -507,9 +507,9 @@ class Simulation:
     def me(self) -> Member:
         """For a member's code: the member whose code it is."""
         running = self.scheduler.running
-        for one in self.members:
-            if running in one.tasks:
-                return one
+        for member in self.members:
+            if running in member.tasks:
+                return member
         raise SimulationError("only the code of a member is somebody")
 
     def sleep(self, seconds: float) -> None:
@@ -547,7 +547,7 @@ class Simulation:
         return self
 
     def _all_code_has_ended(self) -> bool:
-        going = [one.task for one in self.members if not one.gone and not one.task.over]
+        going = [member.task for member in self.members if not member.gone and not member.task.over]
         if going and all(task.waits_for_ever for task in going):
             raise DeadlockError(self._told(self.scheduler.who_waits()))
         return not going
@@ -566,14 +566,14 @@ class Simulation:
 
     def _raise_failures(self) -> None:
         self.scheduler.failed = False
-        for one in self.members:
-            for task in one.tasks:
+        for member in self.members:
+            for task in member.tasks:
                 error, task.error = task.error, None
                 if error is None:
                     continue
                 if isinstance(error, SimulationError | KeyboardInterrupt | SystemExit):
                     raise error
-                raise MemberFailedError(self._told(f"{one} failed: {error!r}")) from error
+                raise MemberFailedError(self._told(f"{member} failed: {error!r}")) from error
 
     def _headed(self, what: str) -> str:
         return f"seed {self.seed}, aktor {commit()}, {self.now:.3f} s: {what}"

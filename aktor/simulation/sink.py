@@ -109,7 +109,7 @@ class Sink:
         of = self._name(record)
         before, after = (self._random.uniform(0.0, self._takes) for _ in range(2))
         self._take(before)
-        if not once or all(one.of != of for one in self.effects):
+        if not once or all(effect.of != of for effect in self.effects):
             self._happen(of, result)
         self._take(after)
 
@@ -191,9 +191,9 @@ class Sink:
 
     def _tell(self, what: str, records: list[Stored]) -> list[str]:
         told = [
-            f"{self.guarantee}: {one.place} {what} ({one.shown}):\n"
-            + "\n".join(story(self._simulation.history, one, self._results_of(one)))
-            for one in records[:_TOLD]
+            f"{self.guarantee}: {record.place} {what} ({record.shown}):\n"
+            + "\n".join(story(self._simulation.history, record, self._results_of(record)))
+            for record in records[:_TOLD]
         ]
         if len(records) > _TOLD:
             told.append(f"{self.guarantee}: so it is with {len(records) - _TOLD} more records")

@@ -167,7 +167,7 @@ class Outcome:
         self.size = size
         self.members = members
         self.faults: list[Fault] = [
-            one for one in simulation.faults.faults if one.number not in size.without
+            fault for fault in simulation.faults.faults if fault.number not in size.without
         ]
 
     @property
@@ -303,7 +303,7 @@ def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -
 
 def _let_time_pass(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
     """In some storms: in each part a little is written, and one actor of each member crashes."""
-    if draw.random() >= LONG or sum(one.running for one in sim.members) > FEW_MEMBERS:
+    if draw.random() >= LONG or sum(member.running for member in sim.members) > FEW_MEMBERS:
         return
     actor = draw.choice(ACTORS)
     for _ in range(PARTS):
@@ -322,9 +322,9 @@ def _let_polls_wait(sim: Simulation, topics: Sequence[Topic], draw: random.Rando
         for topic in topics:
             topic.write(FEW)
         sim.run(for_=draw.uniform(*SOON))
-    for one in sim.members:
-        if one.running:
-            one.does_next = wait_long
+    for member in sim.members:
+        if member.running:
+            member.does_next = wait_long
     sim.run(for_=SOON[1] + LONG_POLL)
     _recover(sim, SHAKEN, SHAKEN)
 
@@ -464,9 +464,9 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
             sim.brokers.grow_topic(topic, topic.partitions + 1)
     for group in sim.groups:
         sim.brokers.expire_somebody(group, draw)
-        for one in sim.members:
-            if one.running and one.reads_for(group):
-                one.does_next = draw.choice([waver, commit_some, read_what_is_hidden])
+        for member in sim.members:
+            if member.running and member.reads_for(group):
+                member.does_next = draw.choice([waver, commit_some, read_what_is_hidden])
     for api, codes in sorted(sim.faults.refusals.items()):
         sim.network.refuse(api, [draw.choice(codes)])
     for topic in topics:
@@ -562,7 +562,7 @@ def shrink(outcome: Outcome, told: Callable[[Outcome, int], None] = lambda *_: N
     def fewer_faults() -> None:
         chunk = max(1, len(best.faults) // 2)
         while best.faults:
-            numbers = [one.number for one in best.faults]
+            numbers = [fault.number for fault in best.faults]
             for at in range(0, len(numbers), chunk):
                 without = best.size.without | set(numbers[at : at + chunk])
                 still_fails(replace(best.size, without=without))

@@ -48,7 +48,7 @@ class _Story:
 
     def __init__(self, record: Stored, results: Sequence[Stored]) -> None:
         self._record = record
-        self._results = [(f"{one.topic}-{one.partition}", one) for one in results]
+        self._results = [(f"{result.topic}-{result.partition}", result) for result in results]
         self._place = record.place
         self._partition = f"{record.topic}-{record.partition}"
         #: The consumers that have got it and whose events are still told.

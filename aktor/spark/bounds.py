@@ -147,7 +147,7 @@ class Bounds:
                     " partitions that are not named"
                 )
             return dict(self.given)
-        return {one: self.given.get(one, self.default) for one in partitions}
+        return {partition: self.given.get(partition, self.default) for partition in partitions}
 
     def _of_group(self, wanted: Mapping[TopicPartition, At], cluster: LookUps) -> Offsets:
         asked = [one for one, at in wanted.items() if at == GROUP]
@@ -165,10 +165,10 @@ class Bounds:
             return {}
         found = cluster.offsets_for_times(times)
         later = sorted(
-            one
-            for one in times
-            if found.get(one) is None
-            and (self.no_match == "error" or not (self.no_match or isinstance(wanted[one], Ago)))
+            time
+            for time in times
+            if found.get(time) is None
+            and (self.no_match == "error" or not (self.no_match or isinstance(wanted[time], Ago)))
         )
         if later:
             have = "has" if len(later) == 1 else "have"
@@ -286,6 +286,6 @@ def read_json(option: str, text: str) -> Any:
 
 
 def _names(partitions: Collection[TopicPartition], limit: int = 10) -> str:
-    named = [name_of(one) for one in list(partitions)[:limit]]
+    named = [name_of(partition) for partition in list(partitions)[:limit]]
     more = len(partitions) - limit
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")

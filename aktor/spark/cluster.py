@@ -70,7 +70,7 @@ class DriverCluster:
         Raises ConfigurationError for another topic or partition that is named and does not exist.
         """
         wanted = self._options.subscription
-        named = frozenset(wanted.topics) | {one.topic for one in wanted.partitions}
+        named = frozenset(wanted.topics) | {partition.topic for partition in wanted.partitions}
         found = self._retried(lambda kafka: kafka.look_up_topics(named or None))
         if wanted.pattern is not None:
             # As in Spark's own source the pattern may match anywhere in the name.
@@ -81,7 +81,9 @@ class DriverCluster:
                 if pattern.search(topic) and not info.internal
             }
         there = sorted(
-            TopicPartition(topic, one) for topic, info in found.items() for one in info.partitions
+            TopicPartition(topic, partition)
+            for topic, info in found.items()
+            for partition in info.partitions
         )
         _check_there(wanted, there, known)
         ids = {
@@ -202,7 +204,9 @@ def _check_there(
             f"subscribe names {', '.join(missing)}: there is no such topic in this cluster"
         )
     gone = [
-        name_of(one) for one in wanted.partitions if one not in existing and one.topic not in known
+        name_of(partition)
+        for partition in wanted.partitions
+        if partition not in existing and partition.topic not in known
     ]
     if gone:
         raise ConfigurationError(f"assign names {', '.join(gone)}: there is no such partition")

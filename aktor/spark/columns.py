@@ -77,7 +77,7 @@ def check_named_once(options: SourceOptions, schema: StructType) -> None:
     """Refuse an option `columns` beside a `.schema(...)` with others: Spark would go by the schema,
     and the option would change nothing."""
     named = options.columns
-    if named is None or {one.lower() for one in named} == {one.lower() for one in schema.names}:
+    if named is None or {one.lower() for one in named} == {name.lower() for name in schema.names}:
         return
     raise ConfigurationError(
         f"the option is columns={','.join(named)}, and .schema(...) has {','.join(schema.names)}:"

@@ -71,7 +71,9 @@ class KafkaPythonProducer:
         with suppress(KafkaTimeoutError):  # those that are left are counted
             self._producer.flush(self._timeout)
         futures, self._futures, self._queued = self._futures, [], 0
-        failed = [one for one in futures if not one.is_done or one.exception is not None]
+        failed = [
+            future for future in futures if not future.is_done or future.exception is not None
+        ]
         if failed:
             first = failed[0]
             topic, partition = first._produce_future.topic_partition

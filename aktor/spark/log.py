@@ -21,8 +21,10 @@ class _UnlessConfigured(logging.Handler):
     """Prints to stderr, which Spark keeps, if no other handler gets the record."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        handlers = (one for name in _OURS for one in logging.getLogger(name).handlers)
-        if all(isinstance(one, (_UnlessConfigured, logging.NullHandler)) for one in handlers):
+        handlers = (handler for name in _OURS for handler in logging.getLogger(name).handlers)
+        if all(
+            isinstance(handler, (_UnlessConfigured, logging.NullHandler)) for handler in handlers
+        ):
             print(self.format(record), file=sys.stderr, flush=True)
 
 

@@ -24,8 +24,8 @@ def to_json(
 ) -> dict[str, Any]:
     """The offsets, sorted: Spark compares texts to see whether there is anything new."""
     found: dict[str, Any] = {}
-    for one in sorted(offsets):
-        found.setdefault(one.topic, {})[str(one.partition)] = offsets[one]
+    for offset in sorted(offsets):
+        found.setdefault(offset.topic, {})[str(offset.partition)] = offsets[offset]
     if start:
         found[START] = to_json(start)
     return found

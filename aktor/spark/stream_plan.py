@@ -227,7 +227,7 @@ class StreamPlan:
         known = {*topics, *self._topic_ids}
         if self._initial is None and not self._options.fail_on_data_loss:
             wanted = self._options.subscription
-            known.update(wanted.topics, (one.topic for one in wanted.partitions))
+            known.update(wanted.topics, (partition.topic for partition in wanted.partitions))
         return known
 
     # -- where the partitions end

@@ -240,9 +240,9 @@ class _Wave:
         return batch, moved
 
     def _end(self, partitions: Iterable[TopicPartition]) -> None:
-        for one in partitions:
-            del self._left[one]
-            self._consumer.pause(one)
+        for partition in partitions:
+            del self._left[partition]
+            self._consumer.pause(partition)
 
     # -- data loss
 

@@ -240,8 +240,8 @@ def _answer(topic: AskedTopic) -> Any:
         name=topic.request.name,
         topic_id=topic.request.topic_id,
         partitions=[
-            _CommitPartition(partition_index=one.index, error_code=one.code)
-            for one in topic.partitions
+            _CommitPartition(partition_index=partition.index, error_code=partition.code)
+            for partition in topic.partitions
         ],
     )
 
@@ -250,7 +250,7 @@ def _txn_answer(topic: AskedTopic) -> Any:
     return _TxnTopic(
         name=topic.request.name,
         partitions=[
-            _TxnPartition(partition_index=one.index, error_code=one.code)
-            for one in topic.partitions
+            _TxnPartition(partition_index=partition.index, error_code=partition.code)
+            for partition in topic.partitions
         ],
     )

@@ -111,6 +111,7 @@ def _answer(topic: AskedTopic) -> Any:
     return _Topic(
         name=topic.request.name,
         partitions=[
-            _Partition(partition_index=one.index, error_code=one.code) for one in topic.partitions
+            _Partition(partition_index=partition.index, error_code=partition.code)
+            for partition in topic.partitions
         ],
     )

@@ -140,12 +140,12 @@ def _old_topic(topic: Any) -> Any:
         name=topic.name,
         partitions=[
             _OldPartition(
-                partition_index=one.partition_index,
-                committed_offset=one.committed_offset,
-                committed_leader_epoch=one.committed_leader_epoch,
-                metadata=one.metadata,
-                error_code=one.error_code,
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
             )
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
     )

@@ -52,12 +52,12 @@ def _look_up(topics: TopicsView, asked: Any, *, by_id: bool) -> AskedTopic:
     count = topics.partitions(name) if name is not None else 0
     topic_id = topics.topic_id(name) if name is not None else None
     partitions = []
-    for one in asked.partitions:
-        if 0 <= one.partition_index < count:
+    for partition in asked.partitions:
+        if 0 <= partition.partition_index < count:
             code = Code.NONE
         else:
             code = Code.UNKNOWN_TOPIC_OR_PARTITION if count else missing
-        partitions.append(Asked(request=one, index=one.partition_index, code=code))
+        partitions.append(Asked(request=partition, index=partition.partition_index, code=code))
     return AskedTopic(
         request=asked,
         name=name or "",

@@ -96,9 +96,9 @@ def _ratio(name: str, value: str) -> float:
 
 def _policy(name: str, value: str) -> frozenset[str]:
     policies = [one.strip() for one in value.split(",") if one.strip()]
-    for one in policies:
-        if one not in ("compact", "delete"):
-            raise _invalid(name, one, "String must be one of: compact, delete")
+    for policy in policies:
+        if policy not in ("compact", "delete"):
+            raise _invalid(name, policy, "String must be one of: compact, delete")
     return frozenset(policies)
 
 

@@ -464,7 +464,9 @@ class PartitionLog:
             if gone.isdisjoint(range(header.base_offset, header.last_offset + 1)):
                 return batch
             records = records_in(header, batch)
-            kept = [one for one in records if header.base_offset + one.offset_delta not in gone]
+            kept = [
+                record for record in records if header.base_offset + record.offset_delta not in gone
+            ]
             if not kept and header.base_offset != last_base:
                 return None
             return with_records(header, kept)

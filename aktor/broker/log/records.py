@@ -140,8 +140,10 @@ def with_records(
     if delete_horizon is not None:
         attributes |= DELETE_HORIZON
         base, shift = delete_horizon, header.base_timestamp - delete_horizon
-    newest = max((base + shift + one.timestamp_delta for one in records), default=-1)
-    payload: Buffer = b"".join(_framed(one.timestamp_delta + shift, one.rest) for one in records)
+    newest = max((base + shift + record.timestamp_delta for record in records), default=-1)
+    payload: Buffer = b"".join(
+        _framed(record.timestamp_delta + shift, record.rest) for record in records
+    )
     if not records:
         attributes &= ~(CODEC_MASK | DELETE_HORIZON)
         base, newest = -1, header.max_timestamp

@@ -114,13 +114,15 @@ class TransactionCoordinator:
             return
 
         results = []
-        for one in request.transactions:
-            add = self._verify_partitions if one.verify_only else self._add_partitions
-            identity = (one.producer_id, one.producer_epoch)
-            codes = add(one.transactional_id, identity, _partitions(one.topics), call)
+        for transaction in request.transactions:
+            add = self._verify_partitions if transaction.verify_only else self._add_partitions
+            identity = (transaction.producer_id, transaction.producer_epoch)
+            codes = add(
+                transaction.transactional_id, identity, _partitions(transaction.topics), call
+            )
             results.append(
                 AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id, topic_results=_results(codes)
+                    transactional_id=transaction.transactional_id, topic_results=_results(codes)
                 )
             )
         call.reply(AddPartitionsToTxnResponse(results_by_transaction=results))
@@ -163,13 +165,17 @@ class TransactionCoordinator:
         except Refused as refused:
             return dict.fromkeys(partitions, refused.code)
         return {
-            one: Code.NONE if one in transaction.partitions else Code.TRANSACTION_ABORTABLE
-            for one in partitions
+            partition: Code.NONE
+            if partition in transaction.partitions
+            else Code.TRANSACTION_ABORTABLE
+            for partition in partitions
         }
 
     def _missing(self, partitions: list[_TopicPartition]) -> dict[_TopicPartition, Code]:
         """What to answer if some do not exist; empty if all do."""
-        missing = [one for one in partitions if not self._ports.partition_exists(*one)]
+        missing = [
+            partition for partition in partitions if not self._ports.partition_exists(*partition)
+        ]
         if not missing:
             return {}
         codes = dict.fromkeys(partitions, Code.OPERATION_NOT_ATTEMPTED)

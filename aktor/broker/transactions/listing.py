@@ -27,12 +27,13 @@ def matching(transactions: Iterable[Transaction], request: Any, now: float) -> A
         unknown_state_filters=[name for name in request.state_filters if name not in names],
         transaction_states=[
             ListTransactionsResponse.TransactionState(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.state.value,
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.value,
             )
-            for one in transactions
-            if pattern.fullmatch(one.transactional_id) and _passes(one, request, now)
+            for transaction in transactions
+            if pattern.fullmatch(transaction.transactional_id)
+            and _passes(transaction, request, now)
         ],
     )
 

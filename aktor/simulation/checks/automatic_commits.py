@@ -168,12 +168,12 @@ class _Owed:
         began = event["at"] - event["seconds"]
         waits = [*self.waits, *self.unsent(event, hindrances)]
         self.waits = []
-        for one in waits:
-            since = max(one.since, began)
-            if one.until - since > self.interval + SLACK:
+        for wait in waits:
+            since = max(wait.since, began)
+            if wait.until - since > self.interval + SLACK:
                 yield (
-                    f"{when(event)} did not commit {one.partition}:{one.offset} from {since:.3f} to"
-                    f" {one.until:.3f}, though its user polled"
+                    f"{when(event)} did not commit {wait.partition}:{wait.offset} from {since:.3f}"
+                    f" to {wait.until:.3f}, though its user polled"
                 )
 
 
@@ -191,8 +191,8 @@ def automatic_commits_are_not_late(history: History) -> list[str]:
             if event.get("enable_auto_commit") and event.get("group_id"):
                 consumers[event["member"]] = _Owed(interval, _Queue(interval))
         elif event["event"] in _ANOTHER_LOG:
-            for one in consumers.values():
-                one.forget()
+            for consumer in consumers.values():
+                consumer.forget()
         elif event["member"] in consumers:
             complaints += _happened(event, reader, consumers[event["member"]], hindrances)
     return complaints

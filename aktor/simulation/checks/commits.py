@@ -134,7 +134,7 @@ class _Requests:
     def sent(self, event: Event) -> None:
         """A member asks."""
         offsets = event["offsets"].items()
-        self._under_way[event["member"]] = {(event["group"], *one) for one in offsets}
+        self._under_way[event["member"]] = {(event["group"], *partition) for partition in offsets}
 
     def given_up(self, member: str) -> None:
         """It has no answer; what a broker has not applied may be applied at any time."""
@@ -343,7 +343,9 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
             case "topic.recreated":  # only now it knows: what it was given is of the old one
                 anew[who, event["topic"]] = set()
                 for offsets in (given[who], *asked[who].values()):
-                    for one in [one for one in offsets if topic_of(one) == event["topic"]]:
+                    for one in [
+                        partition for partition in offsets if topic_of(partition) == event["topic"]
+                    ]:
                         del offsets[one]
             case "partitions.held_back":  # how far, unless the topic is another one now
                 for one in [one for one, at in event["partitions"].items() if at is None]:
@@ -466,7 +468,9 @@ def what_is_let_go_is_committed(history: History) -> list[str]:
                     one.forget()
         elif who in consumers:
             complaints += consumers[who].apply(event)
-    return complaints + [left for one in consumers.values() for left in one.never_committed()]
+    return complaints + [
+        left for consumer in consumers.values() for left in consumer.never_committed()
+    ]
 
 
 @dataclass
@@ -493,7 +497,7 @@ class _Kept:
 
     def lately(self, now: float) -> set[int]:
         """Where the user may be for what the background knows; nowhere: it may know of nothing."""
-        before = [one for one in self.places if one[0] < now - TOLD_WITHIN]
+        before = [place for place in self.places if place[0] < now - TOLD_WITHIN]
         if not before:
             return set()
         return {offset for _, offset in (before[-1], *self.places[len(before) :])}

@@ -50,7 +50,7 @@ class Log:
         self.end = start
         self.records = {one: what for one, what in self.records.items() if one < start}
         for producer, offsets in self.open.items():
-            self.open[producer] = [one for one in offsets if one < start]
+            self.open[producer] = [offset for offset in offsets if offset < start]
 
     def reach(self, offset: int, era: int) -> None:
         """Somebody is this far, in this era."""
@@ -66,7 +66,9 @@ class Log:
     @property
     def last_stable_offset(self) -> float:
         """Where the first open transaction begins; infinite if there is none."""
-        return min((one for offsets in self.open.values() for one in offsets), default=math.inf)
+        return min(
+            (offset for offsets in self.open.values() for offset in offsets), default=math.inf
+        )
 
     def readable(self, offset: int, era: int, isolation: str) -> bool:
         """Whether a reader must be given it, if it reads on from before."""
@@ -123,7 +125,9 @@ class Logs:
         log.markers.add((len(log.eras) - 1, event["marker"]))
         offsets = log.open.pop(event["producer"], [])
         if not event["commit"]:
-            log.aborted.update((log.records[one][0], one) for one in offsets if one in log.records)
+            log.aborted.update(
+                (log.records[offset][0], offset) for offset in offsets if offset in log.records
+            )
 
     def _compacted(self, event: Event) -> None:
         log = self.logs[event["partition"]]
@@ -146,9 +150,9 @@ class Logs:
     def _ends(self, event: Event) -> None:
         """What was not replicated when its leader went was never acknowledged."""
         log = self.logs[event["partition"]]
-        for one in [one for one in log.records if one >= event["end"]]:
+        for one in [record for record in log.records if record >= event["end"]]:
             del log.records[one]
-        for one in [one for one in log.records if one < event["start"]]:
+        for one in [record for record in log.records if record < event["start"]]:
             del log.records[one]
 
     def _of_topic(self, topic: str) -> list[Log]:

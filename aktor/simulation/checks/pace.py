@@ -173,7 +173,7 @@ class _Quiet:
                 self._stir(process_of(member), second, second + 1)
 
     def _stir(self, who: str, *seconds: int) -> None:
-        self._stirred.update((who, one) for one in seconds)
+        self._stirred.update((who, second) for second in seconds)
 
     def allowed(self, member: str, api: str) -> int:
         """How many requests of a kind it may send to a broker in a quiet second. A topic that is

@@ -197,7 +197,7 @@ class Replay:
         return start <= end <= log.passed_over(start, range(len(log.eras)), reader.isolation)
 
     def _readers_of(self, group: str) -> Iterator[Reader]:
-        return (one for one in self.readers.values() if one.group == group)
+        return (reader for reader in self.readers.values() if reader.group == group)
 
     def _expelled(self, member: str) -> None:
         """All consumers that this member has made."""
@@ -239,7 +239,9 @@ def gone_consumers(history: History) -> set[str]:
     """Consumers that ended, with their process or without."""
     killed = {event["member"] for event in history.named("member.killed")}
     closed = {event["member"] for event in history.named("consumer.closed")}
-    return closed | {one["member"] for one in history.events if process_of(one["member"]) in killed}
+    return closed | {
+        event["member"] for event in history.events if process_of(event["member"]) in killed
+    }
 
 
 def standing_still(history: History) -> dict[str, float]:

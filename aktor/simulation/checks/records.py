@@ -159,7 +159,7 @@ def read_committed_sees_committed_records_only(history: History) -> list[str]:
         if event["event"] != "records.delivered" or reader.isolation != COMMITTED:
             continue
         log = replay.logs[event["partition"]]
-        still_open = {one for offsets in log.open.values() for one in offsets}
+        still_open = {offset for offsets in log.open.values() for offset in offsets}
         for run, (first, last) in enumerate(event["offsets"]):
             era = log.era_of(event, run)
             for offset in range(first, last + 1):

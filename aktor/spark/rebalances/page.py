@@ -97,8 +97,8 @@ def _over_time(summary: Summary) -> str:
         bars[bucket].append((count, colour, f"{count} by {trigger}"))
     labels = {at: _clock(summary.began + at * summary.bucket_s) for at in range(0, BUCKETS, 10)}
     legend = "".join(
-        f"<tspan fill='{colours.get(one, _OTHER)}'>■ </tspan><tspan>{one}  </tspan>"
-        for one in triggers
+        f"<tspan fill='{colours.get(trigger, _OTHER)}'>■ </tspan><tspan>{trigger}  </tspan>"
+        for trigger in triggers
     )
     return _chart(bars, labels, f"<text x='{_LEFT}' y='{_HEIGHT - 2}'>{legend}</text>")
 
@@ -142,7 +142,7 @@ def _chart(
 
 def _decades() -> list[str]:
     bounds = [_duration(one) for one in DECADES]
-    return [*(f"≤ {one}" for one in bounds), f"> {bounds[-1]}"]
+    return [*(f"≤ {bound}" for bound in bounds), f"> {bounds[-1]}"]
 
 
 # -- tables
@@ -150,20 +150,24 @@ def _decades() -> list[str]:
 
 def _phases(summary: Summary) -> str:
     """A row for each phase, a column for each protocol."""
-    spoken = {one["protocol"] or "unknown": one for one in summary.phases}
+    spoken = {phase["protocol"] or "unknown": phase for phase in summary.phases}
     phases = [one for one in (summary.phases or [{}])[0] if one.endswith("_ms")]
     means = [
-        {"ms": one.removesuffix("_ms").replace("_", " ")}
-        | {name: record[one] for name, record in spoken.items()}
-        for one in phases
+        {"ms": phase.removesuffix("_ms").replace("_", " ")}
+        | {name: record[phase] for name, record in spoken.items()}
+        for phase in phases
     ]
-    return _table([one for one in means if any(one[name] is not None for name in spoken)])
+    return _table([mean for mean in means if any(mean[name] is not None for name in spoken)])
 
 
 def _sentences(records: Records) -> str:
     if not records:
         return _note("None.")
-    return "<ol>" + "".join(f"<li>{html.escape(one['sentence'])}</li>" for one in records) + "</ol>"
+    return (
+        "<ol>"
+        + "".join(f"<li>{html.escape(record['sentence'])}</li>" for record in records)
+        + "</ol>"
+    )
 
 
 def _table(records: Records) -> str:
@@ -171,9 +175,10 @@ def _table(records: Records) -> str:
     if not columns:
         return _note("None.")
     head = "".join(
-        f"<th{_class(one, records)}>{html.escape(one.replace('_', ' '))}</th>" for one in columns
+        f"<th{_class(column, records)}>{html.escape(column.replace('_', ' '))}</th>"
+        for column in columns
     )
-    rows = "".join(f"<tr>{''.join(_cells(one, columns, records))}</tr>" for one in records)
+    rows = "".join(f"<tr>{''.join(_cells(record, columns, records))}</tr>" for record in records)
     return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
 
 

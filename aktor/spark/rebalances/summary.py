@@ -111,10 +111,16 @@ def _histogram(frame: DataFrame, column: str) -> list[int]:
 
 
 def _phases(rebalances: DataFrame) -> Records:
-    columns = [one for one in rebalances.columns if one.endswith("_ms") and one != "duration_ms"]
+    columns = [
+        column
+        for column in rebalances.columns
+        if column.endswith("_ms") and column != "duration_ms"
+    ]
     columns.remove("longest_downtime_ms")
     return _records(
         rebalances.groupBy("protocol")
-        .agg(F.count("*").alias("rebalances"), *(F.mean(one).alias(one) for one in columns))
+        .agg(
+            F.count("*").alias("rebalances"), *(F.mean(column).alias(column) for column in columns)
+        )
         .orderBy("protocol")
     )

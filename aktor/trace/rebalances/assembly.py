@@ -102,7 +102,7 @@ class Assembly:
             if part.cause not in _OF_OTHERS
         ]
         began = self.began
-        candidates += [one for one in departures if one.at >= began - REACH]
+        candidates += [departure for departure in departures if departure.at >= began - REACH]
         first = min(candidates, key=lambda one: one.at, default=None)
         if first is None or first.at > began + SKEW:
             return None

@@ -197,7 +197,7 @@ class GroupTraces:
         assembly.due = math.inf
         if ended is not None:
             assembly.due = max(ended + SETTLED, self._now)
-            assembly.members = {one.source for one in self._lives.values() if one.in_group}
+            assembly.members = {live.source for live in self._lives.values() if live.in_group}
             assembly.owners = self._ownership.now(assembly.members)
             self._due = min(self._due, assembly.due)
 
