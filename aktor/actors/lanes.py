@@ -47,17 +47,17 @@ class Lanes:
         self._expected: frozenset[int] = frozenset()
         #: Links to former brokers or coordinators: they get no new requests, and are closed when
         #: their last answer has come.
-        self.leaving: list[Link] = []
+        self.retired: list[Link] = []
         self._by_key: dict[str, Link] = {}
 
     def retire(self, link: Link) -> None:
         """Send nothing more on this link; close it when its last request was answered."""
-        self.leaving.append(link)
+        self.retired.append(link)
 
     def take_retired(self) -> list[Link]:
         """Remove and return the retired links that have no request in flight."""
-        done = [link for link in self.leaving if not link.in_flight]
-        self.leaving = [link for link in self.leaving if link.in_flight]
+        done = [link for link in self.retired if not link.in_flight]
+        self.retired = [link for link in self.retired if link.in_flight]
         return done
 
     def opened(self, link: Link) -> None:
@@ -76,7 +76,7 @@ class Lanes:
         """Every link there is, the coordinator's first."""
         own = [self.coordinator] if self.coordinator is not None else []
         nodes = (*self.nodes.values(), *self.fetching.values())
-        return [*own, *self.holding, *nodes, *self.leaving]
+        return [*own, *self.holding, *nodes, *self.retired]
 
     def to_node(self, node: int, lane: Lane) -> Link:
         """The link to a known broker for this lane; one for Fetches is made if there is none."""

@@ -24,7 +24,7 @@ from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
 from aktor.actors.metering import meter, milliseconds
 from aktor.actors.moment import Moment
 from aktor.actors.runtime import CooperativeActor, Dispatcher
-from aktor.actors.ways import way_for_anybody
+from aktor.actors.ways import least_loaded
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -496,7 +496,7 @@ class NetworkActor(CooperativeActor):
         """Give each request that any broker may answer to a link, or begin a connection for it."""
         while self._anywhere:
             limit = self.settings.max_in_flight
-            way = way_for_anybody(self._lanes, self._bootstrap, now, limit)
+            way = least_loaded(self._lanes, self._bootstrap, now, limit)
             if not isinstance(way, Link):
                 return way
             if way.state is LinkState.READY:

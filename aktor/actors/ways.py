@@ -15,7 +15,7 @@ from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkState
 from aktor.actors.manager import NEVER
 
-__all__ = ["way_for_anybody"]
+__all__ = ["least_loaded"]
 
 #: If a connection attempt takes longer, another one is begun beside it: a bootstrap server that
 #: drops all packets must not cost the whole connection timeout.
@@ -26,7 +26,7 @@ PATIENCE: Final = 1.0
 SLOW: Final = 1.0
 
 
-def way_for_anybody(
+def least_loaded(
     lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int
 ) -> Link | float:
     """A ready link: send on it. An idle link: open it. A time: there is no link now; look again at
@@ -56,12 +56,12 @@ def _best(lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int) ->
     ready = [link for link in (*nodes, *bootstrap) if link.room(max_in_flight, now) > 0]
     if not ready:
         return _to_open(nodes, bootstrap, now)
-    shunned = _shunned((*lanes.all(), *bootstrap))
+    failed = _failed_nodes((*lanes.all(), *bootstrap))
     best: Link = min(
-        ready, key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load)
+        ready, key=lambda one: (one.node in failed, one.owes_since(now - SLOW), one.load)
     )
-    if best.node in shunned or best.owes_since(now - SLOW):
-        others = [link for link in nodes if link.node not in shunned]
+    if best.node in failed or best.owes_since(now - SLOW):
+        others = [link for link in nodes if link.node not in failed]
         if any(link.state is LinkState.CONNECTING for link in others):
             return None if any(now < _trying_until(link) for link in others) else best
         return _longest_untried(others, now) or best
@@ -89,7 +89,7 @@ def _trying_until(link: Link) -> float:
     return link.attempts.begun_at + PATIENCE if trying else -math.inf
 
 
-def _shunned(links: Iterable[Link]) -> frozenset[int]:
+def _failed_nodes(links: Iterable[Link]) -> frozenset[int]:
     """Brokers with a failure on any connection and no answer since: they may be frozen, even if
     their other connections look sound."""
     heard: dict[int, float] = {}

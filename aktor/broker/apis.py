@@ -13,7 +13,7 @@ from aktor.broker.config_admin import ConfigAdmin
 from aktor.broker.faults import error_response
 from aktor.broker.fetching import Fetching
 from aktor.broker.groups.coordinator import GroupCoordinator
-from aktor.broker.look_up import LookUps
+from aktor.broker.list_offsets import ListOffsets
 from aktor.broker.metadata import MetadataRequests
 from aktor.broker.ports import Ports
 from aktor.broker.produce import Producing
@@ -94,15 +94,15 @@ class Apis:
             coordinators=ports,
         )
         admin = TopicAdmin(topology, settings=settings, changes=ports)
-        look_ups = LookUps(topology.topics)
+        list_offsets = ListOffsets(topology.topics)
         configs = ConfigAdmin(topology, topic_configs=settings.topic_configs)
         replicas = ReplicaAdmin(topology, changes=ports)
         self._handlers: dict[str, Handler] = {
             "Produce": producing.handle,
             "Fetch": fetching.handle,
-            "ListOffsets": look_ups.list_offsets,
-            "OffsetForLeaderEpoch": look_ups.offset_for_leader_epoch,
-            "DescribeProducers": look_ups.describe_producers,
+            "ListOffsets": list_offsets.list_offsets,
+            "OffsetForLeaderEpoch": list_offsets.offset_for_leader_epoch,
+            "DescribeProducers": list_offsets.describe_producers,
             "Metadata": metadata.metadata,
             "ApiVersions": metadata.api_versions,
             "FindCoordinator": metadata.find_coordinator,

@@ -218,18 +218,18 @@ def _never_null(message: Any, version: int) -> tuple[_NeverNull, ...]:
 
 def _check_nulls(message: Any, fields: tuple[_NeverNull, ...]) -> None:
     """The decoder takes a length below zero for a null anywhere; Kafka does not."""
-    for field in fields:
-        value = getattr(message, field.name)
+    for one in fields:
+        value = getattr(message, one.name)
         if value is None:
-            if field.itself:
-                raise BadFrameError(f"{field.name} may not be null")
-        elif not field.array:
-            _check_nulls(value, field.inside)
-        elif field.inside:
+            if one.itself:
+                raise BadFrameError(f"{one.name} may not be null")
+        elif not one.array:
+            _check_nulls(value, one.inside)
+        elif one.inside:
             for item in value:
-                _check_nulls(item, field.inside)
+                _check_nulls(item, one.inside)
         elif None in value:
-            raise BadFrameError(f"nothing in {field.name} may be null")
+            raise BadFrameError(f"nothing in {one.name} may be null")
 
 
 def _after_tags(frame: memoryview, position: int) -> int:

@@ -240,14 +240,14 @@ class Delivery:
                 state.pause()
             else:
                 state.resume()
-            self._line_up(state)
+            self._enqueue(state)
 
     def deliver(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Deliver records of these: `on_partitions_assigned` has returned."""
         for partition in topic_partitions:
             state = self.partitions[partition]
             state.deliver()
-            self._line_up(state)
+            self._enqueue(state)
 
     def not_wanted(
         self, topic_partitions: Iterable[TopicPartition] | None = None
@@ -352,7 +352,7 @@ class Delivery:
     def recount(self) -> None:
         """Compute the queues and the credit again from the assignment and the buffers."""
         for state in self.partitions.values():
-            self._line_up(state)
+            self._enqueue(state)
         self._moved = dict.fromkeys(self.partitions)
         self.credit.recount(chunk for state in self.partitions.values() for chunk in state.chunks)
 
@@ -374,7 +374,7 @@ class Delivery:
             state.move_to(assigned.position)
             self._moved[one] = None
             self._look_for_refusal(state)
-            self._line_up(state)
+            self._enqueue(state)
 
     # -- errors
 
@@ -408,7 +408,7 @@ class Delivery:
         """The error was raised and may pass by itself: go on with the next chunk."""
         state.forget_error()
         self._look_for_refusal(state)
-        self._line_up(state)
+        self._enqueue(state)
 
     def _fail(self, state: Partition, error: Exception) -> None:
         state.fail(error)
@@ -438,7 +438,7 @@ class Delivery:
         if state.receive(chunk):
             self.credit.hold(chunk)
             self._look_for_refusal(state)
-            self._line_up(state)
+            self._enqueue(state)
             if fetched_anew and state in self._queue:
                 # It comes first in the queue: decoding tells whether the new bytes are sound.
                 self._queue.move_to_end(state, last=False)
@@ -446,7 +446,7 @@ class Delivery:
     def put_back(self, state: Partition, records: list[Any]) -> None:
         """Keep these records, which were decoded and not delivered: deliver them first."""
         state.hold(records)
-        self._line_up(state)
+        self._enqueue(state)
 
     def all_put(self) -> None:
         """All chunks that have come are filed: none can be filed a second time."""
@@ -454,7 +454,7 @@ class Delivery:
 
     @property
     def anything_ready(self) -> bool:
-        """Whether there are records to deliver now: the first partition in the line has some."""
+        """Whether there are records to deliver now: the first partition in the queue has some."""
         while self._queue:
             first = next(iter(self._queue))
             if first.ready:
@@ -462,8 +462,8 @@ class Delivery:
             del self._queue[first]
         return False
 
-    def _line_up(self, state: Partition) -> None:
-        """Put the partition at the end of the line, if it has records to deliver."""
+    def _enqueue(self, state: Partition) -> None:
+        """Put the partition at the end of the queue, if it has records to deliver."""
         if state.ready:
             self._queue.setdefault(state)
         elif state.paused and state.chunks:

@@ -45,8 +45,8 @@ from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
-from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern
-from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
+from aktor.events.metadata import DescribeTopics, TopicInfo, TopicPattern
+from aktor.events.positions import ListOffsets, Position, ResetStrategy
 from aktor.events.routes import APPLICATION, COMMITS, METADATA, POSITIONS, SUPERVISOR
 from aktor.records import Columns, RecordReader
 from aktor.trace import open_trace
@@ -904,7 +904,7 @@ class KafkaConsumer:
         deadline = self._deadline(None)
         found: Mapping[str, TopicInfo] = self._ask(
             METADATA,
-            lambda ticket: LookUpTopics(ticket=ticket, topics=named, deadline=deadline),
+            lambda ticket: DescribeTopics(ticket=ticket, topics=named, deadline=deadline),
             deadline=deadline,
             what="looking up topics",
         )
@@ -963,10 +963,10 @@ class KafkaConsumer:
         track = self._engine.assignment.track_topics_of_question
         asked: list[int] = []
 
-        def question(ticket: int) -> LookUpOffsets:
+        def question(ticket: int) -> ListOffsets:
             asked.append(ticket)
             track(ticket, frozenset(partition.topic for partition in timestamps))
-            return LookUpOffsets(ticket=ticket, timestamps=dict(timestamps), deadline=deadline)
+            return ListOffsets(ticket=ticket, timestamps=dict(timestamps), deadline=deadline)
 
         try:
             found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(

@@ -101,7 +101,7 @@ class LeadersMoved(Message):
     leaders: Mapping[tuple[str, int], PartitionInfo]
 
 
-class LookUpTopics(Message):
+class DescribeTopics(Message):
     """application ▶ metadata: ask a broker now; None means all topics.
 
     Answered with `{topic: TopicInfo}` of those that exist. Failed with

@@ -86,7 +86,7 @@ class PositionsFailed(Message):
     error: Exception
 
 
-class LookUpOffsets(Message):
+class ListOffsets(Message):
     """application ▶ positions: offsets by time (ms; -2 earliest, -1 latest), assigned or not.
 
     Answered `{partition: OffsetAndTimestamp | None}`; None where no record is that young. Fails

@@ -191,29 +191,29 @@ class CommitQueue:
     """
 
     def __init__(self) -> None:
-        self.standing: deque[Commit] = deque()
+        self.waiting: deque[Commit] = deque()
         self.revocations: list[Commit] = []
         self._serial = 0
 
     def __len__(self) -> int:
-        return len(self.standing)
+        return len(self.waiting)
 
     def __bool__(self) -> bool:
-        return bool(self.standing or self.revocations)
+        return bool(self.waiting or self.revocations)
 
     def __iter__(self) -> Iterator[Commit]:
         """A copy of all commits, revocations first: commits may end during the iteration."""
-        return iter((*self.revocations, *self.standing))
+        return iter((*self.revocations, *self.waiting))
 
     def add(self, commit: Commit) -> None:
         """Add a commit behind those that were asked for before; a revocation passes the queue."""
         commit.queued(self._serial)
         self._serial += 1
-        (self.revocations if commit.kind is Kind.REVOCATION else self.standing).append(commit)
+        (self.revocations if commit.kind is Kind.REVOCATION else self.waiting).append(commit)
 
     def remove(self, commit: Commit) -> bool:
         """The commit is over; False if it was removed before."""
-        ranks = self.revocations if commit.kind is Kind.REVOCATION else self.standing
+        ranks = self.revocations if commit.kind is Kind.REVOCATION else self.waiting
         if commit not in ranks:
             return False
         ranks.remove(commit)
@@ -221,7 +221,7 @@ class CommitQueue:
 
     def has_auto(self) -> bool:
         """Whether an automatic commit is under way."""
-        return any(commit.kind is Kind.AUTO for commit in self.standing)
+        return any(commit.kind is Kind.AUTO for commit in self.waiting)
 
     def must_wait(self, commit: Commit) -> bool:
         """Whether a revocation that goes first still has offsets of the same partitions to store.
@@ -236,12 +236,12 @@ class CommitQueue:
 
     def after(self, commit: Commit) -> list[Commit]:
         """The commits that wait in the queue behind this one."""
-        return [other for other in self.standing if other.serial > commit.serial]
+        return [other for other in self.waiting if other.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:
         """The commits that a revocation went past: none may be stored after it, since its offsets
         are newer."""
-        return [commit for commit in self.standing if commit.serial < revocation.serial]
+        return [commit for commit in self.waiting if commit.serial < revocation.serial]
 
     def unanswered(self) -> set[TopicPartition]:
         """Partitions of commits that were not sent yet, or were sent and not answered."""
@@ -258,5 +258,5 @@ class CommitQueue:
 
     def due(self, now: float) -> float:
         """When the next commit may be sent: a revocation, or the head of the queue."""
-        first = (*self.revocations, *list(self.standing)[:1])
+        first = (*self.revocations, *list(self.waiting)[:1])
         return min((self.due_of(commit, now) for commit in first), default=NEVER)

@@ -365,7 +365,7 @@ class CommitManager(RequestManager):
         Of asynchronous commits the last offset of a partition wins, as if each had been sent.
         """
         batch: list[Commit] = []
-        for commit in list(self._queue.standing):
+        for commit in list(self._queue.waiting):
             if now < commit.due(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:

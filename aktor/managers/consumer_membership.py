@@ -127,7 +127,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._begin_leaving(message.because, message.deadline, message.operation)
         leave = self._leaves.set_deadline(message.deadline)
         if leave is not None:  # perhaps it was leaving already, because of a late poll
-            leave.is_awaited_by(message.ticket)
+            leave.add_ticket(message.ticket)
         else:
             if self._registration.is_member:
                 self._registration.ended(is_member=False)  # it remains until its session ends

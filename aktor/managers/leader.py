@@ -161,7 +161,7 @@ class Leader:
         """DescribeGroups is sent."""
         self._describing.sent()
 
-    def is_told(self) -> None:
+    def describe_ended(self) -> None:
         """DescribeGroups was answered, or gets no answer."""
         self._describing.ended()
 

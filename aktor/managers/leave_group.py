@@ -47,7 +47,7 @@ class Leave:
         """Set the deadline of this LeaveGroup."""
         self.deadline = deadline
 
-    def is_awaited_by(self, ticket: int) -> None:
+    def add_ticket(self, ticket: int) -> None:
         """The application's call with this ticket waits for it."""
         self.tickets.append(ticket)
 

@@ -96,7 +96,7 @@ class Member(GroupMember[State, Trigger]):
 
     # -- what the manager knows of its requests
 
-    def is_named(self, member_id: str) -> None:
+    def take_member_id(self, member_id: str) -> None:
         """The coordinator has given us this id, and wants a JoinGroup with it (KIP-394)."""
         self.me = replace(self.me, member_id=member_id)
 

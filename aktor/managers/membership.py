@@ -87,7 +87,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             settings, assignors, incarnation=incarnation, say=self._say, log=self.log
         )
         #: JoinGroup and SyncGroup: one of them is in flight at a time.
-        self._calls = Exchange(settings)
+        self._joins = Exchange(settings)
         self._refused_heartbeats = RefusedHeartbeats()
 
     @property
@@ -116,7 +116,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has released all partitions; tell the group."""
-        calls, me = self._calls, self._member.me
+        calls, me = self._joins, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
         self._begin_leaving(
             message.because,
@@ -135,7 +135,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
                 self._member.move(Trigger.LEAVE, message.because)
                 self._member.move(Trigger.LEFT, "there is nobody to tell")
             return
-        leave.is_awaited_by(message.ticket)
+        leave.add_ticket(message.ticket)
         if self.state is not State.LEAVING:
             self._member.move(Trigger.LEAVE, message.because)
 
@@ -145,12 +145,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._fail(error, means(Answer.JOIN_GROUP, type(error)))
 
     def _abandon_requests(self, because: str) -> None:
-        self._calls.abandon()
+        self._joins.abandon()
         self._heartbeat_state.abandon()
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
-        self._member.leader.is_told()
+        self._member.leader.describe_ended()
         if self.state is State.SYNCING:
             self._member.must_rejoin(f"{reasons.COORDINATOR_LOST}{because}")
 
@@ -182,15 +182,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _maybe_join(self) -> float:
         if not self._member.subscription.wants_to_join():
             return NEVER
-        if self._timer.now < self._calls.retry_at:
-            return self._calls.retry_at
+        if self._timer.now < self._joins.retry_at:
+            return self._joins.retry_at
         self._member.begin(self._member.rejoin or reasons.FIRST_JOIN, self._timer.now)
         return AGAIN
 
     # -- JoinGroup and SyncGroup
 
     def _join_or_sync(self, now: float, _jitter: float) -> float:
-        calls, leader = self._calls, self._member.leader
+        calls, leader = self._joins, self._member.leader
         if calls.in_flight or self._coordinator is None:
             return NEVER
         if self.state is State.JOINING:
@@ -238,7 +238,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _call(self, body: Any, *, timeout: float, in_order: bool = False) -> None:
         self._refused_heartbeats.start_over()
-        note = self._member.me.sends(self._calls.sent(), at=self._timer.now)
+        note = self._member.me.sends(self._joins.sent(), at=self._timer.now)
         self.send(
             self.request(
                 body,
@@ -262,7 +262,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """JoinGroup is answered: with a new generation, a member id, or an error."""
         response = received.response
         sent: GroupRequestSent = received.request.context
-        if not self._calls.ends(sent.number):
+        if not self._joins.ends(sent.number):
             self._on_late_join(received)
             return
         error = group_requests.join_error(response)
@@ -271,7 +271,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
             self._heartbeat_state.named(sent.at)
-            self._member.is_named(response.member_id)
+            self._member.take_member_id(response.member_id)
         else:
             self._group_error(Answer.JOIN_GROUP, error, received)
 
@@ -318,7 +318,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """SyncGroup is answered: with our assignment, or an error."""
         response = received.response
         sent: GroupRequestSent = received.request.context
-        if not self._calls.ends(sent.number):
+        if not self._joins.ends(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = group_requests.sync_error(response, self._member.assignor)
@@ -333,7 +333,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         except Exception as error:
             self._assignor_failed(error)
             return
-        self._calls.answered()
+        self._joins.answered()
         is_overtaken = self._heartbeat_state.rebalances_again
         self._heartbeat_state.start(self._timer.now, quick=self._member.is_cooperative)
         if is_overtaken:
@@ -349,7 +349,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.RAISE in meaning:
             self._refused(error, meaning)
         elif Do.PARTITIONS_LOST in meaning:
-            self._calls.failed(received.now, received.jitter)
+            self._joins.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
             self._member.begin(reasons.REBALANCES_AGAIN, self._timer.now)
@@ -359,7 +359,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._try_again(because, meaning, received.now, received.jitter)
 
     def _try_again(self, because: str, meaning: Do, now: float, jitter: float) -> None:
-        self._calls.failed(now, jitter)
+        self._joins.failed(now, jitter)
         member = self._member
         self.log.info(
             "rebalance.delayed",
@@ -382,10 +382,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         deadline = now + self._heartbeat_state.patience()
         note = self._member.me.sends(self._heartbeat_state.sent(), at=now)
         body = group_requests.heartbeat(self.settings, self._member.me)
-        self.send(self._question(body, deadline, note))
+        self.send(self._to_coordinator(body, deadline, note))
         return NEVER
 
-    def _question(self, body: Any, deadline: float, note: object) -> Request:
+    def _to_coordinator(self, body: Any, deadline: float, note: object) -> Request:
         """A request that the coordinator answers at once."""
         return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
 
@@ -449,7 +449,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._fenced(error, meaning)
 
     def _is_answer_on_its_way(self, meaning: Do) -> bool:
-        if self.state is not State.JOINING or not self._calls.in_flight:
+        if self.state is not State.JOINING or not self._joins.in_flight:
             return False
         if Do.REJOIN in meaning:
             self._refused_heartbeats.refused(self._timer.now)
@@ -474,14 +474,14 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         leader.asks()
         deadline = now + attempt_time(self.settings)
         body = group_requests.describe_group(self.settings)
-        self.send(self._question(body, deadline, self._member.me))
+        self.send(self._to_coordinator(body, deadline, self._member.me))
         return NEVER
 
     @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
         """The answer to DescribeGroups: what the members are assigned, or an error."""
         leader = self._member.leader
-        leader.is_told()
+        leader.describe_ended()
         asked_by: Identity = received.request.context
         if asked_by != self._member.me or not leader.must_learn:
             self._dropped(received.request, "the generation changed meanwhile")
@@ -565,7 +565,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         after its next poll."""
         self.log.error("group.failed", state=self.state, because=error)
         self._member.subscription.await_poll()
-        self._calls.pause(self._timer.now + REFUSED_PAUSE)
+        self._joins.pause(self._timer.now + REFUSED_PAUSE)
         self._failure = Failure(error)
         if Do.LEAVE in meaning:
             deadline = self._timer.now + self.settings.request_timeout
@@ -587,7 +587,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _stop_requests(self) -> None:
         """Send no more heartbeats, and drop the answers to all requests in flight."""
-        self._calls.abandon()
+        self._joins.abandon()
         self._heartbeat_state.stop()
 
     # -- requests without an answer
@@ -604,7 +604,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _group_request_failed(self, answer: Answer, failed: RequestFailed) -> None:
         sent: GroupRequestSent = failed.request.context
-        current = self._calls.ends(sent.number)
+        current = self._joins.ends(sent.number)
         for leave in self._leaves.of_join(sent.number):
             self._end(leave)
         if not current:
@@ -643,7 +643,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def on_description_failed(self, failed: RequestFailed) -> None:
         """Ask again, or assign without it."""
         leader = self._member.leader
-        leader.is_told()
+        leader.describe_ended()
         if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):
             leader.asks_again(failed.now, failed.jitter)
         elif leader.must_learn:

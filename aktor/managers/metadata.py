@@ -27,8 +27,8 @@ from aktor.events.metadata import (
     Broker,
     Cluster,
     ClusterChanged,
+    DescribeTopics,
     LeadersMoved,
-    LookUpTopics,
     NameTopics,
     PartitionInfo,
     RefreshMetadata,
@@ -92,7 +92,7 @@ class _NamingSent(Value, kw_only=False):
 class _Question:
     """A question on its way."""
 
-    asked: LookUpTopics
+    asked: DescribeTopics
     exchange: Exchange
     since: float | None = None
 
@@ -204,8 +204,8 @@ class MetadataManager(RequestManager):
             )
         self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
 
-    @handles(LookUpTopics)
-    def on_look_up_topics(self, asked: LookUpTopics) -> None:
+    @handles(DescribeTopics)
+    def on_describe_topics(self, asked: DescribeTopics) -> None:
         """Keep the question; a duty sends it."""
         self._questions[asked.ticket] = _Question(asked, Exchange(self.settings))
 

@@ -38,7 +38,7 @@ from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
     ExplainPosition,
-    LookUpOffsets,
+    ListOffsets,
     Position,
     PositionsFailed,
     PositionsResolved,
@@ -201,7 +201,7 @@ class _TimesSent(Value, kw_only=False):
 class _Question:
     """A question on its way: what was found, what is in flight, why the rest is not found yet."""
 
-    asked: LookUpOffsets
+    asked: ListOffsets
     backoff: Backoff
     since: float | None = None
     in_flight: dict[TopicPartition, _AskedOf] = field(default_factory=dict)
@@ -258,7 +258,7 @@ class _Listed:
     troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
     refused: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
 
-    def is_not_available(self, tp: TopicPartition) -> None:
+    def mark_unavailable(self, tp: TopicPartition) -> None:
         """The leader does not know the offset yet (KIP-207)."""
         self.troubles[tp] = OffsetNotAvailableError()
 
@@ -464,8 +464,8 @@ class PositionManager(RequestManager):
                 error = topics_refused(TopicAuthorizationFailedError, forbidden)
                 self._end_question(Failed(ticket=question.asked.ticket, error=error))
 
-    @handles(LookUpOffsets)
-    def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
+    @handles(ListOffsets)
+    def on_list_offsets(self, asked: ListOffsets) -> None:
         """Keep the question; a duty asks the leaders."""
         if not asked.timestamps:
             self._say(Answered(ticket=asked.ticket, value={}))
@@ -697,7 +697,7 @@ class PositionManager(RequestManager):
             return
         for tp, offset in listed.offsets.items():
             if offset is None and question.asked.timestamps[tp] < 0:
-                listed.is_not_available(tp)
+                listed.mark_unavailable(tp)
             else:
                 question.finds(tp, offset)
         if question.found.keys() >= question.asked.timestamps.keys():

@@ -20,9 +20,9 @@ from aktor.actors.runtime import CooperativeActor
 from aktor.errors import ActorCrashedError, ActorRestartedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
-from aktor.events.metadata import LookUpTopics, NameTopics
+from aktor.events.metadata import DescribeTopics, NameTopics
 from aktor.events.network import Rebootstrap, ReportBootstrap
-from aktor.events.positions import LookUpOffsets
+from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
 from aktor.simulation.crashes import HEARS_OF, in_start_order
 from tests.scenarios.play import T0, Play
@@ -147,8 +147,8 @@ def test_a_look_up_goes_on_when_a_lost_listener_looks_something_up_before_it() -
 ASKED: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "commit": (CommitOffsets, lambda consumer: consumer.commit()),
     "committed": (FetchCommittedOffsets, lambda consumer: consumer.committed(T0)),
-    "end_offsets": (LookUpOffsets, lambda consumer: consumer.end_offsets([T0])),
-    "topics": (LookUpTopics, lambda consumer: consumer.topics()),
+    "end_offsets": (ListOffsets, lambda consumer: consumer.end_offsets([T0])),
+    "topics": (DescribeTopics, lambda consumer: consumer.topics()),
 }
 
 

@@ -25,12 +25,12 @@ from aktor.events.membership import (
     PartitionsReleased,
     RevokePartitions,
 )
-from aktor.events.metadata import LookUpTopics, NameTopics, RefreshMetadata, TrackTopics
+from aktor.events.metadata import DescribeTopics, NameTopics, RefreshMetadata, TrackTopics
 from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
-    LookUpOffsets,
+    ListOffsets,
 )
 from aktor.managers.metadata import MetadataManager
 from aktor.managers.positions import PositionManager
@@ -167,7 +167,7 @@ def metadata_topic(code: What) -> Outcome:
 
 def metadata_question(code: What) -> Outcome:
     manager = _metadata()
-    manager.handle(LookUpTopics(ticket=1, topics=frozenset({"u"}), deadline=9.0))
+    manager.handle(DescribeTopics(ticket=1, topics=frozenset({"u"}), deadline=9.0))
     request = positions.tick(manager, 1.0).request
 
     def refused(code: int) -> Any:
@@ -212,7 +212,7 @@ def list_offsets(code: What) -> Outcome:
 
 def list_offsets_question(code: What) -> Outcome:
     manager = _positions()
-    manager.handle(LookUpOffsets(ticket=1, timestamps={positions.T0: 5}, deadline=9.0))
+    manager.handle(ListOffsets(ticket=1, timestamps={positions.T0: 5}, deadline=9.0))
     request = positions.tick(manager, 0.0).request
     return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
 

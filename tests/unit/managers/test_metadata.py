@@ -21,8 +21,8 @@ from aktor.events.metadata import (
     Broker,
     Cluster,
     ClusterChanged,
+    DescribeTopics,
     LeadersMoved,
-    LookUpTopics,
     NameTopics,
     PartitionInfo,
     RefreshMetadata,
@@ -114,7 +114,7 @@ def test_a_broker_may_send_the_client_back_to_its_bootstrap_servers() -> None:
 
 def test_a_question_may_be_answered_by_being_sent_back_to_the_bootstrap_servers() -> None:
     manager = a_manager_that_knows(a_topic())
-    manager.handle(LookUpTopics(ticket=1, topics=frozenset({"t"}), deadline=60.0))
+    manager.handle(DescribeTopics(ticket=1, topics=frozenset({"t"}), deadline=60.0))
     response = metadata(a_topic())
     response.error_code = REBOOTSTRAP_REQUIRED
 
@@ -643,13 +643,13 @@ def test_a_topic_that_existed_once_is_not_called_unknown() -> None:
 
 def a_question(
     topics: Iterable[str] | None = ("t",), deadline: float = 10.0, ticket: int = 7
-) -> LookUpTopics:
-    return LookUpTopics(
+) -> DescribeTopics:
+    return DescribeTopics(
         ticket=ticket, topics=None if topics is None else frozenset(topics), deadline=deadline
     )
 
 
-def a_manager_with(question: LookUpTopics) -> MetadataManager:
+def a_manager_with(question: DescribeTopics) -> MetadataManager:
     manager = a_manager_that_knows(a_topic("other"))
     manager.handle(question)
     return manager

@@ -32,7 +32,7 @@ from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
     ExplainPosition,
-    LookUpOffsets,
+    ListOffsets,
     Position,
     PositionsFailed,
     PositionsResolved,
@@ -571,11 +571,11 @@ def test_a_reset_or_seek_of_a_partition_that_is_gone_is_dropped_and_traced() -> 
 
 def a_question(
     timestamps: Mapping[TopicPartition, int], *, deadline: float = 10.0, ticket: int = 7
-) -> LookUpOffsets:
-    return LookUpOffsets(ticket=ticket, timestamps=timestamps, deadline=deadline)
+) -> ListOffsets:
+    return ListOffsets(ticket=ticket, timestamps=timestamps, deadline=deadline)
 
 
-def ask(manager: PositionManager, question: LookUpOffsets, now: float = 0.0) -> Request:
+def ask(manager: PositionManager, question: ListOffsets, now: float = 0.0) -> Request:
     """Put a question that one leader can answer."""
     manager.handle(question)
     return tick(manager, now).request

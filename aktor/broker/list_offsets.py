@@ -15,7 +15,7 @@ from aktor.broker.fetching import ISOLATION_LEVELS, check_epoch
 from aktor.broker.partition import Partition
 from aktor.broker.topics import Topics
 
-__all__ = ["LookUps"]
+__all__ = ["ListOffsets"]
 
 _Listed: Final = ListOffsetsResponse.ListOffsetsTopicResponse
 _ListedPartition: Final = _Listed.ListOffsetsPartitionResponse
@@ -41,7 +41,7 @@ _NEVER: Final = 99
 _KNOWS_NOT_AVAILABLE: Final = 5
 
 
-class LookUps:
+class ListOffsets:
     """Asked of a partition's leader."""
 
     def __init__(self, topics: Topics) -> None:
