@@ -68,7 +68,7 @@ BROKER_LAYERS = (
     # Nodes, topics, replicas, leaders, endpoints.
     {"partition", "topics", "topology"},
     # Handlers of requests, and what they ask of those above them.
-    {"access", "config_admin", "fetching", "look_up", "metadata", "produce", "replica_admin"}
+    {"access", "config_admin", "fetching", "list_offsets", "metadata", "produce", "replica_admin"}
     | {"topic_admin", "broker_configs", "ports"},
     # All of it composed.
     {"apis", "cluster"},
