@@ -279,7 +279,13 @@ class Cluster:
             return
         self.forget(lambda call: call.node == node_id)
         self.fetching.restarted(node_id)
-        self._moved(self.topology.node_down(node_id), now)
+        self.broker_fenced(node_id, now)
+
+    def broker_fenced(self, node_id: int, now: float) -> None:
+        """The controller does not hear of a broker that runs: other brokers lead its partitions and
+        coordinate its groups, and it answers the requests that wait there."""
+        if self.nodes[node_id].up:
+            self._moved(self.topology.node_down(node_id), now)
 
     def broker_silent(self, node_id: int, now: float) -> None:
         """A broker does not answer, and its session has not ended yet. Its partitions and groups

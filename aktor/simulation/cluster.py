@@ -266,7 +266,7 @@ class Brokers:
         if node in self.running:
             self._history.note("broker.fenced", broker=node)
             with self._elections():
-                self.model.broker_down(node, self._scheduler.now)
+                self.model.broker_fenced(node, self._scheduler.now)
             self._look_ahead()
 
     def unfence(self, node: int) -> None:

@@ -100,6 +100,21 @@ def test_a_broker_that_goes_down_hands_its_partitions_over() -> None:
     assert [node.node_id for node in cluster.topology.up()] == [2, 3]
 
 
+def test_a_broker_that_the_controller_does_not_hear_of_answers_what_waits_there() -> None:
+    """It runs, and its connections stay open: a client would wait for an answer."""
+    cluster = a_cluster()
+    by_leader = fetch(cluster, wait=5.0, node=1)
+    by_follower = fetch(cluster, wait=5.0, node=2, rack="r")
+
+    cluster.broker_fenced(1, NOW)
+    cluster.broker_fenced(2, NOW)
+    pass_time(cluster, 5.0)
+
+    assert partition_of(cluster).leader == 3
+    assert not by_leader.waits
+    assert not by_follower.waits
+
+
 def test_records_outlive_all_brokers_but_one_and_then_all() -> None:
     cluster = a_cluster()
     write(cluster, b"a")
