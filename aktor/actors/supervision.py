@@ -71,9 +71,9 @@ def after_crash(
 
     `children` are in start order: each stands below those that it needs.
     """
-    first = next(child for child in children if child.name == crashed)
-    recent = [then for then in crashes if now - then < first.within]
-    if len(recent) >= first.restarts:
+    crashing = next(child for child in children if child.name == crashed)
+    recent = [then for then in crashes if now - then < crashing.within]
+    if len(recent) >= crashing.restarts:
         return GiveUp()
     fallen = {crashed}
     for child in children:
