@@ -306,6 +306,16 @@ class Engine:
         else:
             self.assignment.resume(topic_partitions)
 
+    def known_position(self, topic_partition: TopicPartition) -> int | None:
+        """The consumed position of an assigned partition. None: `position` finds it, or says why
+        there is none."""
+        if self.background.events:
+            return None  # actors may have been restarted
+        self.call.touch()
+        if self.link.port.positions:
+            self.assignment.apply_positions()
+        return self.delivery.partitions[topic_partition].offset
+
     def position(self, topic_partition: TopicPartition, deadline: float) -> Waiting[int | None]:
         """The consumed position, waiting for it until the deadline; None if it is not found.
 

@@ -654,7 +654,10 @@ class KafkaConsumer:
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
         self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
-        found = self._driver.run(self._engine.position(partition, self._deadline(timeout_ms)))
+        deadline = self._deadline(timeout_ms)
+        found = self._engine.known_position(partition)
+        if found is None:
+            found = self._driver.run(self._engine.position(partition, deadline))
         if found is None and timeout_ms is None:
             why = self._driver.run(self._engine.why_no_position(partition))
             raise self._engine.call.own(

@@ -52,8 +52,8 @@ class ConsumerMetrics:
 
     def _set_from_application(self, engine: Engine) -> None:
         delivery = engine.delivery
-        ends = [(state.high_watermark, state.offset) for state in delivery.partitions.values()]
-        lags = [end - at for end, at in ends if end is not None and at is not None]
+        ends = [(state.log_ends, state.offset) for state in delivery.partitions.values()]
+        lags = [end[0] - at for end, at in ends if end is not None and at is not None]
         self._set(FETCH, "records-consumed-total", delivery.taken.records)
         self._set(FETCH, "bytes-consumed-total", delivery.taken.bytes)
         self._set(FETCH, "buffered-bytes", delivery.buffered_bytes)
