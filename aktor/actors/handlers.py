@@ -178,7 +178,7 @@ class MessageHandler:
         else:
             handler(message)
         # Most messages are answered by nothing.
-        return self._outgoing.messages() if self._outgoing.said else []
+        return self._outgoing.take_messages() if self._outgoing.said else []
 
     def _say(self, message: Message) -> None:
         """Send this message when the handler returns, to each receiver that the routes name."""

@@ -189,8 +189,8 @@ class RequestManager(CooperativeActor):
 
     def poll(self, now: float, jitter: float) -> PollResult:
         """Do what a tick does; returns the requests and messages. `jitter` is random in [0, 1)."""
-        wake_at = self._do_duties(now, jitter)
-        return PollResult(self._outgoing.requests(), wake_at, tuple(self._outgoing.messages()))
+        wake_at, outgoing = self._do_duties(now, jitter), self._outgoing
+        return PollResult(outgoing.take_requests(), wake_at, tuple(outgoing.take_messages()))
 
     def _do_duties(self, now: float, jitter: float) -> float:
         """Do what is due at `now`; returns when something is due next.
@@ -211,13 +211,16 @@ class RequestManager(CooperativeActor):
     @handles(Tick)
     def _on_tick(self, tick: Tick) -> None:
         wake_at = self._do_duties(tick.now, tick.jitter)
-        requests = self._outgoing.requests()
-        last = self._outgoing.ticked
-        if last is None or requests or last.requests or wake_at != last.wake_at:
+        outgoing = self._outgoing
+        last = outgoing.ticked
+        if last is None or outgoing.requests or last.requests or wake_at != last.wake_at:
             last = Ticked(
-                actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
+                actor=self.name,
+                incarnation=self.incarnation,
+                requests=outgoing.take_requests(),
+                wake_at=wake_at,
             )
-        self._outgoing.answer_tick(last)
+        outgoing.answer_tick(last)
 
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:

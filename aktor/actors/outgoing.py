@@ -15,12 +15,13 @@ class Outgoing:
     """Owns the messages that an actor says and, if it is a manager, the requests that it sends,
     until they are taken."""
 
-    __slots__ = ("_requests", "said", "ticked")
+    __slots__ = ("requests", "said", "ticked")
 
     def __init__(self) -> None:
         #: The messages that were said and not taken yet.
         self.said: list[Message] = []
-        self._requests: list[Request] = []
+        #: The requests that were sent and not taken yet.
+        self.requests: list[Request] = []
         #: The last answer to a tick. Kept, because the next answer is mostly equal.
         self.ticked: Ticked | None = None
 
@@ -30,18 +31,16 @@ class Outgoing:
 
     def send(self, request: Request) -> None:
         """Add a request."""
-        self._requests.append(request)
+        self.requests.append(request)
 
-    def messages(self) -> list[Message]:
+    def take_messages(self) -> list[Message]:
         """Remove and return the messages."""
         said, self.said = self.said, []
         return said
 
-    def requests(self) -> tuple[Request, ...]:
+    def take_requests(self) -> tuple[Request, ...]:
         """Remove and return the requests."""
-        if not self._requests:
-            return ()
-        sent, self._requests = tuple(self._requests), []
+        sent, self.requests = tuple(self.requests), []
         return sent
 
     def say_first(self, messages: Iterable[Message]) -> None:

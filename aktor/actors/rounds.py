@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Container
 
 from aktor.events.lifecycle import TickDue
 
@@ -18,14 +17,15 @@ __all__ = ["Rounds"]
 class Rounds:
     """Owns the time of the next round, the actors with news, and the randomness in a tick."""
 
-    __slots__ = ("_has_work", "_is_on", "_news", "_random", "_wake_at")
+    __slots__ = ("_has_work", "_is_on", "_random", "_wake_at", "news")
 
     def __init__(self, seed: int | None) -> None:
         self._random = random.Random(seed)
         self._wake_at = -math.inf
         self._has_work = True
         self._is_on = False
-        self._news: set[str] = set()
+        #: The actors that were given a message since they were last asked.
+        self.news: set[str] = set()
 
     @property
     def is_on(self) -> bool:
@@ -37,20 +37,14 @@ class Rounds:
         """When the next round is due if nothing happens before."""
         return self._wake_at
 
-    @property
-    def news(self) -> Container[str]:
-        """The actors that were given a message since they were last asked. The set itself, not a
-        copy: it changes while the round goes on."""
-        return self._news
-
     def note(self, actor: str) -> None:
         """This actor was given a message other than those of a round."""
         self._has_work = True
-        self._news.add(actor)
+        self.news.add(actor)
 
     def asked(self, actor: str) -> None:
         """This actor is asked now: it has no news any more."""
-        self._news.discard(actor)
+        self.news.discard(actor)
 
     def begin(self, now: float) -> TickDue | None:
         """Begin a round if one is due: returns the message for the supervisor."""

@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 import pykka
@@ -127,29 +127,30 @@ class Reply(pykka.ThreadingFuture[Any]):
 class Order(Protocol):
     """The order of delivery among actors. The messages of one actor are never reordered."""
 
+    @property
+    def waiting(self) -> Sized:
+        """Empty if there is nothing to deliver."""
+
     def put(self, mail: _Mail) -> None:
         """Queue this message. From any thread."""
 
     def put_all(self, mails: Sequence[_Mail]) -> None:
         """Queue these messages, with no other between them. From any thread."""
 
-    def take(self) -> _Mail | None:
-        """The next message to deliver, None if there is none."""
+    def take(self) -> _Mail:
+        """Remove and return the next message to deliver. There must be one."""
 
 
 class InOrder:
     """First come, first served: the order of production."""
 
-    __slots__ = ("_queue", "put", "put_all")
+    __slots__ = ("put", "put_all", "take", "waiting")
 
     def __init__(self) -> None:
-        self._queue: deque[_Mail] = deque()
-        self.put = self._queue.append
-        self.put_all = self._queue.extend  # in C, hence at one go
-
-    def take(self) -> _Mail | None:
-        """The oldest message."""
-        return self._queue.popleft() if self._queue else None
+        queue: deque[_Mail] = deque()
+        # These are in C: each is done at one go, whichever thread calls it.
+        self.put, self.put_all, self.take = queue.append, queue.extend, queue.popleft
+        self.waiting = queue
 
 
 class Seeded:
@@ -157,26 +158,25 @@ class Seeded:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._inboxes: dict[CooperativeActor, deque[_Mail]] = {}
+        #: The inbox of each actor that has messages.
+        self.waiting: dict[CooperativeActor, deque[_Mail]] = {}
 
     def put(self, mail: _Mail) -> None:
         """Add to the receiver's inbox."""
-        self._inboxes.setdefault(mail[0], deque()).append(mail)
+        self.waiting.setdefault(mail[0], deque()).append(mail)
 
     def put_all(self, mails: Sequence[_Mail]) -> None:
         """Add each to its receiver's inbox. Simulations have one thread."""
         for mail in mails:
             self.put(mail)
 
-    def take(self) -> _Mail | None:
-        """The oldest message of an actor drawn at random."""
-        if not self._inboxes:
-            return None
-        actor = self._random.choice(list(self._inboxes))
-        inbox = self._inboxes[actor]
+    def take(self) -> _Mail:
+        """Remove and return the oldest message of an actor drawn at random."""
+        actor = self._random.choice(list(self.waiting))
+        inbox = self.waiting[actor]
         mail = inbox.popleft()
         if not inbox:
-            del self._inboxes[actor]
+            del self.waiting[actor]
         return mail
 
 
@@ -300,7 +300,6 @@ class Dispatcher:
         self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).bind(actor="dispatcher")
         self.dead_letters = 0
-        self.turns = 0
         self.failure: BaseException | None = None
         self._routes = routes
         #: The receivers whose messages are queued, and those that are told at once. There are two
@@ -309,6 +308,9 @@ class Dispatcher:
         self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
         self._rounds = Rounds(seed)
+        #: Called before an actor is given a message: what it raises is a crash of that actor. For
+        #: simulations, which inject faults.
+        self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
         self._sleeping = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -338,14 +340,14 @@ class Dispatcher:
     def publish(self, message: Message, *, wake: bool = True) -> None:
         """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken."""
         names = self._routes.get(type(message), ())
-        if not names:
-            self._drop(message, because="nobody is named for it")
-        elif len(names) == 1:
+        if len(names) == 1:
             self.tell(names[0], message, wake=wake)
         else:
             self._tell_all(names, message, wake=wake)
 
     def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
+        if not names:
+            self._drop(message, because="nobody is named for it")
         # All are queued together: if another thread publishes the message, no receiver may get an
         # answer of the first receiver before the message itself.
         mails: list[_Mail] = []
@@ -401,9 +403,9 @@ class Dispatcher:
 
         Returns None if something was done, else the time to sleep until.
         """
-        mail = self._order.take()
-        if mail is not None:
-            actor, message = mail
+        order = self._order
+        if order.waiting:
+            actor, message = order.take()
             self._deliver(actor, message)
             return None
         rounds = self._rounds
@@ -417,7 +419,8 @@ class Dispatcher:
 
     @property
     def news(self) -> Container[str]:
-        """The actors that got a message, other than of a round, since they were last asked."""
+        """The actors that got a message, other than of a round, since they were last asked. The set
+        itself, not a copy: it changes while the round goes on."""
         return self._rounds.news
 
     def round_finished(self, wake_at: float) -> None:
@@ -432,27 +435,24 @@ class Dispatcher:
         return True
 
     def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
-        self.turns += 1
         if actor.actor_stopped.is_set():
             actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")
             return
         kind = type(message)
-        if kind not in _CLOCKWORK:
-            self._rounds.note(actor.name)
-        elif kind is Tick:
+        if kind is Tick:
             self._rounds.asked(actor.name)
+        elif kind not in _CLOCKWORK:
+            self._rounds.note(actor.name)
         try:
-            self._hand_over(actor, message)
+            if self.before_each is not None:
+                self.before_each(actor, message)
+            if type(message) is Envelope:
+                actor.receive(message)
+            else:
+                actor.on_receive(message)
         except BaseException as error:
             self._crashed(actor, message, error)
-
-    def _hand_over(self, actor: CooperativeActor, message: _Letter) -> None:
-        """Let the actor handle the message. A simulation overrides this to inject faults before."""
-        if type(message) is Envelope:
-            actor.receive(message)
-        else:
-            actor.on_receive(message)
 
     def _crashed(self, actor: CooperativeActor, message: _Letter, error: BaseException) -> None:
         handling = type(message).__name__
@@ -536,12 +536,11 @@ class Dispatcher:
             return
         self._sleeping = True
         try:
-            mail = self._order.take()
-            if mail is not None:
+            if self._order.waiting:
                 # It came after the last look at the queue: its sender may not have seen that this
                 # thread sleeps, and has not woken it.
                 self._sleeping = False
-                self._deliver(*mail)
+                self._deliver(*self._order.take())
                 self.sleeper.wait(0.0)
                 return
             self.sleeper.wait(max(0.0, wake_at - self.clock()))

@@ -86,9 +86,9 @@ class Supervisor(CooperativeActor):
         if name is None:
             self.dispatcher.round_finished(this.wake_at)
             return
-        if requests := this.take_requests_for(name):
+        if this.requests and (requests := this.take_requests_for(name)):
             self.tell(name, SendRequests(requests=requests, now=this.tick.now))
-        self.tell(name, this.tick)
+        self.dispatcher.tell(name, this.tick)
 
     @handles(Ticked)
     def on_ticked(self, ticked: Ticked) -> None:

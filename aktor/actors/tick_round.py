@@ -19,58 +19,61 @@ class TickRound:
     of all others, so it is asked whenever there are any.
     """
 
-    __slots__ = ("_asked", "_order", "_requests", "_to_come", "_wake_at", "tick")
+    __slots__ = ("_asked", "_order", "_to_come", "_wake_at", "requests", "tick")
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = tuple(order)
         #: What each actor is told in this round.
         self.tick = Tick(now=-math.inf, jitter=0.0)
         #: The actors whose turn is to come, and the one that has not answered yet.
-        self._to_come: Iterator[str] = iter(())
+        self._to_come: Iterator[tuple[str, float]] = iter(())
         self._asked: str | None = None
-        self._requests: list[Request] = []
-        #: When each running actor wants to be asked again, unless it is told something.
+        #: The requests that the actors have returned so far.
+        self.requests: list[Request] = []
+        #: When each running actor wants to be asked again, unless it is told something; in order.
         self._wake_at: dict[str, float] = {}
 
     # -- the actors
 
     def started(self, actor: str) -> None:
         """This one runs from now on, and is asked in the next round."""
-        self._wake_at[actor] = -math.inf
+        self._keep(self._wake_at | {actor: -math.inf})
 
     def stopped(self, actor: str) -> None:
         """This one does not run any more."""
-        self._wake_at.pop(actor, None)
+        self._keep({name: at for name, at in self._wake_at.items() if name != actor})
+
+    def _keep(self, wake_at: dict[str, float]) -> None:
+        self._wake_at = {name: wake_at[name] for name in self._order if name in wake_at}
 
     def forget_requests_of(self, actors: Collection[str]) -> None:
         """These start afresh: what they wanted to send is not sent."""
-        self._requests = [request for request in self._requests if request.sender not in actors]
+        self.requests = [request for request in self.requests if request.sender not in actors]
 
     # -- the round
 
     def begin(self, due: TickDue) -> None:
         """Ask every running actor that has a reason to be asked."""
         self.tick = Tick(now=due.now, jitter=due.jitter)
-        self._to_come = iter(self._order)
+        self._to_come = iter(self._wake_at.items())
         self._asked = None
 
     def next(self, news: Container[str]) -> str | None:
         """The next running actor that was told something (it is in `news`), or whose wake time has
         come; None at the end of the round."""
-        wake_at, now = self._wake_at, self.tick.now
-        taker = self._order[-1] if self._requests else None
-        for name in self._to_come:
-            due = wake_at.get(name)
-            if due is not None and (due <= now or name in news or name == taker):
+        now = self.tick.now
+        taker = self._order[-1] if self.requests else None
+        for name, due in self._to_come:
+            if due <= now or name in news or name == taker:
                 self._asked = name
                 return name
         return None
 
     def take_requests_for(self, name: str) -> tuple[Request, ...]:
         """What this actor is to send: nothing, unless it is the last one."""
-        if not self._requests or name != self._order[-1]:
+        if name != self._order[-1]:
             return ()
-        requests, self._requests = tuple(self._requests), []
+        requests, self.requests = tuple(self.requests), []
         return requests
 
     def answered(self, ticked: Ticked) -> bool:
@@ -79,7 +82,7 @@ class TickRound:
             return False
         self._asked = None
         if ticked.requests:
-            self._requests += ticked.requests
+            self.requests += ticked.requests
         self._wake_at[ticked.actor] = ticked.wake_at
         return True
 

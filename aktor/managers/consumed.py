@@ -54,7 +54,8 @@ class Consumed:
     def moved(self, positions: Offsets) -> None:
         """The application polls; these are its consumed positions."""
         self.are_up_to_date = True
-        self._positions.update({k: v for k, v in positions.items() if k in self.owned})
+        if positions:
+            self._positions.update({k: v for k, v in positions.items() if k in self.owned})
 
     def commit_asked(self) -> None:
         """The application asks for a commit, perhaps of records that it got since its last `Poll`:

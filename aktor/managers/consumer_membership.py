@@ -179,8 +179,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._tell_failure_again,
             self._advance_far,
             self._heartbeat,
-            self._end_leaves,
-            self._send_leaves,
+            self._end_or_send_leaves,
         )
 
     def _advance(self) -> float:

@@ -325,7 +325,7 @@ class FetchManager(RequestManager):
     def _expect(self) -> None:
         """Tell the network actor which nodes will get a Fetch when positions are known: it connects
         to them meanwhile."""
-        expected, before = self._plan.expected_nodes(), self._expected
+        expected, before = self._plan.expected, self._expected
         if expected == before:
             return
         self._expected = expected

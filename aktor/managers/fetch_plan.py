@@ -100,6 +100,8 @@ class FetchPlan:
         self.cluster = Cluster()
         #: Partitions without a leader now.
         self.leaderless: dict[TopicPartition, FetchCursor] = {}
+        #: The nodes that will be asked once positions are known.
+        self.expected: set[int] = set()
         #: Bytes that the application can read now.
         self.readable = 0
         self._room = room
@@ -184,6 +186,7 @@ class FetchPlan:
             if known is not None and known.state is FetchState.READY:
                 assert known.source is not None, "ready, but at no node"
                 found.append((known.source, self.cursors[tp]))
+        self.expected = {node for node, share in self._shares.items() if share.looked_up}
         return found
 
     # -- what can be asked
@@ -205,10 +208,6 @@ class FetchPlan:
     def ready(self, node: int) -> dict[TopicPartition, FetchCursor]:
         """The partitions that this node can be asked for, in this order."""
         return self._shares[node].ready
-
-    def expected_nodes(self) -> set[int]:
-        """The nodes that will be asked once positions are known."""
-        return {node for node, share in self._shares.items() if share.looked_up}
 
     def crowded(self, node: int) -> bool:
         """Whether a partition of this node is not fetched because enough of it is buffered."""

@@ -277,8 +277,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- leaving the group
 
-    def _end_leaves(self, now: float, _jitter: float) -> float:
-        """Give up each LeaveGroup that was not answered by its deadline."""
+    def _end_or_send_leaves(self, now: float, _jitter: float) -> float:
+        """Give up the LeaveGroups that were not answered in time; send those that are due."""
         if not self._leaves:
             return NEVER
         overdue = self._leaves.overdue(now)
@@ -286,7 +286,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             because = f"{self._why_stayed}; the session will end it"
             self.log.warning("member.stayed", member=leave.member_id, because=because)
             self._end(leave)
-        return AGAIN if overdue else self._leaves.deadline
+        if overdue:
+            return AGAIN
+        return min(self._leaves.deadline, self._send_leaves(now))
 
     @property
     def _why_stayed(self) -> str:
@@ -294,8 +296,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             return "the group's coordinator is not known"
         return f"{self._coordinator} did not answer in time"
 
-    def _send_leaves(self, now: float, _jitter: float) -> float:
-        if not self._leaves or self._coordinator is None:
+    def _send_leaves(self, now: float) -> float:
+        if self._coordinator is None:
             return NEVER
         to_send = self._leaves.to_send(now)
         for leave in to_send:

@@ -87,7 +87,7 @@ class Member(GroupMember[State, Trigger]):
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
         """Subscribe to these topics. `member_id` is used before the first rebalance only."""
         self.subscription.change(topics)
-        if self._is_new():
+        if self.rebalance.is_first:
             self.me = Identity(member_id=member_id)
 
     def cluster_changed(self, cluster: Cluster) -> None:
@@ -296,13 +296,15 @@ class Member(GroupMember[State, Trigger]):
         `leaving`: the member ids whose LeaveGroup is not answered. The application gives them to a
         restarted membership manager.
         """
+        if self.rebalance.is_first:
+            return ()
         state = MemberState.REBALANCING
         if not self.in_group:
             state = MemberState.UNJOINED
         elif self.state is State.STABLE:
             state = MemberState.STABLE
         me, assignor, is_revoking = self.me, self.assignor, self.is_revoking
-        if self._is_new() or self._note_told(state, me, assignor, is_revoking, leaving):
+        if self._note_told(state, me, assignor, is_revoking, leaving):
             return ()
         joined = self.has_generation
         changed = MemberChanged(
@@ -319,6 +321,3 @@ class Member(GroupMember[State, Trigger]):
     def track_again(self) -> None:
         """The metadata manager was restarted: tell it again which topics the group needs."""
         self.leader.track_again()
-
-    def _is_new(self) -> bool:
-        return self.rebalance.is_first

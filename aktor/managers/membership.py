@@ -164,14 +164,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._advance_far,
             self._join_or_sync,
             self._heartbeat,
-            self._end_leaves,
-            self._send_leaves,
+            self._end_or_send_leaves,
             self._describe_group,
         )
 
     def _advance(self) -> float:
         """The next step of the member, as a duty: AGAIN if there was one to take."""
-        if self.state is State.UNJOINED:
+        if self._member.state is State.UNJOINED:
             return self._maybe_join()
         if self._is_in_doubt():
             return NEVER
@@ -190,17 +189,17 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- JoinGroup and SyncGroup
 
     def _join_or_sync(self, now: float, _jitter: float) -> float:
-        calls, leader = self._joins, self._member.leader
+        calls, member = self._joins, self._member
         if calls.in_flight or self._coordinator is None:
             return NEVER
-        if self.state is State.JOINING:
+        if member.state is State.JOINING:
             if now < calls.due:
                 return calls.due
             self._join_group()
             return AGAIN  # an assignor that fails ends the membership
-        if self.state is not State.SYNCING:
+        if member.state is not State.SYNCING:
             return NEVER
-        if now < (ready_at := leader.ready_at):
+        if now < (ready_at := member.leader.ready_at):
             return ready_at
         self._sync_group()
         return AGAIN  # an assignor that fails ends the membership
@@ -460,15 +459,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- what a leader that skips the assignment has to learn
 
-    def _wants_description(self) -> bool:
-        member = self._member
-        able = self.state is State.STABLE and self._coordinator is not None
-        return able and member.leader.must_learn
-
     def _describe_group(self, now: float, _jitter: float) -> float:
-        if not self._wants_description():
+        leader, coordinator = self._member.leader, self._coordinator
+        if self._member.state is not State.STABLE or coordinator is None or not leader.must_learn:
             return NEVER
-        leader = self._member.leader
         if now < leader.asks_at:
             return leader.asks_at
         leader.asks()

@@ -318,7 +318,7 @@ class Site(Host):
         if self.frozen or fetch is None or self.dispatcher.ended:
             return
         engine = self.consumer._engine
-        if not self._mail.empty or self.port.events or engine.background.events.taken_over:
+        if self._mail.waiting or self.port.events or engine.background.events.taken_over:
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
         chunks = list(self.port.chunks)
@@ -397,6 +397,7 @@ class SimulatedDispatcher(Dispatcher):
         #: The receiver of each name.
         self.receivers: dict[str, Any] = {}
         self._site = site
+        self.before_each = self._inject_faults
         self._sleeping = True  # always: without a thread it turns only when it was woken
 
     def _wake_for_mail(self) -> None:
@@ -409,13 +410,12 @@ class SimulatedDispatcher(Dispatcher):
         self.receivers[name] = receiver
         super().connect(name, receiver)
 
-    def _hand_over(self, actor: CooperativeActor, message: Message | Envelope[Any]) -> None:
+    def _inject_faults(self, actor: CooperativeActor, message: Message | Envelope[Any]) -> None:
         member = self._site.member
         if member.before_each is not None:
             member.before_each(actor, message)
         for crashes in member.simulation.crashes:
             crashes.before(actor, message)
-        super()._hand_over(actor, message)
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""
@@ -483,7 +483,8 @@ class _Drawn:
         self._site = site
         self._random = rng
         self._inboxes: dict[CooperativeActor, deque[_Mail]] = {}
-        self._waiting: list[CooperativeActor] = []
+        #: The actors that have mail.
+        self.waiting: list[CooperativeActor] = []
 
     def put(self, mail: _Mail) -> None:
         """Add to the receiver's inbox."""
@@ -492,7 +493,7 @@ class _Drawn:
         if inbox is None:
             inbox = self._inboxes[actor] = deque()
         if not inbox:
-            self._waiting.append(actor)
+            self.waiting.append(actor)
         inbox.append(mail)
 
     def put_all(self, mails: Any) -> None:
@@ -503,18 +504,11 @@ class _Drawn:
     def clear(self) -> None:
         """It will not be read."""
         self._inboxes.clear()
-        self._waiting.clear()
+        self.waiting.clear()
 
-    @property
-    def empty(self) -> bool:
-        """Whether no actor has mail."""
-        return not self._waiting
-
-    def take(self) -> _Mail | None:
-        """The oldest message of an actor drawn at random."""
-        waiting = self._waiting
-        if not waiting:
-            return None
+    def take(self) -> _Mail:
+        """Remove and return the oldest message of an actor drawn at random."""
+        waiting = self.waiting
         count = len(waiting)
         place = int(self._random.random() * count) if count > 1 else 0
         actor = waiting[place]

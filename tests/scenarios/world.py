@@ -359,15 +359,15 @@ class WorldDispatcher(Dispatcher):
         super().__init__(*args, **kwargs)
         self.site = site
         self.ended = False
+        self.before_each = self._inject_faults
         self._sleeping = True  # always: without a thread it turns only when it was woken
 
     def _wake_for_mail(self) -> None:
         self.site.asleep_until = -math.inf
 
-    def _hand_over(self, actor: CooperativeActor, message: Any) -> None:
+    def _inject_faults(self, actor: CooperativeActor, message: Any) -> None:
         if self.site.before_each is not None:
             self.site.before_each(actor, message)
-        super()._hand_over(actor, message)
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""

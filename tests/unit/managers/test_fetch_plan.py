@@ -137,7 +137,7 @@ def test_what_cannot_be_asked_for_now_is_not_and_counts_at_its_node_if_it_will_b
     assert table.ready == {2: [1]}
     assert plan.nodes == 1 + counts
     assert plan.crowded(1) == (why == "crowded")
-    assert plan.expected_nodes() == ({1} if why == "looked up" else set())
+    assert plan.expected == ({1} if why == "looked up" else set())
     assert set(plan.leaderless) == ({tp(0)} if why == "leaderless" else set())
     assert plan.wake_at == (1.0 if why == "waiting" else NEVER)
 
@@ -151,7 +151,7 @@ def test_what_is_paused_or_has_no_leader_is_expected_of_nobody() -> None:
 
     table.look(0, 1)
 
-    assert table.plan.expected_nodes() == set()
+    assert table.plan.expected == set()
     assert table.plan.leaderless == {}
 
 
@@ -344,7 +344,7 @@ def _seen(plan: FetchPlan) -> dict[str, Any]:
         "nodes": plan.nodes,
         "held": {node: plan.held(node) for node in nodes},
         "crowded": {node: plan.crowded(node) for node in nodes},
-        "expected": plan.expected_nodes(),
+        "expected": plan.expected,
         "leaderless": frozenset(plan.leaderless),
         "readable": plan.readable,
         "wake_at": plan.wake_at,
