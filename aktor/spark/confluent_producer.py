@@ -187,6 +187,10 @@ class ConfluentProducer:
             raise self._failed(self._fatal_error(raised)) from None
         except self._error as raised:
             raise self._failed(raised.args[0]) from None
+        finally:
+            # The library may never let go of an exception that it has raised, and with it of this
+            # frame: it must not keep the producer, whose threads would never end.
+            del act
 
     def _fatal_error(self, raised: SystemError) -> Any:
         """The error of the library that became this; None: it is lost."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 from kafka.errors import KafkaError
 
@@ -34,7 +36,23 @@ def topic(kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[str]
     kafka.create_topic(name)
     yield name
     kafka.clear_faults()
+
+
+@pytest.fixture(autouse=True)
+def worker() -> Iterator[None]:
+    """Each test is a worker of its own. A producer that it left would go on asking for its broker,
+    whose port another test may get."""
+    yield
     producers._drop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_garbage() -> Iterator[None]:
+    """The same of producers that are held by the errors which tests have expected. The worker has
+    exempted some of these from garbage collection."""
+    yield
+    gc.unfreeze()
+    gc.collect()
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -449,6 +467,34 @@ def test_who_is_fenced_while_records_wait_hears_so(
         run_task(writer, overtaken())
 
     assert values(kafka, topic) == [b"second"]
+
+
+def test_a_producer_that_was_fenced_is_not_kept(kafka: EmbeddedKafka, topic: str) -> None:
+    """confluent-kafka keeps the exception, which kept the producer, and its four threads."""
+    given = options(
+        kafka, "confluent", topic=topic, transactional="true", **{"kafka.linger.ms": "200"}
+    )
+    writer = a_writer(given, "value binary")
+    meanwhile = 0
+
+    def overtaken() -> Iterator[Any]:
+        nonlocal meanwhile
+        yield from batches_of("value binary", [(b"%d" % number,) for number in range(9)])
+        run_task(writer, batches_of("value binary", [(b"second",)]))
+        meanwhile = count_producers()
+
+    before = count_producers()
+    with pytest.raises(KafkaError, match=r"(?i)fenced|newer"):
+        run_task(writer, overtaken())
+
+    assert meanwhile == before + 1
+    assert count_producers() == before
+
+
+def count_producers() -> int:
+    """How many producers of confluent-kafka there are in this process."""
+    gc.collect()
+    return sum(type(one) is confluent_kafka.Producer for one in gc.get_objects())
 
 
 def test_the_transactional_id_is_that_of_the_task(kafka: EmbeddedKafka, topic: str) -> None:
