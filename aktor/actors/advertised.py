@@ -110,7 +110,7 @@ class Advertised:
         """The error to tell the application now."""
         self.told, self._told_at = True, now
         attempts: dict[str, str] = {}
-        for link in sorted(links, key=lambda one: one.attempts.begun_at):
+        for link in sorted(links, key=lambda link: link.attempts.begun_at):
             if link.failure is not None:
                 attempts[link.address] = reason_of(link.failure)
             elif link.state is LinkState.CONNECTING:

@@ -106,8 +106,8 @@ class Complaints:
         if not self.advertised.in_doubt:
             return [], NEVER
         moments = {node: self.advertised.probe_at(node) for node in nodes}
-        due = [one for one, moment in moments.items() if moment <= now]
-        due.sort(key=lambda one: one.attempts.begun_at)
+        due = [link for link, moment in moments.items() if moment <= now]
+        due.sort(key=lambda link: link.attempts.begun_at)
         # If there is no room for a broker that is due, it waits until an attempt ends: a message
         # tells that.
         room = max(0, PROBES - sum(node.state is LinkState.CONNECTING for node in nodes))

@@ -162,7 +162,7 @@ class Handshake:
             raise self._diagnosis.refused(text, error) from error
 
     def _sasl_config(self) -> dict[str, Any]:
-        given = {name: one for name, one in self._config.items() if name.startswith("sasl_")}
+        given = {name: value for name, value in self._config.items() if name.startswith("sasl_")}
         return {
             **_SASL_DEFAULTS,
             **given,

@@ -153,7 +153,7 @@ class Lanes:
         """Forget the links for JoinGroup that are not needed any more, and return them: one link
         without a request is kept."""
         free = [link for link in self.holding if not link.busy]
-        free.sort(key=lambda one: one.state is not LinkState.READY)
+        free.sort(key=lambda link: link.state is not LinkState.READY)
         spare = free[1:]
         self.holding = [link for link in self.holding if link not in spare]
         return spare

@@ -428,7 +428,7 @@ class NetworkActor(CooperativeActor):
     def _give_up_late(self, now: float) -> float:
         """Fail requests whose deadline has come. (A request that is sent later in this tick still
         has the deadline that is counted here.)"""
-        for waiting in [one for one in self._anywhere if one.request.deadline <= now]:
+        for waiting in [waiting for waiting in self._anywhere if waiting.request.deadline <= now]:
             self._anywhere.remove(waiting)
             self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
         wake_at = min([waiting.request.deadline for waiting in self._anywhere], default=NEVER)
@@ -447,7 +447,7 @@ class NetworkActor(CooperativeActor):
         return wake_at
 
     def _give_up_unsent(self, link: Link, now: float) -> None:
-        for waiting in [one for one in link.unsent if one.request.deadline <= now]:
+        for waiting in [waiting for waiting in link.unsent if waiting.request.deadline <= now]:
             link.unqueue(waiting)
             error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
             self._fail(waiting, error, node=link.node)

@@ -58,7 +58,7 @@ def _best(lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int) ->
         return _to_open(nodes, bootstrap, now)
     failed = _failed_nodes((*lanes.all(), *bootstrap))
     best: Link = min(
-        ready, key=lambda one: (one.node in failed, one.owes_since(now - SLOW), one.load)
+        ready, key=lambda link: (link.node in failed, link.owes_since(now - SLOW), link.load)
     )
     if best.node in failed or best.owes_since(now - SLOW):
         others = [link for link in nodes if link.node not in failed]
@@ -80,7 +80,7 @@ def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link 
 
 def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
     able = [link for link in links if link.connect_at <= now]
-    return min(able, key=lambda one: one.attempts.begun_at, default=None)
+    return min(able, key=lambda link: link.attempts.begun_at, default=None)
 
 
 def _trying_until(link: Link) -> float:

@@ -119,13 +119,13 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     if not isinstance(offsets, Mapping):
         raise TypeError("offsets must be a dict of TopicPartition: OffsetAndMetadata")
     chosen = dict(offsets)
-    for one, value in chosen.items():
-        if not isinstance(one, TopicPartition):
+    for partition, value in chosen.items():
+        if not isinstance(partition, TopicPartition):
             raise TypeError("keys must be TopicPartition namedtuples")
-        check_partition(one)
+        check_partition(partition)
         if not isinstance(value, OffsetAndMetadata):
             raise TypeError("values must be OffsetAndMetadata namedtuples")
-        _check_committable(f"{one.topic}-{one.partition}", value)
+        _check_committable(f"{partition.topic}-{partition.partition}", value)
     return chosen
 
 
@@ -150,7 +150,7 @@ def checked_timestamps(timestamps: Any) -> dict[TopicPartition, int]:
     """Times to look up, in milliseconds."""
     if not isinstance(timestamps, Mapping):
         raise TypeError("timestamps must be a dict of TopicPartition: milliseconds")
-    return {one: _timestamp(one, value) for one, value in timestamps.items()}
+    return {partition: _timestamp(partition, value) for partition, value in timestamps.items()}
 
 
 def _timestamp(partition: Any, value: Any) -> int:

@@ -39,8 +39,8 @@ def read(
         raise IllegalStateError("to_table reads the partitions that are assigned: there are none")
     ends = _offsets(consumer, partitions, end if end is not None else "latest", "end")
     if start is not None:
-        for one, offset in _offsets(consumer, partitions, start, "start").items():
-            consumer.seek(one, offset)
+        for partition, offset in _offsets(consumer, partitions, start, "start").items():
+            consumer.seek(partition, offset)
     begins = {partition: _position(consumer, partition) for partition in partitions}
     asked = [*columns, *(name for name in ("topic", "partition", "offset") if name not in columns)]
     batches = []
@@ -50,8 +50,8 @@ def read(
         for batch in _batches(consumer, begins, ends, asked, timeout, progress, clock):
             batches.append(batch.select(list(columns)))
     except BaseException:
-        for one in consumer.assignment() & begins.keys():
-            consumer.seek(one, begins[one])
+        for partition in consumer.assignment() & begins.keys():
+            consumer.seek(partition, begins[partition])
         raise
     finally:
         still = consumer.assignment()

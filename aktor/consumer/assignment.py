@@ -182,8 +182,8 @@ class Assignment:
     def say_resets(self, because: str) -> None:
         """Ask again for every reset that has no answer. To ask twice for one does no harm."""
         resets = {
-            one: state.reset
-            for one, state in self._delivery.partitions.items()
+            partition: state.reset
+            for partition, state in self._delivery.partitions.items()
             if state.reset is not None
         }
         if resets:

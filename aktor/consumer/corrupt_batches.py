@@ -133,12 +133,15 @@ class CorruptBatches:
 
     def _forget_healed(self) -> None:
         """Forget batches that were read meanwhile, and partitions that have another epoch."""
-        for one, attempts in list(self._attempts.items()):
-            state = self._delivery.partitions.get(one)
+        for partition, attempts in list(self._attempts.items()):
+            state = self._delivery.partitions.get(partition)
             if state is None or state.epoch != attempts.epoch:
-                del self._attempts[one]
+                del self._attempts[partition]
             elif state.offset != attempts.offset:
-                del self._attempts[one]
+                del self._attempts[partition]
                 self._log.info(
-                    "batch.healed", partition=one, offset=attempts.offset, tries=attempts.tries
+                    "batch.healed",
+                    partition=partition,
+                    offset=attempts.offset,
+                    tries=attempts.tries,
                 )

@@ -162,15 +162,17 @@ class Delivery:
         wanted = dict.fromkeys(partitions)
         kept = self.partitions.keys() & wanted.keys() - offsets.keys()
         self._forget(self.partitions.keys() - kept)
-        owned = {one: state for one, state in self.partitions.items() if one in kept}
+        owned = {
+            partition: state for partition, state in self.partitions.items() if partition in kept
+        }
         added = {}
-        for one in wanted:
-            if one not in owned:
-                state = Partition(one, self.next_epoch(), delivering=not by_group)
-                if one in offsets:
-                    state.move_to(Position(offset=offsets[one]))
-                owned[one] = state
-                added[one] = state.epoch
+        for partition in wanted:
+            if partition not in owned:
+                state = Partition(partition, self.next_epoch(), delivering=not by_group)
+                if partition in offsets:
+                    state.move_to(Position(offset=offsets[partition]))
+                owned[partition] = state
+                added[partition] = state.epoch
         if added:  # traced first: if the rest is interrupted, it is repeated without a trace
             self.log.info(
                 "partitions.assigned",
@@ -184,7 +186,13 @@ class Delivery:
         """Remove these partitions; their buffered records are dropped."""
         gone = self.partitions.keys() & topic_partitions
         self._forget(gone)
-        self._own({one: state for one, state in self.partitions.items() if one not in gone})
+        self._own(
+            {
+                partition: state
+                for partition, state in self.partitions.items()
+                if partition not in gone
+            }
+        )
 
     def _forget(self, gone: Set[TopicPartition]) -> None:
         if gone:
@@ -198,8 +206,8 @@ class Delivery:
         """Assign exactly these partitions, and only then release the others: an interrupt must not
         leave a partition that is assigned and has no epoch."""
         before, self.partitions = self.partitions, partitions
-        for one, state in before.items():
-            if partitions.get(one) is not state:
+        for partition, state in before.items():
+            if partitions.get(partition) is not state:
                 state.release()
 
     def seek(
@@ -260,7 +268,7 @@ class Delivery:
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment in the form in which the background is told it."""
-        return {one: state.assigned for one, state in self.partitions.items()}
+        return {partition: state.assigned for partition, state in self.partitions.items()}
 
     # -- positions
 
@@ -359,20 +367,20 @@ class Delivery:
     def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
         """A position was found, or cannot be found."""
         if isinstance(outcome, PositionsFailed):
-            for one, epoch in outcome.epochs.items():
-                state = self.partitions.get(one)
+            for partition, epoch in outcome.epochs.items():
+                state = self.partitions.get(partition)
                 if state is not None and state.epoch == epoch:
                     self._fail(state, outcome.error)
             return
-        for one, assigned in outcome.partitions.items():
-            state = self.partitions.get(one)
+        for partition, assigned in outcome.partitions.items():
+            state = self.partitions.get(partition)
             if state is None or state.epoch != assigned.epoch or state.offset is not None:
                 self.log.debug(
-                    "position.dropped", partition=one, because="it is for an older epoch"
+                    "position.dropped", partition=partition, because="it is for an older epoch"
                 )
                 continue
             state.move_to(assigned.position)
-            self._moved[one] = None
+            self._moved[partition] = None
             self._look_for_refusal(state)
             self._enqueue(state)
 

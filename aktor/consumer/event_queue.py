@@ -53,7 +53,7 @@ class EventQueue:
 
     def take_out(self, event: Event) -> None:
         """The event was acted on: take it out, wherever it stands."""
-        self.taken_over = deque(one for one in self.taken_over if one is not event)
+        self.taken_over = deque(waiting for waiting in self.taken_over if waiting is not event)
 
     def forget_steps(self) -> None:
         """Forget the steps of a rebalance that is abandoned: they are not answered any more."""
@@ -73,7 +73,7 @@ class EventQueue:
 
     def has_step_besides(self, event: Event) -> bool:
         """Whether another step of a rebalance was taken over."""
-        return any(isinstance(one, Step) for one in self.taken_over if one is not event)
+        return any(isinstance(waiting, Step) for waiting in self.taken_over if waiting is not event)
 
     def says_lost(self) -> bool:
         """Whether a message of the membership manager says that partitions are lost."""

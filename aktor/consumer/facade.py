@@ -279,7 +279,9 @@ class KafkaConsumer:
             self.unsubscribe()
             return
         offsets = partitions if isinstance(partitions, Mapping) else {}
-        begins = {one: arguments.offset(at) for one, at in offsets.items() if at is not None}
+        begins = {
+            partition: arguments.offset(at) for partition, at in offsets.items() if at is not None
+        }
         self._assign(wanted, begins)
 
     @exclusive
@@ -449,9 +451,9 @@ class KafkaConsumer:
         call: if an interrupt ends the call before it returns, the rows are taken back."""
         self._iterating.stow()
         if self._to_close != [None, None]:
-            for one, state in self._engine.delivery.partitions.items():
+            for partition, state in self._engine.delivery.partitions.items():
                 if state.held:  # these records were deserialized: read them again as bytes
-                    self._engine.seek(one, state.position)
+                    self._engine.seek(partition, state.position)
         self._driver.run(self._engine.poll_columns(self._link.clock() + timeout, columns))
         self._expected_bytes = columns.size or self._expected_bytes
         return make(columns)
@@ -725,7 +727,11 @@ class KafkaConsumer:
     @looking
     def paused(self) -> set[TopicPartition]:
         """The paused partitions."""
-        return {one for one, state in self._engine.delivery.partitions.items() if state.paused}
+        return {
+            partition
+            for partition, state in self._engine.delivery.partitions.items()
+            if state.paused
+        }
 
     @looking
     def highwater(self, partition: TopicPartition) -> int | None:
@@ -851,7 +857,7 @@ class KafkaConsumer:
         offsets = {partition: found.get(partition) for partition in wanted}
         if metadata:
             return offsets
-        return {one: None if at is None else at.offset for one, at in offsets.items()}
+        return {partition: None if at is None else at.offset for partition, at in offsets.items()}
 
     @looking
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -942,7 +948,9 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(arguments.checked_partitions(partitions), strategy.value)
         found = self._look_up_offsets(wanted, timeout_ms)
-        return {one: offset.offset for one, offset in found.items() if offset is not None}
+        return {
+            partition: offset.offset for partition, offset in found.items() if offset is not None
+        }
 
     @exclusive
     def offsets_for_times(
@@ -1003,17 +1011,17 @@ class KafkaConsumer:
         delivery = self._engine.delivery
         read_committed = self._settings.isolation_level == "read_committed"
         partitions = {}
-        for one, state in delivery.partitions.items():
+        for partition, state in delivery.partitions.items():
             # Read once: another thread may move them meanwhile.
             position = self._iterating.offset_of(state)
             end = state.last_stable_offset if read_committed else state.high_watermark
-            partitions[one] = PartitionStatus(
+            partitions[partition] = PartitionStatus(
                 position=position,
                 end=end,
                 lag=None if position is None or end is None else max(0, end - position),
                 paused=state.paused,
                 buffered_bytes=state.buffered_bytes,
-                trouble=self._trouble_of(one),
+                trouble=self._trouble_of(partition),
             )
         actors = self._actors()
         member = self._link.port.membership.member

@@ -113,7 +113,7 @@ def _fields_read_as(fields: list[pa.Field], made: Any) -> pa.DataType | None:
     names = [field.name for field in fields]
     if None in kinds or len(set(names)) < len(names) or not all(field.nullable for field in fields):
         return None
-    return made(*(one.with_type(kind) for one, kind in zip(fields, kinds, strict=True)))
+    return made(*(column.with_type(kind) for column, kind in zip(fields, kinds, strict=True)))
 
 
 # -- before

@@ -110,8 +110,8 @@ class JsonReader:
         made = [
             column
             if len(column) == len(kept)
-            else _made([documents[row].get(one.name) for row in kept], one.type)
-            for column, one in zip(columns, self._schema, strict=True)
+            else _made([documents[row].get(field.name) for row in kept], field.type)
+            for column, field in zip(columns, self._schema, strict=True)
         ]
         return made, dict(sorted(bad.items()))
 
@@ -173,7 +173,7 @@ def _column(documents: dict[int, dict[str, Any]], field: pa.Field, bad: dict[int
         wrong = _wrong(values, field.type, 0)
     for place, error in wrong.items():
         bad[rows[place]] = f"field {field.name!r} is no {field.type}: {error}"
-    return _made([one for place, one in enumerate(values) if place not in wrong], field.type)
+    return _made([value for place, value in enumerate(values) if place not in wrong], field.type)
 
 
 def _wrong(values: Sequence[Any], kind: pa.DataType, first: int) -> dict[int, str]:
@@ -214,7 +214,7 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if types.is_nested(kind):
         return pa.array(values, kind)
     if types.is_decimal(kind):
-        values = [one if one is None else _digits(one) for one in values]
+        values = [value if value is None else _digits(value) for value in values]
     made = pa.array(values, meanwhile or kind)
     if meanwhile:
         made = made.cast(kind)
@@ -225,7 +225,7 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     fields = [
-        _made([None if one is None else one.get(field.name) for one in values], field.type)
+        _made([None if value is None else value.get(field.name) for value in values], field.type)
         for field in kind
     ]
     return pa.Array.from_buffers(kind, len(values), [_validity(values)], children=fields)
@@ -233,7 +233,7 @@ def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def _lists(values: Sequence[Any], kind: pa.DataType, flat: list[pa.Array]) -> pa.Array:
     """Lists or maps, of the arrays that hold all of their values."""
-    ends = accumulate((0 if one is None else len(one) for one in values), initial=0)
+    ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
     wide = pa.types.is_large_list(kind)
     offsets = pa.array(ends, pa.int64() if wide else pa.int32()).buffers()[1]
     if pa.types.is_map(kind):
@@ -244,7 +244,7 @@ def _lists(values: Sequence[Any], kind: pa.DataType, flat: list[pa.Array]) -> pa
 
 def _validity(values: Sequence[Any]) -> pa.Buffer:
     """The bits that say which values are not null."""
-    return pa.array([one is not None for one in values], pa.bool_()).buffers()[1]
+    return pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
 
 
 def _digits(number: str | int | float) -> str:

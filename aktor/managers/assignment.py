@@ -152,8 +152,8 @@ class LeaderPlan:
         """Member id -> encoded assignment; raises whatever the assignor raises."""
         made = self.assignor.assign(_AssignorsCluster(cluster, self.topics), self.members)
         return {
-            member: bytes(one if isinstance(one, (bytes, bytearray)) else one.encode())
-            for member, one in made.items()
+            member: bytes(data if isinstance(data, (bytes, bytearray)) else data.encode())
+            for member, data in made.items()
         }
 
 

@@ -82,4 +82,4 @@ class Claim:
 
 
 def _without(assignment: Assignment, topics: Collection[Any]) -> Assignment:
-    return {one: numbers for one, numbers in assignment.items() if one not in topics}
+    return {topic: numbers for topic, numbers in assignment.items() if topic not in topics}

@@ -390,7 +390,9 @@ class CommitManager(RequestManager):
         """
         later = {partition for other in self._queue.after(commit) for partition in other.remaining}
         moved = self._consumed.to_commit(everything=commit.refresh)
-        return {one: position for one, position in moved.items() if one not in later}
+        return {
+            partition: position for partition, position in moved.items() if partition not in later
+        }
 
     def _may_go(self, commit: Commit) -> bool:
         """Whether the commit may be sent now; if not, it fails here."""
@@ -406,9 +408,9 @@ class CommitManager(RequestManager):
         if not (self._member.is_managed or commit.by_group):
             return None
         taken = {
-            one
-            for one, ownership in commit.owned.items()
-            if one in commit.remaining and self._consumed.changed_hands(one, ownership)
+            partition
+            for partition, ownership in commit.owned.items()
+            if partition in commit.remaining and self._consumed.changed_hands(partition, ownership)
         }
         if taken:
             return self._errors.given_away(taken)
@@ -432,7 +434,7 @@ class CommitManager(RequestManager):
             "commit.sent",
             kind=commits[0].kind,
             commits=len(commits),
-            offsets={one: value.offset for one, value in offsets.items()},
+            offsets={partition: value.offset for partition, value in offsets.items()},
             generation=member.generation,
             node=node,
             attempt=commits[0].attempts.made,
@@ -469,7 +471,11 @@ class CommitManager(RequestManager):
             partition: error_of(codes.get(partition, UnknownError.errno))
             for partition in commit.remaining
         }
-        stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
+        stored = {
+            partition: commit.remaining[partition]
+            for partition, kind in errors.items()
+            if kind is NoError
+        }
         self._note_stored(commit, stored, sent)
         if not commit.remaining:
             self._succeeded(commit, sent, received.now)
@@ -518,7 +524,7 @@ class CommitManager(RequestManager):
         self.log.info(
             "commit.succeeded",
             kind=commit.kind,
-            offsets={one: value.offset for one, value in commit.offsets.items()},
+            offsets={partition: value.offset for partition, value in commit.offsets.items()},
             ms=round((now - sent.at) * 1000),
             attempts=commit.attempts.made,
         )

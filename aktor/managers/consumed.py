@@ -98,9 +98,9 @@ class Consumed:
 
     def found(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """These offsets were committed before we owned the partitions; do not commit them again."""
-        for one, value in offsets.items():
-            if value is not None and one in self.owned:
-                self._committed.setdefault(one, value)
+        for partition, value in offsets.items():
+            if value is not None and partition in self.owned:
+                self._committed.setdefault(partition, value)
 
     def to_commit(self, *, everything: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions that differ from the committed offset (after a seek they may be smaller).
@@ -110,9 +110,10 @@ class Consumed:
         if everything:
             return self._committed | self._positions
         return {
-            one: position
-            for one, position in self._positions.items()
-            if one not in self._committed or self._committed[one].offset != position.offset
+            partition: position
+            for partition, position in self._positions.items()
+            if partition not in self._committed
+            or self._committed[partition].offset != position.offset
         }
 
     def ownership(self, partition: TopicPartition) -> int:
@@ -135,8 +136,8 @@ class Consumed:
         The application sends its AssignmentChanged before it gives a partition up.
         """
         return {
-            one: self.owned.get(one, GONE) if ownership == UNHEARD else ownership
-            for one, ownership in ownerships.items()
+            partition: self.owned.get(partition, GONE) if ownership == UNHEARD else ownership
+            for partition, ownership in ownerships.items()
         }
 
     def changed_hands(self, partition: TopicPartition, ownership: int) -> bool:

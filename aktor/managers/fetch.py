@@ -190,7 +190,10 @@ class FetchManager(RequestManager):
     def picture(self) -> dict[TopicPartition, tuple[int, bool]]:
         """The epoch of each partition that is fetched, and whether it is paused."""
         plan = self._plan
-        return {one: (it.epoch, one in plan.paused) for one, it in plan.cursors.items()}
+        return {
+            partition: (it.epoch, partition in plan.paused)
+            for partition, it in plan.cursors.items()
+        }
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
@@ -409,7 +412,9 @@ class FetchManager(RequestManager):
     def _fetch(self, node_id: int, room: int, now: float) -> Request:
         settings, node = self.settings, self._nodes[node_id]
         per_partition = settings.max_partition_fetch_bytes
-        wanted = {tp: one.wanted(per_partition) for tp, one in self._plan.ready(node_id).items()}
+        wanted = {
+            tp: cursor.wanted(per_partition) for tp, cursor in self._plan.ready(node_id).items()
+        }
         asked = Asked(
             node=node_id,
             max_bytes=min(

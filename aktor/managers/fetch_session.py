@@ -77,7 +77,7 @@ class FetchSession:
         forgotten = tuple(before.keys() - wanted.keys())
         for tp in forgotten:
             self._watermarks.pop(tp, None)
-        news = {tp: one for tp, one in wanted.items() if before.get(tp) != one}
+        news = {tp: asked for tp, asked in wanted.items() if before.get(tp) != asked}
         return SessionRequest(
             session_id=self._id, epoch=self._epoch, partitions=news, forgotten=forgotten
         )

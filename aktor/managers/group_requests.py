@@ -111,8 +111,8 @@ def sync_group(
         protocol_type=PROTOCOL_TYPE,
         protocol_name=assignor,
         assignments=[
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=one)
-            for member, one in assignments.items()
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=assigned)
+            for member, assigned in assignments.items()
         ],
         min_version=None if settings.group_instance_id is None else 3,
     )

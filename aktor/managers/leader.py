@@ -207,7 +207,7 @@ class Leader:
         if self.stage is not LeaderStage.WATCHING:
             return None
         current = partition_ids(self._cluster, self._assigned_by)
-        changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
+        changed = sorted(topic for topic, ids in current.items() if ids != self._assigned_by[topic])
         return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed" if changed else None
 
     def _on(self, event: LeaderEvent) -> None:

@@ -182,7 +182,7 @@ class LookUps:
     def end_overdue(self, now: float, coordinator: Coordinator) -> None:
         """Answer the calls whose deadline has come."""
         for look_up in list(self._under_way):
-            for asker in [one for one in look_up.askers if one.deadline <= now]:
+            for asker in [asker for asker in look_up.askers if asker.deadline <= now]:
                 look_up.dismiss(asker)
                 waited = look_up.waited(asker.since, now, coordinator)
                 error = self._errors.look_up_timeout(look_up.wanted, waited)
@@ -221,9 +221,9 @@ class LookUps:
         """The starting offset of a lost partition is not needed any more."""
         look_up.forget_positions(
             [
-                one
-                for one, ownership in look_up.for_positions.items()
-                if self._consumed.changed_hands(one, ownership)
+                partition
+                for partition, ownership in look_up.for_positions.items()
+                if self._consumed.changed_hands(partition, ownership)
             ]
         )
         if not look_up.askers and not look_up.exchange.in_flight:
@@ -328,21 +328,21 @@ class LookUps:
     def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> None:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         refused: dict[TopicPartition, Exception] = {}
-        for one, ownership in list(look_up.for_positions.items()):
-            if one in outcome.again:
+        for partition, ownership in list(look_up.for_positions.items()):
+            if partition in outcome.again:
                 continue
-            look_up.forget_positions([one])
-            if self._consumed.changed_hands(one, ownership):
-                self._log.debug("offset.dropped", partition=one, because="it changed hands")
-            elif one in outcome.refused:
-                refused[one] = outcome.refused[one]
+            look_up.forget_positions([partition])
+            if self._consumed.changed_hands(partition, ownership):
+                self._log.debug("offset.dropped", partition=partition, because="it changed hands")
+            elif partition in outcome.refused:
+                refused[partition] = outcome.refused[partition]
             else:
-                found[one] = look_up.found[one]
+                found[partition] = look_up.found[partition]
         self._consumed.found(found)
         if found:
             self._say(StartingOffsetsFound(offsets=found))
         for error in {id(error): error for error in refused.values()}.values():
-            partitions = frozenset(one for one, its in refused.items() if its is error)
+            partitions = frozenset(partition for partition, its in refused.items() if its is error)
             self._log.warning("offsets.failed", partitions=partitions, because=error)
             self._say(StartingOffsetsFailed(partitions=partitions, error=error))
 

@@ -48,7 +48,7 @@ class Refresh:
 
     @property
     def _first_reason(self) -> _Reason:
-        return min(self._reasons(), key=lambda one: one.due)
+        return min(self._reasons(), key=lambda reason: reason.due)
 
     def _reasons(self) -> Iterator[_Reason]:
         """The reasons for a request. Of two with the same due time the more precise is first.

@@ -309,7 +309,7 @@ class PositionManager(RequestManager):
             for tp, known in self._partitions.items()
             if tp in changed.partitions and changed.partitions[tp].epoch == known.epoch
         }
-        new = {tp: one for tp, one in changed.partitions.items() if tp not in kept}
+        new = {tp: assigned for tp, assigned in changed.partitions.items() if tp not in kept}
         self._partitions = kept
         self._awaiting = {tp: None for tp in self._awaiting if tp in kept}
         self._admit(new)
@@ -415,7 +415,9 @@ class PositionManager(RequestManager):
     def _resolve(self, positions: Mapping[TopicPartition, Assigned], *, because: str) -> None:
         if not positions:
             return
-        offsets = {tp: one.position.offset for tp, one in positions.items() if one.position}
+        offsets = {
+            tp: assigned.position.offset for tp, assigned in positions.items() if assigned.position
+        }
         self.log.info("position.resolved", partitions=offsets, because=because)
         self._say(PositionsResolved(partitions=positions))
 

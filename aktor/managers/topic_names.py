@@ -114,4 +114,6 @@ class TopicNames:
 
     def keep(self, needed: Collection[Any]) -> None:
         """Keep the names of these topic ids, and forget all others."""
-        self._names = {one: name for one, name in self._names.items() if one in needed}
+        self._names = {
+            topic_id: name for topic_id, name in self._names.items() if topic_id in needed
+        }
