@@ -45,7 +45,7 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], list[str]]]]] = {
     "OffsetCommit": (GROUP_OFFSETS, lambda request: [request.group_id]),
     "OffsetFetch": (
         GROUP_OFFSETS,
-        lambda request: [one.group_id for one in request.groups] or [request.group_id],
+        lambda request: [group.group_id for group in request.groups] or [request.group_id],
     ),
     "OffsetDelete": (GROUP_OFFSETS, lambda request: [request.group_id]),
     "TxnOffsetCommit": (GROUP_OFFSETS, lambda request: [request.group_id]),
@@ -60,7 +60,7 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], list[str]]]]] = {
     "AddPartitionsToTxn": (
         TRANSACTION_STATE,
         lambda request: (
-            [one.transactional_id for one in request.transactions]
+            [transaction.transactional_id for transaction in request.transactions]
             or [request.v3_and_below_transactional_id]
         ),
     ),

@@ -138,7 +138,7 @@ def _value(name: str, value: Any, kind: Any) -> Any:
         return value
     if type(value) is int and float in kinds:
         return float(value)
-    wanted = " or ".join(one.__name__ for one in kinds if one is not types.NoneType)
+    wanted = " or ".join(choice.__name__ for choice in kinds if choice is not types.NoneType)
     raise CommandError(_BAD, f"{name} must be of type {wanted}, not {json.dumps(value)[:100]}")
 
 

@@ -66,22 +66,22 @@ class ConfigAdmin:
 
     def _alter(self, call: Call, response: Any, change: Change) -> None:
         asked = call.request.resources
-        times = Counter((one.resource_type, one.resource_name) for one in asked)
+        times = Counter((resource.resource_type, resource.resource_name) for resource in asked)
         results = []
-        for one in asked:
+        for resource in asked:
             code, why = Code.NONE, None
             try:
-                if times[one.resource_type, one.resource_name] > 1:
+                if times[resource.resource_type, resource.resource_name] > 1:
                     raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
-                self._alter_one(one, change, node=call.node, dry=call.request.validate_only)
+                self._alter_one(resource, change, node=call.node, dry=call.request.validate_only)
             except Refused as refused:
                 code, why = refused.code, refused.message
             results.append(
                 response.AlterConfigsResourceResponse(
                     error_code=code,
                     error_message=why,
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
                 )
             )
         call.reply(response(responses=results))

@@ -191,7 +191,9 @@ class CorruptRecords:
     def apply(self, answer: Any) -> None:
         """Change the byte. An answer without records stays as it is."""
         topics = getattr(answer, "responses", None) or ()
-        partitions = [one for topic in topics for one in getattr(topic, "partitions", None) or ()]
+        partitions = [
+            partition for topic in topics for partition in getattr(topic, "partitions", None) or ()
+        ]
         for partition in reversed(partitions):
             if records := bytes(partition.records or b""):
                 partition.records = records[:-1] + bytes([records[-1] ^ 0xFF])
@@ -362,7 +364,7 @@ def _fields(value: Any, of: type[Any], what: str, ignore: str = "") -> dict[str,
     if not isinstance(value, dict):
         raise FaultError(f"{what} must be a JSON object, not {value!r}")
     names = [field.name for field in dataclasses.fields(of)]
-    given = {name: one for name, one in value.items() if name != ignore}
+    given = {name: argument for name, argument in value.items() if name != ignore}
     for name in given:
         if name not in names:
             raise FaultError(f"{what} has no {name!r}{_suggestion(str(name), names)}")
@@ -379,7 +381,7 @@ def _code(value: Any) -> Code:
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
-    by_lower = {one.lower(): one for one in names}
+    by_lower = {candidate.lower(): candidate for candidate in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     if close:
         return f"; did you mean {by_lower[close[0]]!r}?"
@@ -507,9 +509,10 @@ def _refusal(
     for name, field in fields.items():
         if field.is_struct_array():
             inner = [
-                _refusal(field.data_class, one, one, version, code) for one in _asked(asked, name)
+                _refusal(field.data_class, entry, entry, version, code)
+                for entry in _asked(asked, name)
             ]
-            values[name] = [one for one, _ in inner]
+            values[name] = [answer for answer, _ in inner]
             said = said or any(has_code for _, has_code in inner)
         elif name in _KEYS and (key := _key(item, name)) is not None:
             values[name] = key
@@ -526,7 +529,7 @@ def _asked(asked: Any, name: str) -> Iterable[Any]:
     """What was asked for, of which the answer's array of this name speaks."""
     if isinstance(asked, str | int):
         return ()
-    found = (getattr(asked, one, None) for one in _ASKED_IN.get(name, ()))
+    found = (getattr(asked, field, None) for field in _ASKED_IN.get(name, ()))
     return next((items for items in found if items), ())
 
 

@@ -54,22 +54,22 @@ class FetchSession:
         """Take over what this request adds, changes and forgets."""
         for topic in request.topics:
             key = self._key(topic)
-            for one in topic.partitions:
-                place = (key, one.partition)
+            for asked in topic.partitions:
+                place = (key, asked.partition)
                 found = self.wanted.get(place)
                 if found is None:
                     self.wanted[place] = Wanted(
-                        partition=one.partition,
-                        fetch_offset=one.fetch_offset,
-                        max_bytes=one.partition_max_bytes,
-                        leader_epoch=one.current_leader_epoch,
-                        last_fetched_epoch=one.last_fetched_epoch,
+                        partition=asked.partition,
+                        fetch_offset=asked.fetch_offset,
+                        max_bytes=asked.partition_max_bytes,
+                        leader_epoch=asked.current_leader_epoch,
+                        last_fetched_epoch=asked.last_fetched_epoch,
                     )
                 else:
-                    found.fetch_offset = one.fetch_offset
-                    found.max_bytes = one.partition_max_bytes
-                    found.leader_epoch = one.current_leader_epoch
-                    found.last_fetched_epoch = one.last_fetched_epoch
+                    found.fetch_offset = asked.fetch_offset
+                    found.max_bytes = asked.partition_max_bytes
+                    found.leader_epoch = asked.current_leader_epoch
+                    found.last_fetched_epoch = asked.last_fetched_epoch
         for topic in request.forgotten_topics_data or ():
             key = self._key(topic)
             for partition in topic.partitions:

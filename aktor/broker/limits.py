@@ -15,7 +15,7 @@ def check_numbers(settings: Any, *, above_zero: Collection[str]) -> None:
 
     Raises ValueError naming the setting.
     """
-    for name in (one.name for one in fields(settings)):
+    for name in (field.name for field in fields(settings)):
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue

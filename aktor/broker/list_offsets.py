@@ -50,9 +50,9 @@ class ListOffsets:
     def list_offsets(self, call: Call) -> None:
         """The offset that belongs to each partition's timestamp, or to a name below zero."""
         times = Counter(
-            (topic.name, one.partition_index)
+            (topic.name, partition.partition_index)
             for topic in call.request.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         )
         if call.request.isolation_level not in ISOLATION_LEVELS:
             raise Refused(Code.UNKNOWN_SERVER_ERROR)
@@ -81,9 +81,10 @@ class ListOffsets:
                     _Listed(
                         name=topic.name,
                         partitions=[
-                            answer(topic.name, one)
-                            for one in {
-                                one.partition_index: one for one in topic.partitions
+                            answer(topic.name, partition)
+                            for partition in {
+                                partition.partition_index: partition
+                                for partition in topic.partitions
                             }.values()
                         ],
                     )
@@ -143,7 +144,7 @@ class ListOffsets:
                 partition_index=index,
                 error_code=Code.NONE,
                 active_producers=[
-                    _Producer(**one._asdict()) for one in partition.log.active_producers()
+                    _Producer(**producer._asdict()) for producer in partition.log.active_producers()
                 ],
             )
 

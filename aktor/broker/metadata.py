@@ -106,10 +106,10 @@ class MetadataRequests:
         asked = call.request.topics
         if asked is None or (call.version == 0 and not asked):
             found = [self._described(topic, call) for topic in self._topics]
-        elif any(_has_id(one) for one in asked):
+        elif any(_has_id(topic) for topic in asked):
             found = self._by_id(call)
         else:
-            names = dict.fromkeys(one.name for one in asked)
+            names = dict.fromkeys(topic.name for topic in asked)
             if None in names:
                 raise Refused(Code.UNKNOWN_SERVER_ERROR)
             found = [self._by_name(call, name) for name in names]
@@ -134,7 +134,7 @@ class MetadataRequests:
         """If one has an id, all are found by id (KafkaApis.handleTopicMetadataRequest)."""
         if call.version < _METADATA_BY_ID:
             raise Refused(Code.INVALID_REQUEST)
-        ids = dict.fromkeys(one.topic_id for one in call.request.topics if _has_id(one))
+        ids = dict.fromkeys(topic.topic_id for topic in call.request.topics if _has_id(topic))
         found = []
         for topic_id in ids:
             topic = self._topics.get(None, topic_id)
@@ -186,7 +186,7 @@ class MetadataRequests:
     def describe_topic_partitions(self, call: Call) -> None:
         """As Metadata, a page at a time (KIP-966)."""
         request = call.request
-        names = sorted({one.name for one in request.topics}) or list(self._topics.names())
+        names = sorted({topic.name for topic in request.topics}) or list(self._topics.names())
         cursor = request.cursor
         if cursor and cursor.partition_index < 0:
             raise Refused(Code.INVALID_REQUEST)
@@ -213,9 +213,9 @@ class MetadataRequests:
                     is_internal=topic.internal,
                     partitions=[
                         _DescribedPartition(
-                            **_facts(one), eligible_leader_replicas=[], last_known_elr=[]
+                            **_facts(partition), eligible_leader_replicas=[], last_known_elr=[]
                         )
-                        for one in page
+                        for partition in page
                     ],
                     topic_authorized_operations=_TOPIC_OPERATION_BITS,
                 )
@@ -266,14 +266,14 @@ class MetadataRequests:
         """The coordinator of a group, or of a transactional id."""
         request = call.request
         if call.version < _COORDINATOR_KEYS:
-            one = self._coordinator(request.key, request.key_type)
+            coordinator = self._coordinator(request.key, request.key_type)
             call.reply(
                 FindCoordinatorResponse(
-                    error_code=one.error_code,
-                    error_message=one.error_message if one.error_code else "NONE",
-                    node_id=one.node_id,
-                    host=one.host,
-                    port=one.port,
+                    error_code=coordinator.error_code,
+                    error_message=coordinator.error_message if coordinator.error_code else "NONE",
+                    node_id=coordinator.node_id,
+                    host=coordinator.host,
+                    port=coordinator.port,
                 )
             )
             return

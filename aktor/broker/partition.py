@@ -189,7 +189,7 @@ class Partition:
         self._ends.setdefault(node, self.log.end_offset)
         self._behind_since.pop(node, None)
         if self.isr != [node]:
-            self.isr = [one for one in self.isr if one != node]
+            self.isr = [replica for replica in self.isr if replica != node]
         if self.leader == node:
             self._elect(unclean=unclean)
         self.settle()
@@ -243,19 +243,19 @@ class Partition:
         end = self.end_of(node)
         if end < self.log.end_offset:
             self.log.truncate(end)
-            self._ends = {one: min(has, end) for one, has in self._ends.items()}
+            self._ends = {replica: min(has, end) for replica, has in self._ends.items()}
         self._held.discard(node)
         self._ends.pop(node, None)
         self._behind_since = {
-            one: since
-            for one, since in self._behind_since.items()
-            if one in self.isr and self.end_of(one) < end
+            replica: since
+            for replica, since in self._behind_since.items()
+            if replica in self.isr and self.end_of(replica) < end
         }
         self.leader = node
         self._next_epoch()
         # Also those that came back before, and had no leader to fetch from.
-        for one in self.replicas:
-            self._catch_up(one)
+        for replica in self.replicas:
+            self._catch_up(replica)
 
     def _next_epoch(self) -> None:
         self.leader_epoch += 1

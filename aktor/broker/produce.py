@@ -69,14 +69,14 @@ class Producing:
             answered = _Topic(name=name or "", topic_id=topic.topic_id, partition_responses=[])
             # If a partition is named twice, only the last one counts, as in Kafka.
             for data in {data.index: data for data in topic.partition_data}.values():
-                one = self._write(call, name, data)
-                written.append(one)
-                answered.partition_responses.append(one.answer)
+                result = self._write(call, name, data)
+                written.append(result)
+                answered.partition_responses.append(result.answer)
             response.responses.append(answered)
         self._point_to_leaders(response, written)
         if request.acks == 0:
             # With acks=0 there is no answer: an error closes the connection (KafkaApis).
-            call.reply(CLOSE if any(one.answer.error_code for one in written) else None)
+            call.reply(CLOSE if any(result.answer.error_code for result in written) else None)
         elif request.acks == 1 or not _missing(written):
             call.reply(response)
         else:
@@ -158,13 +158,13 @@ class Producing:
     def _point_to_leaders(self, response: Any, written: list[_Written]) -> None:
         """The answer of a broker that does not lead the partition names the leader (KIP-951)."""
         leaders = set()
-        for one in written:
-            if one.partition and one.answer.error_code == Code.NOT_LEADER_OR_FOLLOWER:
-                leaders.add(one.partition.leader)
-                one.answer.current_leader = _Leader(
-                    leader_id=one.partition.leader, leader_epoch=one.partition.leader_epoch
+        for result in written:
+            if result.partition and result.answer.error_code == Code.NOT_LEADER_OR_FOLLOWER:
+                leaders.add(result.partition.leader)
+                result.answer.current_leader = _Leader(
+                    leader_id=result.partition.leader, leader_epoch=result.partition.leader_epoch
                 )
-                one.answer.tags = {"current_leader"}
+                result.answer.tags = {"current_leader"}
         if leaders:
             response.node_endpoints = self._topology.endpoints(_Endpoint, leaders)
             response.tags = {"node_endpoints"}
@@ -205,11 +205,11 @@ class Producing:
 def _missing(written: list[_Written]) -> list[tuple[Partition, Any]]:
     """Partitions whose in-sync replicas do not all have the records yet, and their answers."""
     return [
-        (one.partition, one.answer)
-        for one in written
-        if one.partition
-        and not one.answer.error_code
-        and one.partition.log.high_watermark <= one.last_offset
+        (result.partition, result.answer)
+        for result in written
+        if result.partition
+        and not result.answer.error_code
+        and result.partition.log.high_watermark <= result.last_offset
     ]
 
 

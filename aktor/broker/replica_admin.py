@@ -55,7 +55,7 @@ class ReplicaAdmin:
     def describe_log_dirs(self, call: Call) -> None:
         """DescribeLogDirs: what this broker's replicas take up; None: all."""
         asked = call.request.topics
-        wanted = None if asked is None else {one.topic: one.partitions for one in asked}
+        wanted = None if asked is None else {topic.topic: topic.partitions for topic in asked}
         topics = []
         for topic in self._topics:
             if wanted is not None and topic.name not in wanted:
@@ -96,7 +96,9 @@ class ReplicaAdmin:
         for topic, partitions in asked:
             found = [self._elect(topic, index, kind, call.now) for index in partitions]
             if everywhere:
-                found = [one for one in found if one.error_code != Code.ELECTION_NOT_NEEDED]
+                found = [
+                    result for result in found if result.error_code != Code.ELECTION_NOT_NEEDED
+                ]
             results.append(_Elected(topic=topic, partition_result=found))
         code = Code.NONE if kind in (_PREFERRED, _UNCLEAN) else Code.INVALID_REQUEST
         call.reply(ElectLeadersResponse(error_code=code, replica_election_results=results))
@@ -164,8 +166,11 @@ class ReplicaAdmin:
                 error_code=Code.NONE,
                 error_message=None,
                 responses=[
-                    _Moved(name=one.name, partitions=[moved(one.name, it) for it in one.partitions])
-                    for one in request.topics
+                    _Moved(
+                        name=topic.name,
+                        partitions=[moved(topic.name, it) for it in topic.partitions],
+                    )
+                    for topic in request.topics
                 ],
             )
         )

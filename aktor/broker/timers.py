@@ -68,7 +68,9 @@ class WaitingList:
 
     def forget(self, which: Callable[[Call], bool]) -> None:
         """These are not to be answered any more: a broker stopped, or a connection broke."""
-        for waiting in [one for _, _, one in self._deadlines if not one.gone and which(one.call)]:
+        for waiting in [
+            waiting for _, _, waiting in self._deadlines if not waiting.gone and which(waiting.call)
+        ]:
             self._remove(waiting)
 
     def _remove(self, waiting: Waiting) -> None:

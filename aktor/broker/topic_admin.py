@@ -123,13 +123,13 @@ class TopicAdmin:
             replication_factor=len(assignment[0]),
             configs=[
                 _CreatedConfig(
-                    name=one.name,
-                    value=one.value,
-                    read_only=one.read_only,
-                    config_source=one.config_source,
-                    is_sensitive=one.is_sensitive,
+                    name=config.name,
+                    value=config.value,
+                    read_only=config.read_only,
+                    config_source=config.config_source,
+                    is_sensitive=config.is_sensitive,
                 )
-                for one in describe_topic(configs, defaults=self._defaults)
+                for config in describe_topic(configs, defaults=self._defaults)
             ],
         )
 
@@ -275,7 +275,7 @@ class TopicAdmin:
                     f"Attempted to add {more} additional partition(s), but only "
                     f"{len(wanted.assignments)} assignment(s) were specified.",
                 )
-            assignment = [tuple(one.broker_ids) for one in wanted.assignments]
+            assignment = [tuple(partition.broker_ids) for partition in wanted.assignments]
             for replicas in assignment:
                 check_replicas(
                     replicas, brokers=self._topology.nodes, like=topic.partitions[0].replicas

@@ -102,7 +102,7 @@ class Topology:
         """Where these brokers are, as the given message class (KIP-951)."""
         return [
             endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in (self.nodes.get(one) for one in sorted(nodes))
+            for node in (self.nodes.get(node_id) for node_id in sorted(nodes))
             if node is not None
         ]
 
@@ -207,16 +207,16 @@ class Topology:
         """A broker that was up is gone: others lead its partitions."""
         self.nodes[node_id].up = False
         unclean = self._settings.unclean_leader_election
-        return self._each_partition(lambda one: one.node_down(node_id, unclean=unclean))
+        return self._each_partition(lambda partition: partition.node_down(node_id, unclean=unclean))
 
     def node_up(self, node_id: int) -> Moved:
         """It is back, and catches up; one that was only silent fetches again."""
         node = self.nodes[node_id]
         if node.up:
-            return self._each_partition(lambda one: one.follow(node_id))
+            return self._each_partition(lambda partition: partition.follow(node_id))
         node.up = True
         unclean = self._settings.unclean_leader_election
-        return self._each_partition(lambda one: one.node_up(node_id, unclean=unclean))
+        return self._each_partition(lambda partition: partition.node_up(node_id, unclean=unclean))
 
     def node_silent(self, node_id: int) -> None:
         """The broker is paused and not fenced yet: its follower replicas do not fetch."""
@@ -260,12 +260,14 @@ class Topology:
             before = [(partition.leader, partition.leader_epoch) for partition in topic.partitions]
             for partition in topic.partitions:
                 act(partition)
-            after = [(one.leader, one.leader_epoch) for one in topic.partitions]
+            after = [(partition.leader, partition.leader_epoch) for partition in topic.partitions]
             if after != before:
                 self.topics.moved(topic.name)
                 if topic.name in INTERNAL_TOPICS:
                     moved[topic.name] = {
-                        index for index, one in enumerate(after) if one != before[index]
+                        index
+                        for index, leadership in enumerate(after)
+                        if leadership != before[index]
                     }
         return moved
 
@@ -298,9 +300,9 @@ class Topology:
         """When the first of them is behind for too long."""
         return min(
             (
-                one.behind_since + self._settings.replica_lag_max
-                for one in self._lagging
-                if one.behind_since is not None
+                partition.behind_since + self._settings.replica_lag_max
+                for partition in self._lagging
+                if partition.behind_since is not None
             ),
             default=math.inf,
         )

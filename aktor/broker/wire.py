@@ -218,18 +218,18 @@ def _never_null(message: Any, version: int) -> tuple[_NeverNull, ...]:
 
 def _check_nulls(message: Any, fields: tuple[_NeverNull, ...]) -> None:
     """The decoder takes a length below zero for a null anywhere; Kafka does not."""
-    for one in fields:
-        value = getattr(message, one.name)
+    for rule in fields:
+        value = getattr(message, rule.name)
         if value is None:
-            if one.itself:
-                raise BadFrameError(f"{one.name} may not be null")
-        elif not one.array:
-            _check_nulls(value, one.inside)
-        elif one.inside:
+            if rule.itself:
+                raise BadFrameError(f"{rule.name} may not be null")
+        elif not rule.array:
+            _check_nulls(value, rule.inside)
+        elif rule.inside:
             for item in value:
-                _check_nulls(item, one.inside)
+                _check_nulls(item, rule.inside)
         elif None in value:
-            raise BadFrameError(f"nothing in {one.name} may be null")
+            raise BadFrameError(f"nothing in {rule.name} may be null")
 
 
 def _after_tags(frame: memoryview, position: int) -> int:

@@ -55,14 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many.add_argument(
         "--until-failure", action="store_true", help="stop at the first seed that fails"
     )
-    one = commands.add_parser("replay", help="one seed, with its whole history")
-    one.add_argument("seed", type=int, metavar="SEED")
-    one.add_argument("--history", type=Path, metavar="FILE", help="write it there, as JSON lines")
+    replay = commands.add_parser("replay", help="one seed, with its whole history")
+    replay.add_argument("seed", type=int, metavar="SEED")
+    replay.add_argument(
+        "--history", type=Path, metavar="FILE", help="write it there, as JSON lines"
+    )
     less = commands.add_parser(
         "shrink", help="find fewer faults, members and records with which a seed still fails"
     )
     less.add_argument("seed", type=int, metavar="SEED")
-    for its in (many, one, less):
+    for its in (many, replay, less):
         its.add_argument(
             "--protocol",
             choices=["classic", "consumer", "auto", "migration", "mix"],
@@ -248,7 +250,7 @@ class _Summary:
             f" {self._virtual / 3600:.1f} virtual hours in {took:.0f} s ({self._speed()})"
         )
         if self.failed:
-            seeds = ", ".join(_again(one) for one in self.failed)
+            seeds = ", ".join(_again(result) for result in self.failed)
             print(f"failed: {seeds} (aktor sim replay ..., aktor sim shrink ...)")
 
     def _speed(self) -> str:
@@ -282,16 +284,16 @@ def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None
     protocols = list(crash_table.PROTOCOLS) if protocol is None else [protocol]
     if path is not None:
         # Now, rather than after a minute: can it be written, and are the markers there?
-        for one in protocols:
-            _put(path, one)
+        for spoken in protocols:
+            _put(path, spoken)
     bad = 0
-    for one in protocols:
-        table, failed = _drills(one, actor, seed)
+    for spoken in protocols:
+        table, failed = _drills(spoken, actor, seed)
         bad += failed
         if path is None:
-            print(f"{one}:\n\n{table}\n")
+            print(f"{spoken}:\n\n{table}\n")
         else:
-            _put(path, one, table)
+            _put(path, spoken, table)
     return 1 if bad else 0
 
 
@@ -299,7 +301,7 @@ def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
     """The table of this protocol (and actor), and how many drills went wrong."""
     from aktor.simulation import crash_table
 
-    points = [one for one in crash_table.PROTOCOLS[protocol][0] if actor in (None, one.actor)]
+    points = [point for point in crash_table.PROTOCOLS[protocol][0] if actor in (None, point.actor)]
     cells: dict[Point, list[str]] = {}
     bad = 0
     for done, point in enumerate(points):
@@ -329,14 +331,14 @@ def _recover(kind: str | None, protocol: str | None, seeds: int) -> int:
     protocols = recovery.PROTOCOLS if protocol is None else (protocol,)
     print(recovery.head(protocols), flush=True)
     bad = 0
-    for one in recovery.ALONE if kind is None else (kind,):
+    for fault in recovery.ALONE if kind is None else (kind,):
         try:
-            its = [recovery.Distribution.of(one, spoken, range(seeds)) for spoken in protocols]
+            its = [recovery.Distribution.of(fault, spoken, range(seeds)) for spoken in protocols]
         except SimulationError as error:
             bad += 1
-            print(f"{one}: {type(error).__name__}: {error}".partition("\n")[0], file=sys.stderr)
+            print(f"{fault}: {type(error).__name__}: {error}".partition("\n")[0], file=sys.stderr)
         else:
-            print(recovery.row(one, its), flush=True)
+            print(recovery.row(fault, its), flush=True)
     return 1 if bad else 0
 
 

@@ -80,4 +80,8 @@ class Commits:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed and is not yet, of these (default: all) partitions."""
         offsets = self._delivery.consumed(partitions) | self._work.unfinished(partitions)
-        return {one: offset for one, offset in offsets.items() if self._stored.get(one) != offset}
+        return {
+            partition: offset
+            for partition, offset in offsets.items()
+            if self._stored.get(partition) != offset
+        }

@@ -98,10 +98,10 @@ class Pausing:
         if self._room() <= 0:
             self._pause(self._open)
         elif self._came:
-            self._pause({one for one in self._came if self._is_behind(one)})
+            self._pause({partition for partition in self._came if self._is_behind(partition)})
         self._came.clear()
-        for one in self._ended & self._paused:
-            self._line_up(one)
+        for partition in self._ended & self._paused:
+            self._line_up(partition)
         self._ended.clear()
         if self._low:
             self._resume(workers_wait=workers_wait)
@@ -118,8 +118,8 @@ class Pausing:
             self._paused.update(late)
             self._consumer.pause(*late)
             self._open.difference_update(late)
-            for one in late:
-                self._line_up(one)
+            for partition in late:
+                self._line_up(partition)
 
     def _resume(self, *, workers_wait: bool) -> None:
         """Resume the first, and more of them if there is room for more.
@@ -134,7 +134,7 @@ class Pausing:
         if room < (share * (1 - RESUMED) if is_urgent else most * FREE):
             return
         first = list(itertools.islice(self._low, max(1, room // share)))
-        ready = [one for one in first if one in owned]
+        ready = [partition for partition in first if partition in owned]
         if ready:
             self._consumer.resume(*ready)
         self.forget(first)
@@ -168,6 +168,10 @@ class Pausing:
     def end(self) -> None:
         """What we have paused goes on."""
         owned = self._delivery.partitions
-        resumed = [one for one in self._paused if one in owned and owned[one].paused]
+        resumed = [
+            partition
+            for partition in self._paused
+            if partition in owned and owned[partition].paused
+        ]
         if resumed:
             self._consumer.resume(*sorted(resumed))

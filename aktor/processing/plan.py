@@ -113,8 +113,8 @@ def _is_coroutine(call: Any) -> bool:
 
 def _is_generator(call: Any) -> bool:
     return any(
-        inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one)
-        for one in _functions_of(call)
+        inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        for function in _functions_of(call)
     )
 
 

@@ -294,7 +294,7 @@ class Processor:
         facts = {
             "partitions": sorted(partitions),
             "left": [
-                f"{one.record.topic}-{one.record.partition}:{one.record.offset}" for one in left
+                f"{task.record.topic}-{task.record.partition}:{task.record.offset}" for task in left
             ],
             "ms": round((self._clock() - began) * 1000, 1),
             "allowed_ms": round((deadline - began) * 1000, 1),
@@ -343,9 +343,9 @@ class Processor:
         """Whatever is called next is given what is unfinished; what we have paused goes on."""
         owned = self._around.engine.delivery.partitions
         with contextlib.suppress(KafkaError):  # the consumer has failed, or is closed
-            for one, offset in self._work.unfinished().items():
-                if one in owned:
-                    self._around.consumer.seek(one, offset.offset)
+            for partition, offset in self._work.unfinished().items():
+                if partition in owned:
+                    self._around.consumer.seek(partition, offset.offset)
             self._pausing.end()
 
 

@@ -237,7 +237,7 @@ class Work:
 
     def runs_of(self, partitions: Collection[TopicPartition]) -> list[Task]:
         """What workers have of these partitions, and counts."""
-        return [one for one in self.running if one.partition in partitions and not one.dropped]
+        return [task for task in self.running if task.partition in partitions and not task.dropped]
 
     # -- how far it is
 
@@ -254,16 +254,18 @@ class Work:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """From where these (default: all) partitions are to be read again, if something is left."""
         found = {
-            one: OffsetAndMetadata(records[0].offset, "", -1)
-            for one, records in self.incoming.items()
+            partition: OffsetAndMetadata(records[0].offset, "", -1)
+            for partition, records in self.incoming.items()
         }
-        for one in self._partitions:
-            offset = self.unfinished_from(one)
-            if offset is not None and (one not in found or offset.offset < found[one].offset):
-                found[one] = offset
+        for partition in self._partitions:
+            offset = self.unfinished_from(partition)
+            if offset is not None and (
+                partition not in found or offset.offset < found[partition].offset
+            ):
+                found[partition] = offset
         if partitions is None:
             return found
-        return {one: offset for one, offset in found.items() if one in partitions}
+        return {partition: offset for partition, offset in found.items() if partition in partitions}
 
     @property
     def unfinished_count(self) -> int:

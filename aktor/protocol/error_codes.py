@@ -491,7 +491,9 @@ def forbids_topic(error: type[BaseException]) -> bool:
 
 
 #: Kafka's codes without a class in kafka-python.
-_OURS: Final = {one.errno: one for one in (InvalidRegularExpressionError, RebootstrapRequired)}
+_OURS: Final = {
+    error.errno: error for error in (InvalidRegularExpressionError, RebootstrapRequired)
+}
 
 
 def error_of(code: int) -> type[Exception]:

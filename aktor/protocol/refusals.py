@@ -11,7 +11,7 @@ class _Topics(frozenset[str]):
     """Names of topics, written in order: an error reads the same in every process."""
 
     def __repr__(self) -> str:
-        return f"{{{', '.join(repr(one) for one in sorted(self))}}}"
+        return f"{{{', '.join(repr(topic) for topic in sorted(self))}}}"
 
 
 def topics_refused(kind: Callable[[object], Exception], topics: Iterable[str]) -> Exception:

@@ -175,7 +175,7 @@ def _broker_moved(sim: Simulation, draw: random.Random) -> End:
 def _broker_fenced(sim: Simulation, draw: random.Random) -> End:
     """Alive, and not for the controller. One at a time, and only while no other is gone."""
     brokers = sim.brokers
-    if not all(one.up for one in brokers.model.nodes.values()):
+    if not all(broker.up for broker in brokers.model.nodes.values()):
         return _nothing
     node = draw.choice(sorted(brokers.model.nodes))
     brokers.fence(node)
@@ -193,7 +193,7 @@ def _log_start_moved(sim: Simulation, draw: random.Random) -> End:
 
 def _log_compacted(sim: Simulation, draw: random.Random) -> End:
     """The log cleaner was here: of one key a topic's logs have one record."""
-    topic = draw.choice([one for one in sim.topics if one.keys] or sim.topics)
+    topic = draw.choice([topic for topic in sim.topics if topic.keys] or sim.topics)
     for partition in range(topic.partitions):
         sim.brokers.compact(topic, partition)
     return _nothing
@@ -452,7 +452,7 @@ def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
         return _nothing
     group = draw.choice(sim.groups)
     stands, unheard = draw.choice([0.5, 5.0, 10.0]), draw.choice([0.0, 2.0, 5.0])
-    watched = [one for one in sim.members if one.running and one.before_each is None]
+    watched = [member for member in sim.members if member.running and member.before_each is None]
 
     def stop(member: Member) -> None:
         if not member.running or not sim.faults.raging:
@@ -468,14 +468,14 @@ def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
     def watch(member: Member) -> None:
         def before(actor: CooperativeActor, message: object) -> None:
             if isinstance(message, PartitionsReleased) and message.positions:
-                for one in watched:
-                    one.before_each = None
+                for candidate in watched:
+                    candidate.before_each = None
                 sim.scheduler.after(0.0, lambda: stop(member))
 
         member.before_each = before
 
-    for one in watched:
-        watch(one)
+    for member in watched:
+        watch(member)
     sim.brokers.expire_somebody(group, draw)  # who comes back to have a part again
     return _nothing
 
@@ -657,7 +657,7 @@ def _sought(sim: Simulation, draw: random.Random) -> End:
 
 
 def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
-    running = [one for one in sim.members if one.running]
+    running = [member for member in sim.members if member.running]
     if not running:
         return None
     member = draw.choice(running)

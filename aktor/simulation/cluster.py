@@ -143,9 +143,12 @@ class Brokers:
             by=by,
             contents=[
                 fingerprint(
-                    one.key, one.value, one.headers, header.base_timestamp + one.timestamp_delta
+                    record.key,
+                    record.value,
+                    record.headers,
+                    header.base_timestamp + record.timestamp_delta,
                 )
-                for one in records_in(header, batch)
+                for record in records_in(header, batch)
             ],
             producer=header.producer_id if header.transactional else None,
         )
@@ -179,10 +182,10 @@ class Brokers:
         """Of topics that there are."""
         names = {topic.topic_id: topic.name for topic in self.model.topics}
         return sorted(
-            f"{names[one.topic_id]}-{index}"
-            for one in owned
-            if one.topic_id in names
-            for index in one.partitions
+            f"{names[topic.topic_id]}-{index}"
+            for topic in owned
+            if topic.topic_id in names
+            for index in topic.partitions
         )
 
     def refuse(self, api: str, code: Code, *, client_id: str | None = None, times: int = 1) -> None:
@@ -321,15 +324,19 @@ class Brokers:
     def _elections(self, *, unclean: bool = False) -> Iterator[None]:
         """Say which logs are shorter afterwards: the new leader did not have all of it."""
         before = {
-            one: (one.log.end_offset, one.log.high_watermark, one.log.latest_epoch)
-            for one in self._partitions_of_users()
+            partition: (
+                partition.log.end_offset,
+                partition.log.high_watermark,
+                partition.log.latest_epoch,
+            )
+            for partition in self._partitions_of_users()
         }
         yield
-        for one, (end, replicated, epoch) in before.items():
+        for partition, (end, replicated, epoch) in before.items():
             # Where the next leader began: markers may have been written again since.
-            _, kept = one.log.end_offset_for_epoch(epoch)
+            _, kept = partition.log.end_offset_for_epoch(epoch)
             if 0 <= kept < end:
-                self._cut_off(one, kept, replicated, unclean=unclean)
+                self._cut_off(partition, kept, replicated, unclean=unclean)
 
     def _cut_off(self, partition: Partition, end: int, replicated: int, *, unclean: bool) -> None:
         place = partition.topic, partition.index
@@ -409,7 +416,7 @@ class Brokers:
         if self.leader(topic, partition) not in self.running:
             return None
         # No two records of a partition are alike, so that a mix-up is found.
-        pairs = list(zip(keys or [b"key of " + one for one in values], values, strict=True))
+        pairs = list(zip(keys or [b"key of " + value for value in values], values, strict=True))
         headers = [("first", pairs[0][1])] if pairs else []
         producer, epoch, sequence = transaction or (-1, -1, -1)
         batch = build_batch(
@@ -567,13 +574,13 @@ class Brokers:
 
     def expire(self, group: str, name: str) -> None:
         """The coordinator has not heard of the consumer of the member of this name for too long."""
-        for one in self._members(group):
-            if self._consumer(one).partition("/")[0] == name:
-                self._expire(group, one)
+        for member in self._members(group):
+            if self._consumer(member).partition("/")[0] == name:
+                self._expire(group, member)
 
     def _members(self, group: str) -> list[GroupMember]:
         try:
-            return sorted(self.model.groups.members(group), key=lambda one: one.member_id)
+            return sorted(self.model.groups.members(group), key=lambda member: member.member_id)
         except Refused:
             return []  # nobody has joined it yet, or it went with its last member and offset
 
@@ -590,23 +597,27 @@ class Brokers:
 
     def members(self, group: str) -> set[str]:
         """The ids of the group's members, as its coordinator knows them."""
-        return {one.member_id for one in self.model.groups.members(group)}
+        return {member.member_id for member in self.model.groups.members(group)}
 
     def know(self, group: str, member_id: str, topics: Collection[str]) -> bool:
         """Whether the group has this member, and that as one who subscribes to these topics (or to
         a regular expression)."""
         return any(
-            one.member_id == member_id and one.topics in (None, topics)
-            for one in self.model.groups.members(group)
+            member.member_id == member_id and member.topics in (None, topics)
+            for member in self.model.groups.members(group)
         )
 
     def members_by_consumer(self, group: str) -> list[tuple[str, GroupMember]]:
         """The group's members, each with the consumer whose it is."""
-        return [(self._consumer(one), one) for one in self._members(group)]
+        return [(self._consumer(member), member) for member in self._members(group)]
 
     def members_of(self, group: str, consumer: str) -> list[str]:
         """The ids of those of the group's members that are this consumer's."""
-        return [one.member_id for one in self._members(group) if self._consumer(one) == consumer]
+        return [
+            member.member_id
+            for member in self._members(group)
+            if self._consumer(member) == consumer
+        ]
 
     def session_until(self, group: str, member_id: str) -> float:
         """When the coordinator ends this member's session, by the scheduler's clock, if it hears
@@ -639,20 +650,20 @@ class Brokers:
     def note_ends(self, topic: str) -> None:
         """Say where the topic's logs begin and end: what was written beyond is not there."""
         found = self.model.topics.get(topic)
-        for one in found.partitions if found is not None else ():
+        for partition in found.partitions if found is not None else ():
             self._history.note(
                 "log.ends",
-                partition=f"{topic}-{one.index}",
-                start=one.log.start_offset,
-                end=one.log.end_offset,
+                partition=f"{topic}-{partition.index}",
+                start=partition.log.start_offset,
+                end=partition.log.end_offset,
             )
 
     def records(self, topic: str) -> Iterator[Stored]:
         """What still exists: the records that all in sync have, and no transaction has aborted or
         left open."""
         found = self.model.topics.get(topic)
-        for one in found.partitions if found is not None else ():
-            yield from records_of(one)
+        for partition in found.partitions if found is not None else ():
+            yield from records_of(partition)
 
     def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
         """The high watermark; `committed`: the last stable offset."""

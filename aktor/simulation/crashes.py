@@ -49,7 +49,7 @@ def _points(protocol: str) -> tuple[Point, ...]:
     return tuple(
         Point(kind.name, message)
         for kind in in_start_order(protocol)
-        for message in sorted(kind.understands(), key=lambda one: one.__name__)
+        for message in sorted(kind.understands(), key=lambda message: message.__name__)
     )
 
 

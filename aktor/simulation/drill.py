@@ -175,7 +175,7 @@ class Drill:
         sim.groups.append("g")
         self.phase = Phase.JOINING
         #: The points that alice's actors came by.
-        self.seen: dict[Phase, set[Point]] = {one: set() for one in Phase}
+        self.seen: dict[Phase, set[Point]] = {phase: set() for phase in Phase}
         self._speaks_consumer = settings.get("group_protocol") == "consumer"
         self._settings = {**(CONSUMER_SETTINGS if self._speaks_consumer else SETTINGS), **settings}
         #: How often alice has subscribed: with the consumer protocol by a pattern and by names, in
@@ -254,7 +254,9 @@ class Drill:
 
     def _await_everything(self) -> None:
         brokers = self.sim.brokers
-        self._awaited = {one: brokers.end(self.topic, one) for one in range(PARTITIONS)}
+        self._awaited = {
+            partition: brokers.end(self.topic, partition) for partition in range(PARTITIONS)
+        }
         self._committed = False
 
     def _close_alice(self) -> float:
@@ -264,7 +266,9 @@ class Drill:
             if not site.closed:
                 raise SimulationError(f"{site} is closed, and something of it is still open")
         if self._owned:
-            names = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(self._owned))
+            names = ", ".join(
+                f"{partition.topic}-{partition.partition}" for partition in sorted(self._owned)
+            )
             raise SimulationError(f"alice's listener was never told that {names} are gone")
         return self._closing
 
@@ -445,8 +449,8 @@ class Drill:
             lambda: consumer.offsets_for_times({first: 0}),
             consumer.topics,
             consumer.status,
-            lambda: [consumer.seek(one, 0) for one in self._mine()[:1]],
-            lambda: [consumer.position(one) for one in self._mine()[:1]],
+            lambda: [consumer.seek(partition, 0) for partition in self._mine()[:1]],
+            lambda: [consumer.position(partition) for partition in self._mine()[:1]],
             lambda: consumer.pause(*self._mine()),
             lambda: self._poll(0.2),
             lambda: consumer.resume(*sorted(consumer.paused())),
@@ -527,7 +531,7 @@ class Drill:
         self._attempt(lambda: self._subscribe(consumer))
         while not consumer.assignment():
             self._poll(0.1)
-        self._attempt(lambda: [consumer.position(one) for one in self._mine()[:1]])
+        self._attempt(lambda: [consumer.position(partition) for partition in self._mine()[:1]])
         brokers.refuse_no_more()
         self._poll(0.5)
 

@@ -61,12 +61,12 @@ def _some(loop: Loop, consumer: KafkaConsumer) -> list[TopicPartition]:
 
 
 def _look(loop: Loop, consumer: KafkaConsumer) -> None:
-    for one in _one(loop, consumer):
-        consumer.position(one, timeout_ms=A_SECOND)
+    for partition in _one(loop, consumer):
+        consumer.position(partition, timeout_ms=A_SECOND)
         if loop.has_group:
-            consumer.committed(one, timeout_ms=A_SECOND)
-        consumer.end_offsets([one], timeout_ms=A_SECOND)
-        consumer.highwater(one)
+            consumer.committed(partition, timeout_ms=A_SECOND)
+        consumer.end_offsets([partition], timeout_ms=A_SECOND)
+        consumer.highwater(partition)
 
 
 def _look_around(loop: Loop, consumer: KafkaConsumer) -> None:
@@ -95,10 +95,10 @@ def _pause(loop: Loop, consumer: KafkaConsumer) -> None:
 
 def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
     """A little, as one does who wants to do something again."""
-    for one in _one(loop, consumer):
-        position = consumer.position(one, timeout_ms=A_SECOND)
+    for partition in _one(loop, consumer):
+        position = consumer.position(partition, timeout_ms=A_SECOND)
         if position is not None:
-            consumer.seek(one, max(0, position - 3))
+            consumer.seek(partition, max(0, position - 3))
 
 
 def read_what_is_hidden(loop: Loop, consumer: KafkaConsumer) -> None:
@@ -118,8 +118,8 @@ def wait_long(loop: Loop, consumer: KafkaConsumer) -> None:
     while loop.now < until:
         loop.finish()
         records = consumer.poll(timeout_ms=1000 * (until - loop.now))
-        for one, some in records.items():
-            loop.take(one, some[-1].offset)
+        for partition, some in records.items():
+            loop.take(partition, some[-1].offset)
         loop.settle(consumer, has_read=bool(records))
 
 
@@ -132,25 +132,25 @@ def waver(loop: Loop, consumer: KafkaConsumer) -> None:
 
 def _change_its_mind(loop: Loop, consumer: KafkaConsumer) -> None:
     """To the beginning; no, only a little back."""
-    for one in _one(loop, consumer):
-        position = consumer.position(one, timeout_ms=A_SECOND)
+    for partition in _one(loop, consumer):
+        position = consumer.position(partition, timeout_ms=A_SECOND)
         if position is None:
             continue
-        consumer.seek_to_beginning(one)
+        consumer.seek_to_beginning(partition)
         if loop.draw.random() < 0.5:
             consumer.poll(timeout_ms=0)
-        if one in consumer.assignment():
-            consumer.seek(one, max(0, position - 3))
+        if partition in consumer.assignment():
+            consumer.seek(partition, max(0, position - 3))
 
 
 def _read_again(loop: Loop, consumer: KafkaConsumer) -> None:
     """All of a partition that is still there; and asked for twice, the second time while its
     beginning may be looked up for the first."""
-    for one in _one(loop, consumer):
-        consumer.seek_to_beginning(one)
+    for partition in _one(loop, consumer):
+        consumer.seek_to_beginning(partition)
         loop.sleep(loop.draw.uniform(0.0, LOOKED_UP))
-        if one in consumer.assignment():
-            consumer.seek_to_beginning(one)
+        if partition in consumer.assignment():
+            consumer.seek_to_beginning(partition)
 
 
 def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
@@ -158,16 +158,16 @@ def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
     asked: what lies between would be skipped if its process died meanwhile."""
     if consumer.config["enable_auto_commit"]:
         return
-    for one in _one(loop, consumer):
-        position = consumer.position(one, timeout_ms=A_SECOND)
+    for partition in _one(loop, consumer):
+        position = consumer.position(partition, timeout_ms=A_SECOND)
         if position is None:
             continue
-        consumer.seek_to_end(one)
+        consumer.seek_to_end(partition)
         try:
-            consumer.position(one, timeout_ms=A_SECOND)
+            consumer.position(partition, timeout_ms=A_SECOND)
         finally:
-            if one in consumer.assignment():
-                consumer.seek(one, position)
+            if partition in consumer.assignment():
+                consumer.seek(partition, position)
 
 
 def commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
@@ -177,10 +177,10 @@ def commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
     offsets = None
     if loop.draw.random() < 0.7:
         offsets = {}
-        for one in _some(loop, consumer):
-            position = consumer.position(one, timeout_ms=A_SECOND)
+        for partition in _some(loop, consumer):
+            position = consumer.position(partition, timeout_ms=A_SECOND)
             if position is not None:
-                offsets[one] = OffsetAndMetadata(position, "", -1)
+                offsets[partition] = OffsetAndMetadata(position, "", -1)
     if offsets == {}:
         return
     if loop.draw.random() < 0.5:

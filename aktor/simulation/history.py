@@ -50,7 +50,7 @@ class History:
     def of(cls, events: Iterable[Event]) -> Self:
         """What was told elsewhere: each event has its `at` and its `member`."""
         history = cls(lambda: 0.0, 0.0)
-        history.events = sorted(events, key=lambda one: float(one["at"]))
+        history.events = sorted(events, key=lambda event: float(event["at"]))
         return history
 
     def note(self, event: str, member: str = "", **values: Any) -> None:

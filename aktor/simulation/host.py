@@ -274,9 +274,11 @@ class Site(Host):
         """Whether its consumer, which has no group, owns all there is, and has come to the ends."""
         brokers, owned = self._simulation.brokers, self.owned
         return self.started and all(
-            (owned[one].offset or 0) >= brokers.last_record(*one) if one in owned else False
+            (owned[partition].offset or 0) >= brokers.last_record(*partition)
+            if partition in owned
+            else False
             for topic in self._simulation.topics
-            for one in (TopicPartition(topic, number) for number in range(topic.partitions))
+            for partition in (TopicPartition(topic, number) for number in range(topic.partitions))
         )
 
     @property
@@ -285,8 +287,8 @@ class Site(Host):
         brokers = self._simulation.brokers
         committed = self.started and self.consumer.config["isolation_level"] == "read_committed"
         return self.started and all(
-            state.offset == brokers.end(*one, committed=committed)
-            for one, state in self.owned.items()
+            state.offset == brokers.end(*partition, committed=committed)
+            for partition, state in self.owned.items()
         )
 
     def how_far(self, one: TopicPartition) -> str:
@@ -342,9 +344,11 @@ class Site(Host):
     def _misread(self, fetch: FetchManager) -> list[str]:
         """Partitions that its background takes for what they are not: owned, in another epoch, not
         to be fetched."""
-        wanted = {one: (state.epoch, not state.fetchable) for one, state in self.owned.items()}
-        differ = {one for one, _ in wanted.items() ^ fetch.picture.items()}
-        return sorted(f"{one.topic}-{one.partition}" for one in differ)
+        wanted = {
+            partition: (state.epoch, not state.fetchable) for partition, state in self.owned.items()
+        }
+        differ = {partition for partition, _ in wanted.items() ^ fetch.picture.items()}
+        return sorted(f"{partition.topic}-{partition.partition}" for partition in differ)
 
     def _unused(self) -> list[str]:
         """Connections that its network actor has forgotten and not closed."""

@@ -30,7 +30,7 @@ __all__ = ["HANDLERS", "INTERRUPTS", "Alarm", "CtrlC", "Interruption"]
 
 _ROOT: Final = Path(aktor.__file__).parent
 _PARTS: Final = ("consumer", "processing", "records")
-_APPLICATION: Final = tuple(f"{_ROOT / one}{os.sep}" for one in _PARTS)
+_APPLICATION: Final = tuple(f"{_ROOT / part}{os.sep}" for part in _PARTS)
 
 #: After how many lines it comes, if it may not come where it would.
 LATER: Final = 20

@@ -138,8 +138,8 @@ class Member(Host):
             return left >= 0
 
         taking: list[Turn] = [*self.tasks, *self.sites]
-        for one in taking:
-            self.simulation.scheduler.ask_before_turns(one, lives)
+        for turn in taking:
+            self.simulation.scheduler.ask_before_turns(turn, lives)
 
     def kill_at_line(self, lines: int) -> None:
         """Kill it in place of a line of its own code, after so many more: of what runs in its

@@ -30,8 +30,8 @@ class Names:
     def resolve(self, host: str, port: int) -> list[Address]:
         """As `socket.getaddrinfo` would, in the same order each time."""
         return [
-            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"{host}/{one}", port))
-            for one in range(self.addresses)
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"{host}/{number}", port))
+            for number in range(self.addresses)
         ]
 
     def is_dead(self, node: int, address: Address | None) -> bool:

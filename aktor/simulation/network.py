@@ -230,7 +230,7 @@ class Network:
         when = self.scheduler.now + self.latency()
         for way in {way for way, _ in self._held if well(way)}:
             self._not_before[way] = when
-        self._held = [one for one in self._held if not well(one[0])]
+        self._held = [entry for entry in self._held if not well(entry[0])]
         for act in going:
             self.scheduler.at(when, act)
 
@@ -573,7 +573,7 @@ class SimulatedNet:
 
     def break_all(self, node: int | None = None) -> None:
         """Connections (to this broker, or all) are reset."""
-        self._reset(lambda one: node in (None, one.node))
+        self._reset(lambda connection: node in (None, connection.node))
 
     def _reset(self, which: Callable[[_Connection], bool]) -> None:
         for connection in list(self._connections.values()):
@@ -606,7 +606,7 @@ class SimulatedNet:
     def break_swallowed(self, node: int | None = None) -> None:
         """Connections (to this broker, or all) on which everything vanishes or nothing is answered,
         or of which the broker knows nothing (it crashed without a word), are reset."""
-        self._reset(lambda one: one.is_swallowed and node in (None, one.node))
+        self._reset(lambda connection: connection.is_swallowed and node in (None, connection.node))
 
     # -- the end of a connection
 

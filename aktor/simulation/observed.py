@@ -174,8 +174,8 @@ class _Observed(KafkaConsumer):
             taken = super().poll(timeout_ms, *args, **kwargs)
         self._count(taken, *args, **kwargs)
         self._look_what_is_left(taken)
-        for one, records in taken.items():
-            self._gave(one, records)
+        for partition, records in taken.items():
+            self._gave(partition, records)
         self._last_asked = self._now()
         self._has_polled()
         return taken
@@ -203,8 +203,8 @@ class _Observed(KafkaConsumer):
             where = TopicPartition(record.topic, record.partition)
             taken.setdefault(where, []).append(record)
         self._look_what_is_left(taken)
-        for one, records in taken.items():
-            self._gave(one, records)
+        for partition, records in taken.items():
+            self._gave(partition, records)
         self._last_asked = self._now()
         self._has_polled()
         return result
@@ -257,7 +257,7 @@ class _Observed(KafkaConsumer):
         confirm that it is still a member."""
         if not taken and not self._engine.session.holds_back:
             owned = self._engine.delivery.partitions
-            if ready := [_name(one) for one, state in owned.items() if state.ready]:
+            if ready := [_name(partition) for partition, state in owned.items() if state.ready]:
                 self._note("records.passed_over", partitions=sorted(ready))
 
     def _count(
@@ -475,14 +475,14 @@ class _Observed(KafkaConsumer):
         port, owned = self._engine.link.port, self._engine.delivery.partitions
         self._brokers = max(self._brokers, len(port.cluster.brokers))
         chunks = [
-            one
-            for one in (
+            chunk
+            for chunk in (
                 *port.chunks,
                 *(chunk for state in owned.values() for chunk in state.chunks),
             )
-            if one.partition in owned and one.epoch == owned[one.partition].epoch
+            if chunk.partition in owned and chunk.epoch == owned[chunk.partition].epoch
         ]
-        paused = {one for one, state in owned.items() if state.paused}
+        paused = {partition for partition, state in owned.items() if state.paused}
         self._put_aside &= paused | {chunk.partition for chunk in chunks}
         if not chunks:
             return
@@ -505,7 +505,7 @@ class _Observed(KafkaConsumer):
 
 #: What looks at the consumer besides its user.
 LOOKS: Final = frozenset(
-    one.__code__ for one in (_Observed._came_back, _Observed._gave, _Observed._gave_one)
+    method.__code__ for method in (_Observed._came_back, _Observed._gave, _Observed._gave_one)
 )
 
 

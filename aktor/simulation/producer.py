@@ -94,7 +94,7 @@ class Producers:
 
     def connect(self, host: str, selector: SimulatedSelector) -> SimulatedSocket:
         """A connection to a broker."""
-        self._sockets = [one for one in self._sockets if one.open]
+        self._sockets = [socket for socket in self._sockets if socket.open]
         network, name = self.member.simulation.network, self.member.name
         socket = SimulatedSocket(network, name, host, told=selector.ring)
         self._sockets.append(socket)
@@ -181,11 +181,11 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         # Made of sets, whose order is another one in each process.
         if isinstance(request, AddPartitionsToTxnRequest):
-            request.v3_and_below_topics.sort(key=lambda one: one.name)
+            request.v3_and_below_topics.sort(key=lambda topic: topic.name)
             for topic in request.v3_and_below_topics:
                 topic.partitions.sort()
         elif isinstance(request, MetadataRequest):
-            request.topics = request.topics and sorted(request.topics, key=lambda one: one.name)
+            request.topics = request.topics and sorted(request.topics, key=lambda topic: topic.name)
         return super().send(request, *args, **kwargs)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
@@ -304,7 +304,7 @@ _really_all: Final = IncompleteProducerBatches.all
 
 def _all(self: IncompleteProducerBatches) -> list[Any]:
     found: list[Any] = _really_all(self)
-    return sorted(found, key=lambda one: (one.topic_partition, one.created))
+    return sorted(found, key=lambda batch: (batch.topic_partition, batch.created))
 
 
 class _Threading:

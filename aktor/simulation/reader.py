@@ -222,22 +222,22 @@ class Loop:
         """A seek fetches it again: the next time the bytes may be sound. If they never are, it does
         without this record; and without the next, if that cannot be read either."""
         consumer = self._consumer
-        one, offset = TopicPartition(error.topic, error.partition), error.offset
-        if one not in consumer.assignment() or self._only_polls_on(one):
+        partition, offset = TopicPartition(error.topic, error.partition), error.offset
+        if partition not in consumer.assignment() or self._only_polls_on(partition):
             return
-        before, tries = self._unreadable.get(one, (offset, 0))
+        before, tries = self._unreadable.get(partition, (offset, 0))
         tries = tries + 1 if offset == before else 1
         if tries > TRIES:
             self._simulation.history.note(
                 "user.passes_over",
                 self._member.name,
                 group=self._config()["group_id"],
-                partition=f"{one.topic}-{one.partition}",
+                partition=f"{partition.topic}-{partition.partition}",
                 offset=offset,
             )
             offset += 1
-        self._unreadable[one] = offset, tries
-        consumer.seek(one, offset)
+        self._unreadable[partition] = offset, tries
+        consumer.seek(partition, offset)
 
     def _only_polls_on(self, one: TopicPartition) -> bool:
         """Whether it leaves the corrupt batch for later, and is content with other partitions."""
@@ -303,7 +303,7 @@ class Loop:
 
     def subscribe_too(self, consumer: KafkaConsumer, topic: str) -> bool:
         """To what it is to read, and to this topic; False if it subscribes to nothing."""
-        topics = [str(one) for one in self._simulation.topics]
+        topics = [str(other) for other in self._simulation.topics]
         consumer.subscribe([*topics, topic], listener=self._reader.listener(self, consumer))
         return True
 
@@ -338,8 +338,8 @@ class Loop:
 
     def finish(self) -> None:
         """What was in hand is done."""
-        for one, offset in self._in_hand.items():
-            self._reader.elsewhere[self._key(one)] = offset
+        for partition, offset in self._in_hand.items():
+            self._reader.elsewhere[self._key(partition)] = offset
         self._in_hand.clear()
 
     def settle(self, consumer: KafkaConsumer, *, has_read: bool) -> None:
@@ -415,7 +415,7 @@ class Loop:
 
     def _do_what_is_due(self) -> None:
         self._later = [(turns - 1, act) for turns, act in self._later]
-        while due := next((one for one in self._later if one[0] < 0), None):
+        while due := next((entry for entry in self._later if entry[0] < 0), None):
             self._later.remove(due)
             due[1]()
 

@@ -32,9 +32,9 @@ PROTOCOLS: Final = ("classic", "consumer")
 #: follower out of sync that is elected, a rebalance in which a member is frozen); and a kill at a
 #: line of the user's code, of which there is none here.
 ALONE: Final = tuple(
-    one
-    for one in KINDS
-    if one not in ("frozen_while_handing_back", "killed_at_line", "unclean_election")
+    kind
+    for kind in KINDS
+    if kind not in ("frozen_while_handing_back", "killed_at_line", "unclean_election")
 )
 
 PARTITIONS: Final = 4
@@ -131,7 +131,9 @@ class Distribution:
 def head(protocols: Sequence[str]) -> str:
     """The first two lines of the table, which is Markdown."""
     titles = [
-        f"{protocol}: {one}" for protocol in protocols for one in ("median", "p90", "p99", "max")
+        f"{protocol}: {quantile}"
+        for protocol in protocols
+        for quantile in ("median", "p90", "p99", "max")
     ]
     return f"| fault | {' | '.join(titles)} |\n{'|---' * (len(titles) + 1)}|"
 

@@ -80,7 +80,7 @@ def shrink(judge: Judge, seed: int, told: Callable[[int, int], None] = lambda *_
 
     def can_do_without(numbers: set[int]) -> bool:
         nonlocal best, tries
-        kept = {one.number for one in best.faults} - numbers
+        kept = {fault.number for fault in best.faults} - numbers
         run = _run(judge, seed, first.all - kept)
         tries += 1
         if run.fails_like(first):
@@ -117,7 +117,7 @@ def _run(judge: Judge, seed: int, without: frozenset[int]) -> _Run:
     if trial.simulation is None:
         raise error or ValueError("the function makes no simulation")
     faults = trial.simulation.faults.faults
-    began = {one["number"] for one in trial.simulation.history.named("fault.began")}
+    began = {event["number"] for event in trial.simulation.history.named("fault.began")}
     return _Run(
         error,
         tuple(fault for fault in faults if fault.number in began),

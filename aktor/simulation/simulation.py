@@ -75,12 +75,14 @@ class Topic(str):
 
     def end(self) -> int:
         """How many records were written to it, as far as all replicas have them."""
-        return sum(self.simulation.brokers.end(self, one) for one in range(self.partitions))
+        return sum(
+            self.simulation.brokers.end(self, partition) for partition in range(self.partitions)
+        )
 
     def lag(self, group: str) -> int:
         """How many records the group has not committed."""
         brokers = self.simulation.brokers
-        return sum(brokers.unread(group, self, one) for one in range(self.partitions))
+        return sum(brokers.unread(group, self, partition) for partition in range(self.partitions))
 
     def write(self, count: int, *, partition: int | None = None) -> None:
         """Append so many records, in small batches, to partitions drawn at random."""
@@ -96,7 +98,7 @@ class Topic(str):
     ) -> int | None:
         """Write one batch; returns the offset after it, None if refused. See `Brokers.write`."""
         more = b"." * self.simulation.random.randint(0, self.bulk) if self.bulk else b""
-        values = [f"{self}:{len(self.values) + one}".encode() + more for one in range(count)]
+        values = [f"{self}:{len(self.values) + number}".encode() + more for number in range(count)]
         drawn = self.simulation.random
         keys = [b"key %d" % drawn.randrange(self.keys) for _ in values] if self.keys else None
         end = self.simulation.brokers.write(
@@ -219,7 +221,7 @@ class Simulation:
 
     def member(self, work: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> Member:
         """A process that runs `work(*args, **kwargs)`, with any KafkaConsumer it makes."""
-        taken = {one.name for one in self.members}
+        taken = {member.name for member in self.members}
         if name in taken:
             raise ValueError(f"there is a member {name!r} already")
         spare = self._next_name()
@@ -351,7 +353,8 @@ class Simulation:
             for site in member.sites
         ]
         grown = max(
-            (one["at"] for one in self.history.named("topic.grown", "topic.created")), default=0.0
+            (event["at"] for event in self.history.named("topic.grown", "topic.created")),
+            default=0.0,
         )
         return max(0.0, grown + max(ages, default=0.0) - self.now) if grown else 0.0
 
@@ -409,17 +412,17 @@ class Simulation:
 
     def _where_it_hangs(self, group: str, topic: Topic, number: int) -> str:
         """How far the group has committed the partition, its owner, and what that waits for."""
-        brokers, one = self.brokers, TopicPartition(topic, number)
+        brokers, partition = self.brokers, TopicPartition(topic, number)
         committed = brokers.committed(group, topic, number)
         done = "nothing" if committed is None else f"up to {committed}"
         leader = brokers.leader(topic, number)
         led = "no leader" if leader not in brokers.running else f"leader b{leader}"
         owners = [
-            f"{site.name} owns it, {site.how_far(one)} and {site.member.what_it_does}"
+            f"{site.name} owns it, {site.how_far(partition)} and {site.member.what_it_does}"
             for member in self.members
             if not member.gone
             for site in member.sites
-            if site.is_in(group) and one in site.owned
+            if site.is_in(group) and partition in site.owned
         ]
         said = "; ".join(owners) or f"nobody owns it, {self._who_is_in(group)}"
         return (
@@ -428,8 +431,8 @@ class Simulation:
 
     def _who_is_in(self, group: str) -> str:
         known = [
-            f"{consumer} ({one.member_id})"
-            for consumer, one in self.brokers.members_by_consumer(group)
+            f"{consumer} ({member.member_id})"
+            for consumer, member in self.brokers.members_by_consumer(group)
         ]
         doing = [f"{member} {member.what_it_does}" for member in self.members if not member.gone]
         there = f"members of {group} are {', '.join(known) or 'none'}"
@@ -494,7 +497,11 @@ class Simulation:
         """All promises (see `checks`), and what was demanded of sinks: that no record was lost only
         after `progress`. Raises CheckFailedError."""
         judged = next(self.history.named("progress.demanded"), None) is not None
-        effects = [one for sink in self.sinks for one in sink.complaints(all_is_committed=judged)]
+        effects = [
+            complaint
+            for sink in self.sinks
+            for complaint in sink.complaints(all_is_committed=judged)
+        ]
         broken = broken_promises(self.history)
         if broken or effects:
             names = [complaint.partition(":")[0] for complaint in broken + effects]

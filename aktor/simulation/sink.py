@@ -158,8 +158,12 @@ class Sink:
     def _counted(self) -> list[tuple[Stored, int]]:
         times = Counter(effect.of for effect in self.effects)
         return [
-            (one, times[one.partition, one.offset, one.timestamp] + times[one.value or b""])
-            for one in self._simulation.brokers.records(self.topic)
+            (
+                record,
+                times[record.partition, record.offset, record.timestamp]
+                + times[record.value or b""],
+            )
+            for record in self._simulation.brokers.records(self.topic)
         ]
 
     def _results_of(self, record: Stored) -> list[Stored]:
@@ -233,8 +237,11 @@ class TopicSink(Sink):
     def _counted(self) -> list[tuple[Stored, int]]:
         origins = self._origins()
         counted = [
-            (one, len(origins.get(one.value or b"", ())) + len(origins.get(_place(one), ())))
-            for one in self._simulation.brokers.records(self.topic)
+            (
+                record,
+                len(origins.get(record.value or b"", ())) + len(origins.get(_place(record), ())),
+            )
+            for record in self._simulation.brokers.records(self.topic)
         ]
         if origins and counted and not any(times for _, times in counted):
             raise ValueError(
@@ -261,7 +268,7 @@ class TopicSink(Sink):
     @property
     def has_settled(self) -> bool:
         brokers, into = self._simulation.brokers, self.into
-        ends = [brokers.end(into, one) for one in range(into.partitions)]
+        ends = [brokers.end(into, partition) for partition in range(into.partitions)]
         if ends != self._ends:
             self._ends, self._changed_at = ends, self._simulation.now
         return super().has_settled

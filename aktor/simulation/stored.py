@@ -37,9 +37,9 @@ class Stored:
 def offsets_of(partition: Partition) -> set[int]:
     """Those of all records and markers that are there."""
     return {
-        header.base_offset + one.offset_delta
+        header.base_offset + record.offset_delta
         for header, batch in partition.log.all_batches()
-        for one in records_in(header, batch)
+        for record in records_in(header, batch)
     }
 
 
@@ -47,15 +47,15 @@ def records_of(partition: Partition) -> Iterator[Stored]:
     """What a read_committed consumer may be given of it from its beginning on."""
     start = partition.log.start_offset
     for header, batch in partition.log.committed():
-        for one in records_in(header, batch):
-            offset = header.base_offset + one.offset_delta
+        for record in records_in(header, batch):
+            offset = header.base_offset + record.offset_delta
             if offset >= start:
                 yield Stored(
                     topic=partition.topic,
                     partition=partition.index,
                     offset=offset,
-                    timestamp=header.base_timestamp + one.timestamp_delta,
-                    key=one.key,
-                    value=one.value,
-                    headers=tuple(one.headers),
+                    timestamp=header.base_timestamp + record.timestamp_delta,
+                    key=record.key,
+                    value=record.value,
+                    headers=tuple(record.headers),
                 )

@@ -173,7 +173,9 @@ class Outcome:
     @property
     def records(self) -> int:
         """How many were written."""
-        return sum(one["last"] - one["first"] + 1 for one in self.history.named("records.written"))
+        return sum(
+            event["last"] - event["first"] + 1 for event in self.history.named("records.written")
+        )
 
     def fails_like(self, other: Outcome) -> bool:
         """Whether it is the same kind of failure: one of the same checks, or the same error."""

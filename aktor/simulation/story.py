@@ -85,10 +85,10 @@ class _Story:
         if event.get("partition") == self._partition:
             yield from self._of_its_partition(event)
         elif name == "records.written":
-            for partition, one in self._results:
+            for partition, result in self._results:
                 written = range(event["first"], event["last"] + 1)
-                if partition == event["partition"] and one.offset in written:
-                    yield 0, f"{event.get('by', 'the test')} wrote {one.place} for it"
+                if partition == event["partition"] and result.offset in written:
+                    yield 0, f"{event.get('by', 'the test')} wrote {result.place} for it"
         elif name == "effect.happened" and self._is_mine(event):
             yield 0, f"{who or 'the test'} put {self._place} into the sink"
         elif name in _BEFELL and self._process(who) in self._holders:

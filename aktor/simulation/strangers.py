@@ -51,15 +51,15 @@ class Strangers:
         """Group and member id of each, and the consumer that made it."""
         brokers = self._simulation.brokers
         looked_after = {
-            one
+            member_id
             for member in self._simulation.members
             if not member.gone
             for site in member.sites
-            for one in site.looks_after
+            for member_id in site.looks_after
         }
         return {
-            (group, one.member_id): consumer
+            (group, member.member_id): consumer
             for group in self._simulation.groups
-            for consumer, one in brokers.members_by_consumer(group)
-            if one.group_instance_id is None and one.member_id not in looked_after
+            for consumer, member in brokers.members_by_consumer(group)
+            if member.group_instance_id is None and member.member_id not in looked_after
         }

@@ -27,8 +27,8 @@ def _polls(loop: Loop, consumer: KafkaConsumer) -> None:
     """Poll, finish, poll again."""
     loop.finish()
     records = consumer.poll(timeout_ms=WAIT_MS)
-    for one, some in records.items():
-        loop.take(one, some[-1].offset)
+    for partition, some in records.items():
+        loop.take(partition, some[-1].offset)
     loop.settle(consumer, has_read=bool(records))
 
 

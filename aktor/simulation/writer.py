@@ -125,7 +125,7 @@ class TransactionalWriter:
     def _finish(self, *, commit: bool) -> None:
         """Commit what all replicas have, as a producer that flushes first; else abort."""
         brokers = self._simulation.brokers
-        safe = all(brokers.is_replicated(self._topic, *one) for one in self._ends.items())
+        safe = all(brokers.is_replicated(self._topic, *end) for end in self._ends.items())
         request = EndTxnRequest(
             transactional_id=self._name,
             producer_id=self._producer[0],

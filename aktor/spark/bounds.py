@@ -117,10 +117,10 @@ class Bounds:
         found |= self._of_group(wanted, cluster)
         found |= self._of_times(wanted, cluster, now_ms)
         ends: dict[int, list[TopicPartition]] = {EARLIEST: [], LATEST: []}
-        for one in wanted.keys() - found.keys():
-            at = wanted[one]
+        for partition in wanted.keys() - found.keys():
+            at = wanted[partition]
             ends[at if isinstance(at, int) else self.no_commit if at == GROUP else LATEST].append(
-                one
+                partition
             )
         if ends[EARLIEST]:
             found |= cluster.beginning_offsets(sorted(ends[EARLIEST]))
@@ -150,15 +150,15 @@ class Bounds:
         return {partition: self.given.get(partition, self.default) for partition in partitions}
 
     def _of_group(self, wanted: Mapping[TopicPartition, At], cluster: LookUps) -> Offsets:
-        asked = [one for one, at in wanted.items() if at == GROUP]
+        asked = [partition for partition, at in wanted.items() if at == GROUP]
         return cluster.committed(asked) if asked else {}
 
     def _of_times(
         self, wanted: Mapping[TopicPartition, At], cluster: LookUps, now_ms: int
     ) -> Offsets:
         times = {
-            one: at.ms if isinstance(at, Time) else max(0, now_ms - at.ms)
-            for one, at in wanted.items()
+            partition: at.ms if isinstance(at, Time) else max(0, now_ms - at.ms)
+            for partition, at in wanted.items()
             if isinstance(at, (Time, Ago))
         }
         if not times:
@@ -176,7 +176,7 @@ class Bounds:
                 f"{self.option}: {_names(later)} {have} no record at or after {times[later[0]]} ms;"
                 " set startingOffsetsByTimestampStrategy=latest to begin at the end there"
             )
-        return {one: at.offset for one, at in found.items() if at is not None}
+        return {partition: at.offset for partition, at in found.items() if at is not None}
 
 
 def read_bounds(option: str, text: str, *, default: At | None = None, **rest: Any) -> Bounds:
@@ -189,11 +189,11 @@ def read_bounds(option: str, text: str, *, default: At | None = None, **rest: An
     )
     must = f'JSON as {{"orders": {{"0": 23, "1": {end}}}}}'
     given = _from_json(option, text, must, f"{words}, group, a relative time as -15m, or ")
-    for one, offset in given.items():
+    for partition, offset in given.items():
         if offset < EARLIEST:
             raise ConfigurationError(
-                f"{option} has the offset {offset} for {one.topic}-{one.partition}; offsets begin"
-                " with 0, -2 is earliest, -1 is latest"
+                f"{option} has the offset {offset} for {partition.topic}-{partition.partition};"
+                " offsets begin with 0, -2 is earliest, -1 is latest"
             )
     return Bounds(option=option, default=default, given=given, **rest)
 
@@ -201,7 +201,7 @@ def read_bounds(option: str, text: str, *, default: At | None = None, **rest: An
 def read_times(option: str, text: str, *, default: At | None = None, **rest: Any) -> Bounds:
     """The bounds that this JSON with times (ms) of partitions means."""
     times = _from_json(option, text, 'JSON as {"orders": {"0": 1790000000000}} (ms since 1970)')
-    given = {one: Time(_not_negative(option, ms)) for one, ms in times.items()}
+    given = {partition: Time(_not_negative(option, ms)) for partition, ms in times.items()}
     return Bounds(option=option, default=default, given=given, **rest)
 
 
@@ -243,7 +243,9 @@ def _not_negative(option: str, ms: int) -> int:
 
 def _from_json(option: str, text: str, must: str, words: str = "") -> dict[TopicPartition, int]:
     value = read_json(option, text)
-    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+    if not isinstance(value, dict) or not all(
+        isinstance(partitions, dict) for partitions in value.values()
+    ):
         raise ConfigurationError(f"{option} must be {words}{must}; it is {text!r}")
     found = {}
     for topic, partitions in value.items():
@@ -252,10 +254,10 @@ def _from_json(option: str, text: str, must: str, words: str = "") -> dict[Topic
                 raise ConfigurationError(
                     f"{option} must be {must}; {topic} has {partition!r}: {number!r}"
                 )
-            one = TopicPartition(topic, int(partition))
-            if one in found:
-                raise ConfigurationError(f"{option} names {_names([one])} twice")
-            found[one] = number
+            topic_partition = TopicPartition(topic, int(partition))
+            if topic_partition in found:
+                raise ConfigurationError(f"{option} names {_names([topic_partition])} twice")
+            found[topic_partition] = number
     return found
 
 

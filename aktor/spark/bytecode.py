@@ -68,7 +68,7 @@ def _take_owner(before: Path, after: Path) -> None:
 
 def _compile(before: zipfile.ZipFile, after: zipfile.ZipFile, archive: Path, folder: Path) -> int:
     count = 0
-    sources = {one for one in before.namelist() if one.endswith(".py")}
+    sources = {name for name in before.namelist() if name.endswith(".py")}
     for entry in before.infolist():
         if entry.filename[:-1] in sources:
             continue  # the bytecode of another Python

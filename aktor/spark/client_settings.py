@@ -88,7 +88,7 @@ _WARNED: Final[set[str]] = set()
 
 #: A setting in an error's text.
 _SETTING: Final = re.compile(
-    rf"\b({'|'.join(one for one in configuration.DEFAULT_CONFIG if '_' in one)})\b"
+    rf"\b({'|'.join(name for name in configuration.DEFAULT_CONFIG if '_' in name)})\b"
 )
 
 #: Those of them that most users know by Java's name.
@@ -164,7 +164,8 @@ def naming_options() -> Iterator[None]:
         yield
     except _NAME_SETTINGS as error:
         error.args = tuple(
-            _named_as_options(one) if isinstance(one, str) else one for one in error.args
+            _named_as_options(argument) if isinstance(argument, str) else argument
+            for argument in error.args
         )
         raise
 
@@ -277,7 +278,7 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
 
 def names(known: Mapping[str, Any]) -> list[str]:
     """The names of settings that text can give a value to, with dots."""
-    own = [one.replace("_", ".") for one in known if one not in _NO_TEXT]
+    own = [name.replace("_", ".") for name in known if name not in _NO_TEXT]
     return [*java_settings.translated_names(), *own]
 
 

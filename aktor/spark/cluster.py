@@ -125,13 +125,13 @@ class DriverCluster:
     def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The offsets that the group has committed; a partition without a commit is left out."""
         found = self._retried(lambda kafka: kafka.committed(partitions))
-        return {one: offset for one, offset in found.items() if offset is not None}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def commit(self, offsets: Offsets) -> None:
         """Commit for the group, of which the driver is not a member. The query waits meanwhile, so
         the commit has two seconds, and no second attempt."""
         self._kafka().commit(
-            {one: OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()},
+            {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()},
             timeout_ms=_COMMIT_MS,
         )
 
@@ -197,7 +197,7 @@ def _check_there(
     wanted: Subscription, there: Collection[TopicPartition], known: Collection[str]
 ) -> None:
     existing = set(there)
-    topics = {one.topic for one in there} | set(known)
+    topics = {partition.topic for partition in there} | set(known)
     missing = [topic for topic in wanted.topics if topic not in topics]
     if missing:
         raise ConfigurationError(

@@ -67,7 +67,7 @@ def full_schema(options: SourceOptions) -> StructType:
     lower = {name.lower(): name for name in _TYPES}
     for name in names:
         if name.lower() not in lower:
-            raise unknown_option(f"columns={name}", tuple(f"columns={one}" for one in _TYPES))
+            raise unknown_option(f"columns={name}", tuple(f"columns={column}" for column in _TYPES))
     if len({name.lower() for name in names}) < len(names):
         raise ConfigurationError(f"columns names one twice: {', '.join(names)}")
     return StructType([StructField(lower[n.lower()], _TYPES[lower[n.lower()]]) for n in names])
@@ -77,7 +77,7 @@ def check_named_once(options: SourceOptions, schema: StructType) -> None:
     """Refuse an option `columns` beside a `.schema(...)` with others: Spark would go by the schema,
     and the option would change nothing."""
     named = options.columns
-    if named is None or {one.lower() for one in named} == {name.lower() for name in schema.names}:
+    if named is None or {name.lower() for name in named} == {name.lower() for name in schema.names}:
         return
     raise ConfigurationError(
         f"the option is columns={','.join(named)}, and .schema(...) has {','.join(schema.names)}:"

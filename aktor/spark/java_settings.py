@@ -58,7 +58,7 @@ def translated_names() -> list[str]:
 
 def _servers(text: str) -> dict[str, Any]:
     """Java's client skips empty items (ClientUtils.parseAndValidateAddresses): "a:9092,b:9092,"."""
-    items = [one.strip() for one in text.split(",") if one.strip()]
+    items = [server.strip() for server in text.split(",") if server.strip()]
     return {"bootstrap_servers": ",".join(items) or text}
 
 
@@ -93,7 +93,7 @@ def _pem(name: str) -> Translate:
 
 def _protocols(text: str) -> dict[str, Any]:
     """TLS 1.2 and 1.3 are used here, as by Java's client unless it is told otherwise."""
-    if "TLSV1.2" not in {one.strip().upper() for one in text.split(",")}:
+    if "TLSV1.2" not in {protocol.strip().upper() for protocol in text.split(",")}:
         raise ConfigurationError(
             f"kafka.ssl.enabled.protocols is {text!r}, and here TLSv1.2 is possible beside TLSv1.3:"
             " leave the option out, and set MinProtocol in the openssl.cnf of driver and executors"

@@ -25,16 +25,18 @@ def limited(
     A partition with a backlog gets at least one offset. After Spark's KafkaMicroBatchStream.
     """
     sizes = {
-        one: (end - begins[one]) * weight(one) for one, end in ends.items() if end > begins[one]
+        partition: (end - begins[partition]) * weight(partition)
+        for partition, end in ends.items()
+        if end > begins[partition]
     }
     total = sum(sizes.values())
     if total <= limit:
         return ends
     found = dict(ends)
-    for one, size in sizes.items():
-        part = limit * (size / total) / weight(one)
+    for partition, size in sizes.items():
+        part = limit * (size / total) / weight(partition)
         share = math.ceil(part) if part < 1 else math.floor(part)
-        found[one] = min(ends[one], begins[one] + share)
+        found[partition] = min(ends[partition], begins[partition] + share)
     return found
 
 
@@ -49,7 +51,7 @@ class Delay:
 
     def holds(self, begins: Mapping[TopicPartition, int], ends: Offsets, now: float) -> bool:
         """Whether the backlog is too small for a batch yet."""
-        new = sum(max(0, end - begins[one]) for one, end in ends.items())
+        new = sum(max(0, end - begins[partition]) for partition, end in ends.items())
         if now - self.since < self.longest and new < self.minimum:
             return True
         self.since = now

@@ -44,8 +44,8 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
             for partition, offset in partitions.items()
         }
         sound = all(
-            one.partition >= 0 and type(offset) is int and offset >= 0
-            for one, offset in found.items()
+            partition.partition >= 0 and type(offset) is int and offset >= 0
+            for partition, offset in found.items()
         )
     except (AttributeError, TypeError, ValueError):
         found, sound = {}, False

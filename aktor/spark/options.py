@@ -96,7 +96,9 @@ def unknown_option(
 ) -> ConfigurationError:
     """The error for an unknown option; it names the nearest known one. `client`: settings that need
     `kafka.` before them."""
-    lower = {one: f"kafka.{one}" for one in client} | {one.lower(): one for one in known}
+    lower = {setting: f"kafka.{setting}" for setting in client} | {
+        option.lower(): option for option in known
+    }
     near = difflib.get_close_matches(name.lower(), lower, 1)
     hint = f"; did you mean {lower[near[0]]}?" if near else ""
     if name.lower() == "path":  # what is given to load, start or save
@@ -247,7 +249,7 @@ def _duration(name: str, text: str) -> float:
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
-    found = tuple(one.strip() for one in text.split(",") if one.strip())
+    found = tuple(column.strip() for column in text.split(",") if column.strip())
     if not found:
         raise ConfigurationError(
             f"{name} must be names of columns with commas between, not {text!r}"
@@ -273,7 +275,7 @@ def _subscription(read: GivenOptions) -> Subscription:
         )
     text = read.options[given[0]]
     if given[0] == "subscribe":
-        topics = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
             raise ConfigurationError(f"subscribe must be topics with commas between, not {text!r}")
         for topic in topics:
@@ -299,17 +301,20 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
             for topic, partitions in bounds.read_json("assign", text).items()
             for partition in partitions
         ]
-        sound = all(type(one.partition) is int and 0 <= one.partition < 2**31 for one in found)
+        sound = all(
+            type(partition.partition) is int and 0 <= partition.partition < 2**31
+            for partition in found
+        )
     except (AttributeError, TypeError):
         found, sound = [], False
     if not found or not sound:
         raise ConfigurationError(f'assign must be JSON as {{"orders": [0, 1]}}, not {text!r}')
     named: set[TopicPartition] = set()
-    for one in found:
-        check_topic("assign", one.topic)
-        if one in named:
-            raise ConfigurationError(f"assign names {name_of(one)} twice")
-        named.add(one)
+    for partition in found:
+        check_topic("assign", partition.topic)
+        if partition in named:
+            raise ConfigurationError(f"assign names {name_of(partition)} twice")
+        named.add(partition)
     return tuple(sorted(named))
 
 

@@ -52,14 +52,14 @@ class RangeLimits:
 
 def tasks(ranges: Iterable[OffsetRange], limits: RangeLimits) -> list[tuple[OffsetRange, ...]]:
     """The ranges of each task. Empty ranges are in none."""
-    found = [one for one in ranges if one.size > 0]
+    found = [span for span in ranges if span.size > 0]
     if limits.max_records is not None:
         most = limits.max_records
-        found = [part for one in found for part in _split(one, -(-one.size // most))]
+        found = [part for span in found for part in _split(span, -(-span.size // most))]
     if limits.min_partitions is not None and len(found) < limits.min_partitions:
         found = _split_in_proportion(found, limits.min_partitions)
     if limits.max_partitions is None or len(found) <= limits.max_partitions:
-        return [(one,) for one in found]
+        return [(span,) for span in found]
     return _joined(found, limits.max_partitions)
 
 
@@ -79,14 +79,14 @@ def _split(one: OffsetRange, parts: int) -> list[OffsetRange]:
 def _split_in_proportion(ranges: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
     """Big ranges in parts, so that there are about `wanted`; the small ones stay whole and are not
     counted in the proportion."""
-    total = sum(one.size for one in ranges)
-    whole = {one for one in ranges if _parts(one.size, total, wanted) == 1}
-    rest = total - sum(one.size for one in whole)
+    total = sum(span.size for span in ranges)
+    whole = {span for span in ranges if _parts(span.size, total, wanted) == 1}
+    rest = total - sum(span.size for span in whole)
     left = max(wanted - len(whole), 1)
     return [
         part
-        for one in ranges
-        for part in _split(one, 1 if one in whole else _parts(one.size, rest, left))
+        for span in ranges
+        for part in _split(span, 1 if span in whole else _parts(span.size, rest, left))
     ]
 
 
@@ -99,8 +99,8 @@ def _joined(ranges: Sequence[OffsetRange], most: int) -> list[tuple[OffsetRange,
     """The ranges in so many tasks, the biggest first, each into the task that has least."""
     bins: list[list[OffsetRange]] = [[] for _ in range(most)]
     by_size = [(0, number) for number in range(most)]
-    for one in sorted(ranges, key=lambda one: -one.size):
+    for span in sorted(ranges, key=lambda span: -span.size):
         size, least = by_size[0]
-        bins[least].append(one)
-        heapq.heapreplace(by_size, (size + one.size, least))
+        bins[least].append(span)
+        heapq.heapreplace(by_size, (size + span.size, least))
     return [tuple(sorted(task)) for task in bins if task]

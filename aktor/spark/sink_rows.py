@@ -145,7 +145,7 @@ class RowLayout:
         column = self._column(batch, "headers")
         if column is None:
             return repeat(None)
-        keys, values = (one.to_pylist() for one in column.values.flatten())
+        keys, values = (field.to_pylist() for field in column.values.flatten())
         pairs = list(zip(keys, values, strict=True))
         ends = column.offsets.to_pylist()
         found = [

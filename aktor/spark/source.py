@@ -120,23 +120,34 @@ class BatchReader(DataSourceReader):
         start = options.starting.resolve(there, cluster, now)
         end = options.ending.resolve(there, cluster, now)
         last = cluster.end_offsets(there)
-        for one in there:
-            if start[one] > end[one]:
+        for partition in there:
+            if start[partition] > end[partition]:
                 raise ConfigurationError(
-                    f"{one.topic}-{one.partition} would begin with offset {start[one]}"
-                    f" ({options.starting.option}) and end with {end[one]}"
+                    f"{partition.topic}-{partition.partition} would begin with offset"
+                    f" {start[partition]} ({options.starting.option}) and end with {end[partition]}"
                     f" ({options.ending.option})"
                 )
         found = []
-        for one in there:
-            begin, stop = max(start[one], first[one]), min(end[one], last[one])
-            if start[one] < end[one] and (begin, stop) != (start[one], end[one]):
+        for partition in there:
+            begin, stop = (
+                max(start[partition], first[partition]),
+                min(end[partition], last[partition]),
+            )
+            if start[partition] < end[partition] and (begin, stop) != (
+                start[partition],
+                end[partition],
+            ):
                 data_loss.report(
-                    f"{one.topic}-{one.partition} was to be read from offset {start[one]} to"
-                    f" {end[one]}, and has those from {first[one]} to {last[one]}",
+                    f"{partition.topic}-{partition.partition} was to be read from offset"
+                    f" {start[partition]} to {end[partition]}, and has those from"
+                    f" {first[partition]} to {last[partition]}",
                     fail=options.fail_on_data_loss,
                 )
-            found.append(OffsetRange(one.topic, one.partition, begin, stop, ids.get(one.topic)))
+            found.append(
+                OffsetRange(
+                    partition.topic, partition.partition, begin, stop, ids.get(partition.topic)
+                )
+            )
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

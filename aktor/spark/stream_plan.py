@@ -121,8 +121,12 @@ class StreamPlan:
         before = from_json(start)
         there, ids = self._partitions(before)
         recreated = self._recreated(before, ids)
-        begins = {one: at for one, at in before.items() if one.topic not in recreated}
-        begins |= self._cluster.beginning_offsets([one for one in there if one not in begins])
+        begins = {
+            partition: at for partition, at in before.items() if partition.topic not in recreated
+        }
+        begins |= self._cluster.beginning_offsets(
+            [partition for partition in there if partition not in begins]
+        )
         ends = self._ends(there, begins)
         first = self._first_batch(start)
         if not first and not recreated:
@@ -132,7 +136,7 @@ class StreamPlan:
                 return start
             ends = self._limited(begins, ends)
         self._topic_ids.update(ids)
-        said = {one: begins[one] for one in there if one.topic in recreated}
+        said = {partition: begins[partition] for partition in there if partition.topic in recreated}
         if first:
             # Also the partitions that were added since: after a restart `initial` would find their
             # later ends.
@@ -158,17 +162,22 @@ class StreamPlan:
             # The first batch of a query that was stopped is run again after a restart. `start` was
             # looked up anew, so it also has the partitions that were added after the batch was
             # planned. The next batch reads them from their beginning.
-            begins = {one: at for one, at in begins.items() if one in ends}
+            begins = {partition: at for partition, at in begins.items() if partition in ends}
         begins |= start_of(end)
         added = ends.keys() - begins.keys()
         if added:
             # Offsets of a partition that was deleted since cannot be looked up.
-            there, _ = self._cluster.partitions(self._known({one.topic for one in ends}))
+            there, _ = self._cluster.partitions(
+                self._known({partition.topic for partition in ends})
+            )
             added &= set(there)
         found = self._cluster.beginning_offsets(sorted(added))
-        for one in sorted(added):
-            if found[one]:
-                self._lost(f"{name_of(one)} is new and begins with offset {found[one]}, not with 0")
+        for partition in sorted(added):
+            if found[partition]:
+                self._lost(
+                    f"{name_of(partition)} is new and begins with offset {found[partition]},"
+                    " not with 0"
+                )
         begins |= found
         gone = sorted(begins.keys() ^ ends.keys())
         if gone:
@@ -176,18 +185,24 @@ class StreamPlan:
                 f"{', '.join(map(name_of, gone))} do not exist any more, or the options do not"
                 " name them any more"
             )
-            ends = {one: at for one, at in ends.items() if one in begins}
-        for one in sorted(ends):
-            if ends[one] < begins[one]:
+            ends = {partition: at for partition, at in ends.items() if partition in begins}
+        for partition in sorted(ends):
+            if ends[partition] < begins[partition]:
                 self._lost(
-                    f"{name_of(one)} was read up to offset {begins[one]} and now ends at"
-                    f" {ends[one]}"
+                    f"{name_of(partition)} was read up to offset {begins[partition]} and now ends"
+                    f" at {ends[partition]}"
                 )
-        ids = self._ids_of({one.topic for one in ends})
+        ids = self._ids_of({partition.topic for partition in ends})
         return ranges.tasks(
             (
-                OffsetRange(one.topic, one.partition, begins[one], end_, ids.get(one.topic))
-                for one, end_ in sorted(ends.items())
+                OffsetRange(
+                    partition.topic,
+                    partition.partition,
+                    begins[partition],
+                    end_,
+                    ids.get(partition.topic),
+                )
+                for partition, end_ in sorted(ends.items())
             ),
             self._options.range_limits,
         )
@@ -204,7 +219,7 @@ class StreamPlan:
         A topic that was planned before may be missing for longer: it is not a mistake in the
         options, and it may be created anew.
         """
-        known = self._known({one.topic for one in before})
+        known = self._known({partition.topic for partition in before})
         there, ids = self._cluster.partitions(known)
         for _ in range(self._options.look_up_retries):
             if before.keys() <= set(there):
@@ -213,7 +228,7 @@ class StreamPlan:
             there, ids = self._cluster.partitions(known)
         for topic in sorted(known - self._topic_ids.keys() - ids.keys() - self._missed):
             self._missed.add(topic)
-            if all(one.topic != topic for one in before):  # else `tasks` tells of it
+            if all(partition.topic != topic for partition in before):  # else `tasks` tells of it
                 self._lost(f"the options name {topic}, and there is no such topic")
         return there, ids
 
@@ -242,7 +257,9 @@ class StreamPlan:
             if not self._pinned:
                 return found
             self._target = found
-        return {one: self._target[one] for one in there if one in self._target}
+        return {
+            partition: self._target[partition] for partition in there if partition in self._target
+        }
 
     def _asked_again_if_lower(
         self, there: Collection[TopicPartition], begins: Mapping[TopicPartition, int]
@@ -255,7 +272,7 @@ class StreamPlan:
         """
         found = self._cluster.end_offsets(there)
         for _ in range(self._options.look_up_retries):
-            if all(found[one] >= begins[one] for one in there):
+            if all(found[partition] >= begins[partition] for partition in there):
                 break
             self._sleep(self._options.look_up_wait)
             found = self._cluster.end_offsets(there)
@@ -282,7 +299,9 @@ class StreamPlan:
             ends = limited(begins, ends, options.max_offsets)
         if options.max_bytes is not None:
             sizes = self._bytes_per_offset(begins, ends)
-            ends = limited(begins, ends, options.max_bytes, lambda one: sizes[one.topic])
+            ends = limited(
+                begins, ends, options.max_bytes, lambda partition: sizes[partition.topic]
+            )
         return ends
 
     def _bytes_per_offset(
@@ -292,12 +311,12 @@ class StreamPlan:
         anew after a minute. If the sample fails, the estimate is the one before, or 1 kB."""
         now = self._clock()
         longest: dict[str, TopicPartition] = {}
-        for one in sorted(ends, key=lambda one: ends[one] - begins[one]):
-            longest[one.topic] = one
-        for topic, one in longest.items():
+        for partition in sorted(ends, key=lambda partition: ends[partition] - begins[partition]):
+            longest[partition.topic] = partition
+        for topic, partition in longest.items():
             _, at = self._sizes.get(topic, (_UNKNOWN_SIZE, -_SAMPLE_AGE))
-            if ends[one] > begins[one] and now - at >= _SAMPLE_AGE:
-                sampled = self._cluster.bytes_per_offset(one, begins[one])
+            if ends[partition] > begins[partition] and now - at >= _SAMPLE_AGE:
+                sampled = self._cluster.bytes_per_offset(partition, begins[partition])
                 if sampled is not None:
                     self._sizes[topic] = sampled, now
         return {topic: self._sizes.get(topic, (_UNKNOWN_SIZE, now))[0] for topic in longest}
@@ -319,7 +338,7 @@ class StreamPlan:
     def _recreated(self, before: Offsets, ids: TopicIds) -> set[str]:
         """The topics that were deleted and created anew since they were last planned."""
         found = set()
-        for topic in sorted({one.topic for one in before}):
+        for topic in sorted({partition.topic for partition in before}):
             old, new = self._topic_ids.get(topic), ids.get(topic)
             if old is not None and new is not None and old != new:
                 self._lost(f"topic {topic} was deleted and created anew")

@@ -84,8 +84,10 @@ def _worker_consumer(client: Mapping[str, str], ranges: Sequence[OffsetRange]) -
     global _kept
     if _kept is not None and _kept[0] == os.getpid():
         _, made_with, consumer = _kept
-        ids = {one.topic: one.topic_id for one in ranges}
-        if made_with == client and not any(_knows_other_id(consumer, *one) for one in ids.items()):
+        ids = {span.topic: span.topic_id for span in ranges}
+        if made_with == client and not any(
+            _knows_other_id(consumer, *pair) for pair in ids.items()
+        ):
             return consumer
         _drop()
     settings = client_settings.with_defaults(
@@ -137,12 +139,12 @@ def _waves(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
     partition, since a consumer has one position in a partition."""
     waves: list[list[OffsetRange]] = []
     counts: dict[TopicPartition, int] = {}
-    for one in sorted(ranges):
-        place = counts.get(one.topic_partition, 0)
-        counts[one.topic_partition] = place + 1
+    for span in sorted(ranges):
+        place = counts.get(span.topic_partition, 0)
+        counts[span.topic_partition] = place + 1
         if place == len(waves):
             waves.append([])
-        waves[place].append(one)
+        waves[place].append(span)
     return waves
 
 
@@ -159,9 +161,9 @@ class _Wave:
         self._consumer = consumer
         self._options = options
         self._clock = clock
-        self._left = {one.topic_partition: one for one in ranges if one.size > 0}
-        self._at = {one.topic_partition: one.start for one in ranges}
-        self._ids = {one.topic: one.topic_id for one in ranges}
+        self._left = {span.topic_partition: span for span in ranges if span.size > 0}
+        self._at = {span.topic_partition: span.start for span in ranges}
+        self._ids = {span.topic: span.topic_id for span in ranges}
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Batches until every range is at its end."""
@@ -202,16 +204,16 @@ class _Wave:
         consumer = self._consumer
         assigned = consumer.assignment()
         wanted: dict[TopicPartition, int | None] = {}
-        for one in sorted(self._left):
-            stands = one in assigned and consumer.position(one) == self._at[one]
-            wanted[one] = None if stands else self._at[one]
+        for partition in sorted(self._left):
+            stands = partition in assigned and consumer.position(partition) == self._at[partition]
+            wanted[partition] = None if stands else self._at[partition]
         consumer.assign(wanted)
         consumer.resume(*wanted)
 
     def _rows_wanted(self) -> int:
         """Not more rows than there are offsets. A poll that goes beyond the end of a range leaves
         its partition behind the start of the next task, which must fetch those records again."""
-        left = sum(wanted.end - self._at[one] for one, wanted in self._left.items())
+        left = sum(wanted.end - self._at[partition] for partition, wanted in self._left.items())
         return max(1, min(BATCH_ROWS, left))
 
     def _advance(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
@@ -222,20 +224,20 @@ class _Wave:
         its last offsets may have no row (control records, records of an aborted transaction,
         compacted records). A task that waited for their rows would end with a timeout.
         """
-        for one in self._recreated():
-            batch = without(batch, one.topic, one.partition, 0)
-            self._end([one])
+        for partition in self._recreated():
+            batch = without(batch, partition.topic, partition.partition, 0)
+            self._end([partition])
         over = []
         moved = False
-        for one, wanted in self._left.items():
-            position = self._consumer.position(one)
+        for partition, wanted in self._left.items():
+            position = self._consumer.position(partition)
             assert position is not None, "it was assigned with an offset"
-            moved = moved or position != self._at[one]
-            self._at[one] = position
+            moved = moved or position != self._at[partition]
+            self._at[partition] = position
             if position > wanted.end:
-                batch = without(batch, one.topic, one.partition, wanted.end)
+                batch = without(batch, partition.topic, partition.partition, wanted.end)
             if position >= wanted.end:
-                over.append(one)
+                over.append(partition)
         self._end(over)
         return batch, moved
 
@@ -258,7 +260,7 @@ class _Wave:
                 continue
             self._lost(f"topic {topic} was deleted and created anew after the batch was planned")
             del self._ids[topic]
-            found += [one for one in self._left if one.topic == topic]
+            found += [partition for partition in self._left if partition.topic == topic]
         return found
 
     def _skip_lost_records(self) -> None:
@@ -267,30 +269,34 @@ class _Wave:
         self._end_deleted_topics()
         first = consumer.beginning_offsets(list(self._left))
         last = consumer.end_offsets(list(self._left))
-        for one, wanted in list(self._left.items()):
-            at = self._at[one]
-            if first[one] <= at < last[one]:
+        for partition, wanted in list(self._left.items()):
+            at = self._at[partition]
+            if first[partition] <= at < last[partition]:
                 continue
             self._lost(
-                f"{name_of(one)} was to be read from offset {at} to {wanted.end}, and has those"
-                f" from {first[one]} to {last[one]}"
+                f"{name_of(partition)} was to be read from offset {at} to {wanted.end}, and has"
+                f" those from {first[partition]} to {last[partition]}"
             )
-            self._at[one] = first[one] if at < first[one] < wanted.end else wanted.end
-            if self._at[one] == wanted.end:
-                self._end([one])
+            self._at[partition] = (
+                first[partition] if at < first[partition] < wanted.end else wanted.end
+            )
+            if self._at[partition] == wanted.end:
+                self._end([partition])
         if self._left:
-            consumer.assign({one: self._at[one] for one in self._left})
+            consumer.assign({partition: self._at[partition] for partition in self._left})
             consumer.resume(*self._left)
 
     def _end_deleted_topics(self) -> bool:
         """End the ranges of topics that do not exist any more. True if there was one."""
         try:
-            there = set(self._consumer.look_up_topics({one.topic for one in self._left}))
+            there = set(
+                self._consumer.look_up_topics({partition.topic for partition in self._left})
+            )
         except KafkaTimeoutError:
             return False
-        gone = [one for one in self._left if one.topic not in there]
-        for one in gone:
-            self._lost(f"{name_of(one)} does not exist any more")
+        gone = [partition for partition in self._left if partition.topic not in there]
+        for partition in gone:
+            self._lost(f"{name_of(partition)} does not exist any more")
         self._end(gone)
         return bool(gone)
 
@@ -300,11 +306,11 @@ class _Wave:
             last = self._consumer.end_offsets(list(self._left), timeout_ms=timeout * 1000)
         except KafkaTimeoutError:
             return False
-        gone = [one for one in self._left if last[one] <= self._at[one]]
-        for one in gone:
+        gone = [partition for partition in self._left if last[partition] <= self._at[partition]]
+        for partition in gone:
             self._lost(
-                f"{name_of(one)} was to be read up to offset {self._left[one].end}, and ends at"
-                f" {last[one]}"
+                f"{name_of(partition)} was to be read up to offset {self._left[partition].end},"
+                f" and ends at {last[partition]}"
             )
         self._end(gone)
         return bool(gone)
@@ -314,8 +320,8 @@ class _Wave:
 
     def _nothing_came(self, timeout: float) -> KafkaTimeoutError:
         names = ", ".join(
-            f"{name_of(one)} at {self._at[one]} (to be read up to {wanted.end})"
-            for one, wanted in sorted(self._left.items())
+            f"{name_of(partition)} at {self._at[partition]} (to be read up to {wanted.end})"
+            for partition, wanted in sorted(self._left.items())
         )
         return KafkaTimeoutError(
             f"no records came within {timeout:g} s of {names}. Is the leader of each partition"

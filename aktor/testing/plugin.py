@@ -72,8 +72,8 @@ def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
     """Consumers, brokers, network and faults in virtual time (the extra `simulation`)."""
     from aktor.simulation import Simulation
 
-    with Simulation(**_marked(request.node, _SIMULATION)) as one:
-        yield one
+    with Simulation(**_marked(request.node, _SIMULATION)) as sim:
+        yield sim
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ class Trace:
         try:
             yield
         finally:
-            outlet.listeners = tuple(one for one in outlet.listeners if one is not listener)
+            outlet.listeners = tuple(other for other in outlet.listeners if other is not listener)
 
 
 def open_trace(**bound: Any) -> Trace:
@@ -201,14 +201,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
-        named = ((str(_plain(key)), one) for key, one in value.items())
-        return {key: "***" if _is_secret(key) else _plain(one) for key, one in named}
+        named = ((str(_plain(key)), item) for key, item in value.items())
+        return {key: "***" if _is_secret(key) else _plain(item) for key, item in named}
     if hasattr(value, "topic") and hasattr(value, "partition"):
         return f"{value.topic}-{value.partition}"
     if hasattr(value, "_asdict"):
-        return {key: _plain(one) for key, one in value._asdict().items()}
+        return {key: _plain(item) for key, item in value._asdict().items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        items = [_plain(one) for one in value]
+        items = [_plain(item) for item in value]
         if isinstance(value, (set, frozenset)):
             items.sort(key=str)
         if len(items) > _LIST_MAX:

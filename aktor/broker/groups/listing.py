@@ -79,7 +79,7 @@ class Listing:
     def describe_consumer_groups(self, call: Call) -> Any:
         """The answer to a ConsumerGroupDescribe (KIP-848)."""
         asked = call.request.include_authorized_operations
-        operations = sum(1 << one for one in _ALL_OPERATIONS) if asked else _NOT_ASKED
+        operations = sum(1 << operation for operation in _ALL_OPERATIONS) if asked else _NOT_ASKED
         return ConsumerGroupDescribeResponse(
             groups=[
                 self._describe_consumer_group(group_id, operations)

@@ -85,7 +85,9 @@ class Cleaner:
         kept = [] if header in self._aborted else self._kept(header, records)
         if not kept:
             return self._emptied(header, batch)
-        due = not header.attributes & DELETE_HORIZON and any(one.value is None for one in kept)
+        due = not header.attributes & DELETE_HORIZON and any(
+            record.value is None for record in kept
+        )
         if len(kept) == len(records) and not due:
             return batch
         return with_records(header, kept, delete_horizon=self._horizon if due else None)

@@ -95,7 +95,7 @@ def _ratio(name: str, value: str) -> float:
 
 
 def _policy(name: str, value: str) -> frozenset[str]:
-    policies = [one.strip() for one in value.split(",") if one.strip()]
+    policies = [policy.strip() for policy in value.split(",") if policy.strip()]
     for policy in policies:
         if policy not in ("compact", "delete"):
             raise _invalid(name, policy, "String must be one of: compact, delete")

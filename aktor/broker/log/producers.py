@@ -194,7 +194,9 @@ class Producers:
 
     def forget_aborted(self, markers: set[int]) -> None:
         """The cleaner removed everything of the transactions with these markers."""
-        self._aborted = [one for one in self._aborted if one.last_offset not in markers]
+        self._aborted = [
+            transaction for transaction in self._aborted if transaction.last_offset not in markers
+        ]
 
     def expire(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for a day (producer.id.expiration.ms)."""
@@ -226,22 +228,25 @@ class Producers:
         """(producer id, first offset) of the aborted ones that reach into [offset, upto)."""
         found = []
         for index in range(bisect_left(self._aborted, (offset,)), len(self._aborted)):
-            one = self._aborted[index]
-            if one.first_offset < upto:
-                found.append((one.producer_id, one.first_offset))
-            if one.last_stable_offset >= upto:
+            transaction = self._aborted[index]
+            if transaction.first_offset < upto:
+                found.append((transaction.producer_id, transaction.first_offset))
+            if transaction.last_stable_offset >= upto:
                 break
         return found
 
     def aborted_ranges(self) -> list[tuple[int, int, int]]:
         """(producer id, first offset, offset of the marker) of all aborted ones."""
-        return [(one.producer_id, one.first_offset, one.last_offset) for one in self._aborted]
+        return [
+            (transaction.producer_id, transaction.first_offset, transaction.last_offset)
+            for transaction in self._aborted
+        ]
 
     def last_offsets(self) -> dict[int, tuple[int | None, int]]:
         """By producer: (offset of its last record or None, epoch), which compaction must keep."""
         return {
-            producer_id: (one.sent[-1].last_offset if one.sent else None, one.epoch)
-            for producer_id, one in self._producers.items()
+            producer_id: (producer.sent[-1].last_offset if producer.sent else None, producer.epoch)
+            for producer_id, producer in self._producers.items()
         }
 
     def active(self) -> list[ActiveProducer]:
@@ -249,13 +254,13 @@ class Producers:
         return [
             ActiveProducer(
                 producer_id,
-                one.epoch,
-                one.last_sequence,
-                one.timestamp,
-                one.coordinator_epoch,
-                one.txn_start,
+                producer.epoch,
+                producer.last_sequence,
+                producer.timestamp,
+                producer.coordinator_epoch,
+                producer.txn_start,
             )
-            for producer_id, one in sorted(self._producers.items())
+            for producer_id, producer in sorted(self._producers.items())
         ]
 
 

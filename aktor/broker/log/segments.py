@@ -52,7 +52,7 @@ class Segments:
 
     def end_of(self, position: int, end: int) -> int:
         """Where the segment with this position ends, in a log whose bytes end at `end`."""
-        following = bisect_right(self._all, position, key=lambda one: one.position)
+        following = bisect_right(self._all, position, key=lambda segment: segment.position)
         return self._all[following].position if following < len(self._all) else end
 
     def note(self, position: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:

@@ -259,6 +259,6 @@ class Transaction:
         """As it was kept."""
         kept = dict(value)
         kept["state"] = State(kept["state"])
-        kept["partitions"] = dict.fromkeys(tuple(one) for one in kept["partitions"])
+        kept["partitions"] = dict.fromkeys(tuple(partition) for partition in kept["partitions"])
         kept["groups"] = dict.fromkeys(kept["groups"])
         return cls(transactional_id=transactional_id, **kept)

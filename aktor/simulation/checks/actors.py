@@ -56,14 +56,14 @@ def restart_budgets_are_kept(history: History) -> list[str]:
                 escalated.add(member)
                 now = event["at"] + ahead[process_of(member)]
                 restarted = restarts[member, event["crashed"]]
-                if sum(now - one < WITHIN for one in restarted) < RESTARTS:
+                if sum(now - restart < WITHIN for restart in restarted) < RESTARTS:
                     complaints.append(f"{when(event)} gave {event['crashed']} up too soon")
             case "actor.restarted":
                 if member in escalated:
                     complaints.append(f"{when(event)} restarted {event['actors']} after it gave up")
                 now = event["at"] + ahead[process_of(member)]
                 recent = restarts[member, event["actors"][0]]
-                recent[:] = [*(one for one in recent if now - one < WITHIN), now]
+                recent[:] = [*(restart for restart in recent if now - restart < WITHIN), now]
                 if len(recent) > RESTARTS:
                     complaints.append(
                         f"{when(event)} restarted {event['actors'][0]} {len(recent)} times in"

@@ -134,25 +134,27 @@ class _Owed:
 
     def came_back(self, reader: Reader, now: float) -> None:
         """The user is done with what they were given."""
-        for one in self.given & reader.owned.keys():
-            position = reader.owned[one].next
-            if position is not None and position > self.last_sent.get(one, -1):
-                self.places.setdefault(one, []).append(_Place(position, now))
+        for partition in self.given & reader.owned.keys():
+            position = reader.owned[partition].next
+            if position is not None and position > self.last_sent.get(partition, -1):
+                self.places.setdefault(partition, []).append(_Place(position, now))
         self.given.clear()
 
     def sent(self, event: Event, hindrances: Hindrances) -> None:
         """A commit has all places up to its offsets."""
-        for one, offset in event["offsets"].items():
-            self.last_sent[one] = offset
-            if done := [place for place in self.places.get(one, ()) if place.offset <= offset]:
-                self.waits += self._wait(event, one, done[0], hindrances)
-                self.places[one] = self.places[one][len(done) :]
+        for partition, offset in event["offsets"].items():
+            self.last_sent[partition] = offset
+            if done := [
+                place for place in self.places.get(partition, ()) if place.offset <= offset
+            ]:
+                self.waits += self._wait(event, partition, done[0], hindrances)
+                self.places[partition] = self.places[partition][len(done) :]
 
     def unsent(self, event: Event, hindrances: Hindrances) -> Iterator[_Wait]:
         """How long waits what is not committed yet."""
-        for one, places in sorted(self.places.items()):
+        for partition, places in sorted(self.places.items()):
             if places:
-                yield from self._wait(event, one, places[0], hindrances)
+                yield from self._wait(event, partition, places[0], hindrances)
 
     def _wait(
         self, event: Event, one: str, place: _Place, hindrances: Hindrances
@@ -207,10 +209,10 @@ def _happened(event: Event, reader: Reader, owed: _Owed, hindrances: Hindrances)
         case "user.returned":
             owed.came_back(reader, event["at"])
         case "position.sought" | "position.reset" | "partitions.assigned" | "partitions.released":
-            for one in event["partitions"]:
-                owed.moved(one)
+            for partition in event["partitions"]:
+                owed.moved(partition)
                 if event["event"].startswith("partitions."):
-                    owed.last_sent.pop(one, None)
+                    owed.last_sent.pop(partition, None)
         case "position.resolved" if event.get("because") == "committed":
             owed.last_sent.update(event["partitions"])
         case "consumer.closing" | "member.lost" | "user.leaves" | "user.processes":

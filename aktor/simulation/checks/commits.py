@@ -31,14 +31,14 @@ def no_commit_above_what_was_finished(history: History) -> list[str]:
     for event, reader in replay:
         if event["event"] != "commit.sent" or not isinstance(event.get("offsets"), dict):
             continue
-        for one, offset in event["offsets"].items():
-            mine = reader.owned.get(one)
+        for partition, offset in event["offsets"].items():
+            mine = reader.owned.get(partition)
             if mine is None:
                 continue
             limit = mine.given if event["kind"] == "asked" else mine.finished
             if limit is None or offset <= limit:
                 continue
-            log = replay.logs[one]
+            log = replay.logs[partition]
             if len(log.eras) > 1 and offset <= log.furthest:
                 continue  # its position may be that in an era that is over, markers and all
             # Markers and what was aborted are nothing that anybody could finish.
@@ -46,7 +46,9 @@ def no_commit_above_what_was_finished(history: History) -> list[str]:
                 log.readable(skipped, len(log.eras), reader.isolation)
                 for skipped in range(limit, offset)
             ):
-                complaints.append(f"{when(event)} commits {one}:{offset}, finished is {limit}")
+                complaints.append(
+                    f"{when(event)} commits {partition}:{offset}, finished is {limit}"
+                )
     return complaints
 
 
@@ -56,9 +58,9 @@ def only_owners_commit(history: History) -> list[str]:
     for event, reader in Replay(history):
         if event["event"] == "commit.sent" and isinstance(event.get("offsets"), dict):
             complaints += [
-                f"{when(event)} commits {one}, which it does not own"
-                for one in event["offsets"]
-                if event["kind"] != "asked" and one not in reader.owned
+                f"{when(event)} commits {partition}, which it does not own"
+                for partition in event["offsets"]
+                if event["kind"] != "asked" and partition not in reader.owned
             ]
     return complaints
 
@@ -82,13 +84,13 @@ def nothing_is_committed_that_was_given_up(history: History) -> list[str]:
                 mine.update(dict.fromkeys(event["partitions"], event["at"]))
             case "user.commits" | "user.leaves":  # who leaves commits everything
                 named = event.get("partitions")
-                for one in reader.owned if named is None else named:
-                    mine.pop(one, None)
+                for partition in reader.owned if named is None else named:
+                    mine.pop(partition, None)
             case "commit.sent" if event["kind"] == "asked" and isinstance(event["offsets"], dict):
                 complaints += [
-                    f"{when(event)} commits {one}, given up since it was asked for"
-                    for one in event["offsets"]
-                    if mine.get(one, math.inf) < event["at"]
+                    f"{when(event)} commits {partition}, given up since it was asked for"
+                    for partition in event["offsets"]
+                    if mine.get(partition, math.inf) < event["at"]
                 ]
     return complaints
 
@@ -106,20 +108,21 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
                 moved[who].update(event["partitions"])
             case "partitions.assigned":
                 moved[who].difference_update(event["partitions"])
-                for one in event["partitions"]:
-                    latest.pop((who, one), None)
+                for partition in event["partitions"]:
+                    latest.pop((who, partition), None)
             case "topic.removed" | "log.truncated":
                 latest.clear()
             case "user.commits" if event.get("partitions") is not None:
                 moved[who].update(event["partitions"])
             case "commit.sent" if isinstance(event.get("offsets"), dict):
-                for one, offset in event["offsets"].items():
-                    before = latest.get((who, one), -1)
-                    if offset < before and one not in moved[who]:
+                for partition, offset in event["offsets"].items():
+                    before = latest.get((who, partition), -1)
+                    if offset < before and partition not in moved[who]:
                         complaints.append(
-                            f"{when(event)} commits {one}:{offset} ({event['kind']}) after {before}"
+                            f"{when(event)} commits {partition}:{offset}"
+                            f" ({event['kind']}) after {before}"
                         )
-                    latest[who, one] = offset
+                    latest[who, partition] = offset
     return complaints
 
 
@@ -182,10 +185,10 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
                 requests.given_up(event["member"])
             case "commit.sent" if isinstance(event.get("offsets"), dict):
                 requests.sent(event)
-                for one, offset in event["offsets"].items():
-                    key = event["group"], one
+                for partition, offset in event["offsets"].items():
+                    key = event["group"], partition
                     known = max(latest.get(key, -1), highest.get(key, -1))
-                    if one in moved[event["member"]] and offset < known:
+                    if partition in moved[event["member"]] and offset < known:
                         excused.add((*key, offset))
                     highest[key] = max(known, offset)
             case "topic.removed":
@@ -220,13 +223,13 @@ class _Stored:
     def apply(self, event: Event) -> None:
         match event["event"]:
             case "commit.sent":
-                for one, offset in event["offsets"].items():
-                    self._under_way.add((event["member"], one, offset))
+                for partition, offset in event["offsets"].items():
+                    self._under_way.add((event["member"], partition, offset))
             case "commit.succeeded":
-                for one, offset in event["offsets"].items():
-                    if (event["member"], one, offset) in self._under_way:
-                        self._under_way.discard((event["member"], one, offset))
-                        self.offsets[event["group"], one] = offset
+                for partition, offset in event["offsets"].items():
+                    if (event["member"], partition, offset) in self._under_way:
+                        self._under_way.discard((event["member"], partition, offset))
+                        self.offsets[event["group"], partition] = offset
             case "topic.removed" | "log.truncated":
                 self.offsets.clear()
                 self._under_way.clear()
@@ -234,9 +237,9 @@ class _Stored:
     def may_go_back(self, sent: Event, moved: Collection[str]) -> None:
         """Where who commits has sought: it may be stored though no answer comes, or though one says
         that others were refused."""
-        for one in sent["offsets"].keys() & moved:
-            key = sent["group"], one
-            self.offsets[key] = min(self.offsets.get(key, 0), sent["offsets"][one])
+        for partition in sent["offsets"].keys() & moved:
+            key = sent["group"], partition
+            self.offsets[key] = min(self.offsets.get(key, 0), sent["offsets"][partition])
 
 
 def commits_that_succeed_never_go_back(history: History) -> list[str]:
@@ -261,22 +264,24 @@ def commits_that_succeed_never_go_back(history: History) -> list[str]:
             case "partitions.assigned":
                 moved[who].difference_update(event["partitions"])
                 for key in [
-                    one for one in known if one[0] == who and one[1] in event["partitions"]
+                    key for key in known if key[0] == who and key[1] in event["partitions"]
                 ]:
                     # Perhaps the commit was refused, and another member has sought back since.
                     del known[key]
             case "topic.removed" | "log.truncated":
                 known.clear()
             case "commit.sent":
-                for one, offset in event["offsets"].items():
-                    before = stored.offsets.get((event["group"], one), 0)
-                    known.setdefault((who, one, offset), before)
+                for partition, offset in event["offsets"].items():
+                    before = stored.offsets.get((event["group"], partition), 0)
+                    known.setdefault((who, partition, offset), before)
                 stored.may_go_back(event, moved[who])
             case "commit.succeeded":
-                for one, offset in event["offsets"].items():
-                    before = known.pop((who, one, offset), 0)
-                    if offset < before and one not in moved[who]:
-                        complaints.append(f"{when(event)} committed {one}:{offset} after {before}")
+                for partition, offset in event["offsets"].items():
+                    before = known.pop((who, partition, offset), 0)
+                    if offset < before and partition not in moved[who]:
+                        complaints.append(
+                            f"{when(event)} committed {partition}:{offset} after {before}"
+                        )
     return complaints
 
 
@@ -301,16 +306,16 @@ def nothing_is_given_again_that_is_committed(history: History) -> list[str]:
                 moved[who].update(event["partitions"])
             case "partitions.assigned":
                 moved[who].difference_update(event["partitions"])
-                for one in event["partitions"]:
-                    begins[who, one] = stored.offsets.get((event["group"], one), 0)
+                for partition in event["partitions"]:
+                    begins[who, partition] = stored.offsets.get((event["group"], partition), 0)
             case "topic.removed" | "log.truncated":
                 begins.clear()
             case "records.delivered":
-                one, first = event["partition"], event["offsets"][0][0]
-                if first < begins.get((who, one), 0) and one not in moved[who]:
+                partition, first = event["partition"], event["offsets"][0][0]
+                if first < begins.get((who, partition), 0) and partition not in moved[who]:
                     complaints.append(
-                        f"{when(event)} was given {one}:{first} again, {begins[who, one]} was"
-                        " committed"
+                        f"{when(event)} was given {partition}:{first} again,"
+                        f" {begins[who, partition]} was committed"
                     )
     return complaints
 
@@ -343,24 +348,26 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
             case "topic.recreated":  # only now it knows: what it was given is of the old one
                 anew[who, event["topic"]] = set()
                 for offsets in (given[who], *asked[who].values()):
-                    for one in [
+                    for partition in [
                         partition for partition in offsets if topic_of(partition) == event["topic"]
                     ]:
-                        del offsets[one]
+                        del offsets[partition]
             case "partitions.held_back":  # how far, unless the topic is another one now
-                for one in [one for one, at in event["partitions"].items() if at is None]:
-                    given[who].pop(one, None)
+                for partition in [
+                    partition for partition, at in event["partitions"].items() if at is None
+                ]:
+                    given[who].pop(partition, None)
             case "records.delivered":
-                one = event["partition"]
-                if one in anew.get((who, topic_of(one)), (one,)):
-                    given[who][one] = event["offsets"][-1][1] + 1
+                partition = event["partition"]
+                if partition in anew.get((who, topic_of(partition)), (partition,)):
+                    given[who][partition] = event["offsets"][-1][1] + 1
             case "fetch.stopped":
                 out_of_range[who].add(event["partition"])
             case "user.commits":
                 asked[who][event.get("future")] = {
-                    one: end
-                    for one, end in given[who].items()
-                    if event["partitions"] is None and one not in out_of_range[who]
+                    partition: end
+                    for partition, end in given[who].items()
+                    if event["partitions"] is None and partition not in out_of_range[who]
                 }
             case "commit.succeeded":
                 stored[who].update(event["offsets"])
@@ -368,18 +375,18 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
                 asked[who].pop(event["future"], None)
             case "user.committed" | "commit.told":
                 complaints += [
-                    f"{when(event)} has committed {one} up to {stored[who].get(one)}, and was"
-                    f" given everything before {end}"
-                    for one, end in asked[who].pop(event.get("future"), {}).items()
-                    if stored[who].get(one, -1) < end
+                    f"{when(event)} has committed {partition} up to {stored[who].get(partition)},"
+                    f" and was given everything before {end}"
+                    for partition, end in asked[who].pop(event.get("future"), {}).items()
+                    if stored[who].get(partition, -1) < end
                 ]
             case _:
-                for one in event.get("partitions") or [event["partition"]]:
-                    out_of_range[who].discard(one)
+                for partition in event.get("partitions") or [event["partition"]]:
+                    out_of_range[who].discard(partition)
                     if event["event"] != "records.taken_back":
-                        anew.get((who, topic_of(one)), set()).add(one)
+                        anew.get((who, topic_of(partition)), set()).add(partition)
                     for known in (given[who], stored[who], *asked[who].values()):
-                        known.pop(one, None)
+                        known.pop(partition, None)
     return complaints
 
 
@@ -408,24 +415,26 @@ class _LetGo:
             case "records.delivered":
                 self.given[event["partition"]] = None
             case "commit.sent" if isinstance(event.get("offsets"), dict):
-                for one, offset in event["offsets"].items():
-                    if one in self.given:
-                        self.given[one] = offset
-                    if one in self.owed and self.owed[one][0] == offset:
-                        del self.owed[one]
+                for partition, offset in event["offsets"].items():
+                    if partition in self.given:
+                        self.given[partition] = offset
+                    if partition in self.owed and self.owed[partition][0] == offset:
+                        del self.owed[partition]
             case "commit.failed" | "actor.restarted" | "member.lost" | "topic.refused":
                 self.forget()
             case "partitions.held_back":
                 self.held_back.update(event["partitions"])
                 # The last commit goes without what has no position: the user has just sought.
-                for one in [one for one, at in event["partitions"].items() if at is None]:
-                    self.given.pop(one, None)
+                for partition in [
+                    partition for partition, at in event["partitions"].items() if at is None
+                ]:
+                    self.given.pop(partition, None)
             case "position.sought":  # once it is held back the last commit is on its way
-                for one in self.held_back & event["partitions"].keys():
-                    self.given.pop(one, None)
+                for partition in self.held_back & event["partitions"].keys():
+                    self.given.pop(partition, None)
             case "partitions.revoking" if event["loss"] == "lost":
-                for one in event["partitions"]:
-                    self.given.pop(one, None)
+                for partition in event["partitions"]:
+                    self.given.pop(partition, None)
             case "partitions.released":
                 return self._released(event)
             case "consumer.closed":
@@ -433,18 +442,18 @@ class _LetGo:
         return []
 
     def _released(self, event: Event) -> list[str]:
-        for one, position in event["partitions"].items():
+        for partition, position in event["partitions"].items():
             # One without a position (the user asked for its beginning) has nothing to commit.
-            if self.given.pop(one, position) != position and position is not None:
-                self.owed[one] = position, event
+            if self.given.pop(partition, position) != position and position is not None:
+                self.owed[partition] = position, event
         return [] if self.by_hand else self.never_committed()
 
     def never_committed(self) -> list[str]:
         """Complaints about what is owed, which is not any more."""
         owed, self.owed = self.owed, {}
         return [
-            f"{when(event)} let go of {one} at {position}, and has not committed that"
-            for one, (position, event) in owed.items()
+            f"{when(event)} let go of {partition} at {position}, and has not committed that"
+            for partition, (position, event) in owed.items()
         ]
 
 
@@ -460,12 +469,12 @@ def what_is_let_go_is_committed(history: History) -> list[str]:
             if event.get("enable_auto_commit") and event.get("group_id"):
                 consumers[who] = _LetGo()
         elif event["event"] in ("topic.removed", "group.begun", "log.truncated"):
-            for one in consumers.values():
-                one.forget()
+            for consumer in consumers.values():
+                consumer.forget()
         elif event["event"] in ("user.hears", "member.killed"):
-            for name, one in consumers.items():
+            for name, consumer in consumers.items():
                 if process_of(name) == who:
-                    one.forget()
+                    consumer.forget()
         elif who in consumers:
             complaints += consumers[who].apply(event)
     return complaints + [
@@ -518,19 +527,19 @@ def _left_out(
 ) -> Iterator[str]:
     """Complaints about partitions that this automatic commit should have, and has not. The user's
     places are told by polls, of which the last one ended at `polled_until`."""
-    for one in sorted(reader.owned.keys() - event["offsets"].keys()):
-        mine = kept.get((event["member"], one), _Kept())
+    for partition in sorted(reader.owned.keys() - event["offsets"].keys()):
+        mine = kept.get((event["member"], partition), _Kept())
         places = mine.lately(min(event["at"], polled_until))
         if mine.committed is None or not places:
             continue
         if not any(
-            place == stored or replay.passes_over(place, stored, one, reader)
+            place == stored or replay.passes_over(place, stored, partition, reader)
             for place in places
             for stored in (mine.committed, *mine.sent)
         ):
             yield (
-                f"{when(event)} leaves {one} out, at {max(places)}, of which {mine.committed} is"
-                " committed"
+                f"{when(event)} leaves {partition} out, at {max(places)}, of which"
+                f" {mine.committed} is committed"
             )
 
 
@@ -552,19 +561,19 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
                 left[who] = math.inf
             case "user.returned":
                 left[who] = math.inf
-                for one, mine in reader.owned.items():
-                    kept[who, one].is_at(mine.next, event["at"])
+                for partition, mine in reader.owned.items():
+                    kept[who, partition].is_at(mine.next, event["at"])
             case "position.sought" | "position.reset":  # until they poll with that
-                for one in event["partitions"]:
-                    kept[who, one].places.clear()
+                for partition in event["partitions"]:
+                    kept[who, partition].places.clear()
             case "user.commits":
                 asked[who] = event["at"]
             case "partitions.assigned" | "partitions.released":
-                for one in event["partitions"]:
-                    kept.pop((who, one), None)
+                for partition in event["partitions"]:
+                    kept.pop((who, partition), None)
             case "position.resolved" if event.get("because") == "committed":
-                for one, offset in event["partitions"].items():
-                    kept[who, one].committed = offset
+                for partition, offset in event["partitions"].items():
+                    kept[who, partition].committed = offset
             case "actor.restarted" | "member.lost" | "commit.failed":
                 for key in [key for key in kept if key[0] == who]:
                     kept[key].committed = None
@@ -573,14 +582,14 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
             case "commit.sent":
                 if event["kind"] == "auto" and event["at"] > asked[who] + SETTLED:
                     complaints += _left_out(event, reader, kept, replay, left[who])
-                for one, offset in event["offsets"].items():
-                    kept[who, one].sent.append(offset)
+                for partition, offset in event["offsets"].items():
+                    kept[who, partition].sent.append(offset)
             case "commit.succeeded":
-                for one, offset in event["offsets"].items():
+                for partition, offset in event["offsets"].items():
                     # Not if it was sent before the partition was assigned again: that is older
                     # than what the position was resolved by.
-                    if offset in kept[who, one].sent:
-                        kept[who, one].is_stored(offset)
+                    if offset in kept[who, partition].sent:
+                        kept[who, partition].is_stored(offset)
     return complaints
 
 
@@ -594,16 +603,18 @@ def what_has_not_moved_is_not_committed_again(history: History) -> list[str]:
     for event in history.events:
         who, name = event["member"], event["event"]
         if name in ("partitions.assigned", "partitions.released"):
-            for one in event["partitions"]:
-                stored.pop((who, one), None)
+            for partition in event["partitions"]:
+                stored.pop((who, partition), None)
         elif name in ("actor.restarted", "commit.failed", "member.lost", "position.resolved"):
             for key in [key for key in stored if key[0] == who]:
                 del stored[key]
         elif name == "commit.succeeded":
-            stored |= {(who, one): offset for one, offset in event["offsets"].items()}
+            stored |= {(who, partition): offset for partition, offset in event["offsets"].items()}
         elif name == "commit.sent" and event["kind"] == "auto":
             offsets = event["offsets"].items()
-            again = [one for one, offset in offsets if stored.get((who, one)) == offset]
+            again = [
+                partition for partition, offset in offsets if stored.get((who, partition)) == offset
+            ]
             if again:
                 if event["at"] - refreshed[who] < REFRESHES:
                     complaints.append(f"{when(event)} commits {again} again, which did not move")
@@ -626,7 +637,7 @@ def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
             case "offset.committed":
                 committed.setdefault((event["group"], event["partition"]), event["at"])
             case "commit.succeeded":  # where brokers do not tell
-                for key in [(event["group"], one) for one in event["offsets"]]:
+                for key in [(event["group"], partition) for partition in event["offsets"]]:
                     if key in stored.offsets:
                         committed.setdefault(key, event["at"])
             case "topic.removed":
@@ -634,17 +645,20 @@ def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
                     del committed[key]
                 owned.clear()
             case "partitions.assigned":
-                for one in event["partitions"]:
-                    owned[event["member"], one] = event["group"], event["at"]
+                for partition in event["partitions"]:
+                    owned[event["member"], partition] = event["group"], event["at"]
             case "position.reset" if event["because"] == "no offset is committed":
-                for one in event["partitions"]:
-                    group, since = owned.get((event["member"], one), (None, -math.inf))
-                    if committed.get((str(group), one), math.inf) < since:
-                        complaints.append(f"{when(event)} takes {one} for never committed")
+                for partition in event["partitions"]:
+                    group, since = owned.get((event["member"], partition), (None, -math.inf))
+                    if committed.get((str(group), partition), math.inf) < since:
+                        complaints.append(f"{when(event)} takes {partition} for never committed")
             case "user.finds_nothing_committed":
-                one = event["partition"]
-                if committed.get((event["group"], one), math.inf) < event["at"] - event["seconds"]:
-                    complaints.append(f"{when(event)} is told that {one} was never committed")
+                partition = event["partition"]
+                if (
+                    committed.get((event["group"], partition), math.inf)
+                    < event["at"] - event["seconds"]
+                ):
+                    complaints.append(f"{when(event)} is told that {partition} was never committed")
     return complaints
 
 

@@ -134,7 +134,7 @@ def every_future_ends_once(history: History) -> list[str]:
                 complaints.append(f"{when(event)} had the callback of future {key[1]} called twice")
             told.add(key)
             untold.pop(key, None)
-    left = [*given.values(), *(one for key, one in untold.items() if key not in given)]
+    left = [*given.values(), *(event for key, event in untold.items() if key not in given)]
     return complaints + _without_end(history, left, "was given future")
 
 
@@ -154,7 +154,7 @@ def every_question_ends(history: History) -> list[str]:
             if event.get("questions"):
                 complaints.append(f"{when(event)} closed with {event['questions']} open questions")
             continue
-        open_now = {(who, one) for one in event["questions"]}
+        open_now = {(who, question) for question in event["questions"]}
         for key in [key for key in seen if key[0] == who and key not in open_now]:
             del seen[key]
         for key in sorted(open_now):
@@ -201,11 +201,11 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
         elif name == "position.failed" and event["at"] <= told.get((who, _kind(event)), -1.0):
             continue
         elif name in _DUE and not _is_reset(event, policies.get(who, "none")):
-            for one in event.get("partitions") or [event["partition"]]:
-                if one in reader.owned and (who, one) not in paused:
-                    due[who, one] = [event, 0]
+            for partition in event.get("partitions") or [event["partition"]]:
+                if partition in reader.owned and (who, partition) not in paused:
+                    due[who, partition] = [event, 0]
         elif name in _OVER:
-            these = {(who, one) for one in event["partitions"]}
+            these = {(who, partition) for partition in event["partitions"]}
             for key in these:
                 due.pop(key, None)
             if name == "partitions.paused":

@@ -95,8 +95,8 @@ class Hindrances:
         elif name in _OF_A_PARTITION:
             self._end(("partitions", event["partition"]), at)
         elif name in _OF_AN_OWNER:
-            for one in event["partitions"]:
-                self._end((member, one), at)
+            for partition in event["partitions"]:
+                self._end((member, partition), at)
         match name:
             case "fault.began":
                 self._faults[event["number"]] = [_EVERYBODY]
@@ -141,11 +141,13 @@ class Hindrances:
             case "records.delivered":
                 self._end((member, event["partition"]), at)
             case "partitions.paused" | "partitions.held_back":
-                self._silent[name].update((member, one) for one in event["partitions"])
+                self._silent[name].update((member, partition) for partition in event["partitions"])
             case "partitions.resumed":
-                self._silent["partitions.paused"] -= {(member, one) for one in event["partitions"]}
+                self._silent["partitions.paused"] -= {
+                    (member, partition) for partition in event["partitions"]
+                }
             case "partitions.released" | "partitions.assigned":
-                gone = {(member, one) for one in event["partitions"]}
+                gone = {(member, partition) for partition in event["partitions"]}
                 for silent in self._silent.values():
                     silent -= gone
 
@@ -170,11 +172,11 @@ class Hindrances:
             ("members", process),
             ("partitions", partition),
             ("topics", topic),
-            *(("brokers", one) for one in asked),
+            *(("brokers", broker) for broker in asked),
         }
         if any(not concern.isdisjoint(hit) for hit in self._faults.values()):
             return None
-        own: set[_Whom] = {(member, partition), *((member, one) for one in asked)}
+        own: set[_Whom] = {(member, partition), *((member, broker) for broker in asked)}
         return max(self._ended[key] for key in concern | own)
 
 
@@ -189,5 +191,5 @@ def _hit_by(event: Event) -> list[_Whom]:
     """The narrowest of what it says: a member whose link to a broker is cut is one member."""
     for kind in ("members", "partitions", "topics", "brokers"):
         if kind in event:
-            return [(kind, one) for one in event[kind]]
+            return [(kind, name) for name in event[kind]]
     return [_EVERYBODY]

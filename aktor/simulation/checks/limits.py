@@ -57,16 +57,16 @@ def bytes_are_conserved(history: History) -> list[str]:
 def the_background_reads_what_is_wanted(history: History) -> list[str]:
     """What a consumer owns, from where on, and what of it is paused: the fetch manager knows."""
     return [
-        f"{when(event)} takes {one} for what it is not: its assignment, epoch, or pause"
-        for event, one in _seen_twice(history, "misread")
+        f"{when(event)} takes {partition} for what it is not: its assignment, epoch, or pause"
+        for event, partition in _seen_twice(history, "misread")
     ]
 
 
 def no_connection_is_forgotten(history: History) -> list[str]:
     """A connection that is not needed any more is closed; its requests end with it."""
     return [
-        f"{when(event)} has {one}, which it does not know"
-        for event, one in _seen_twice(history, "unused")
+        f"{when(event)} has {connection}, which it does not know"
+        for event, connection in _seen_twice(history, "unused")
     ]
 
 
@@ -75,8 +75,8 @@ def _seen_twice(history: History, what: str) -> Iterator[tuple[Event, str]]:
     before: dict[str, set[str]] = {}
     for event in history.named("books.seen"):
         now = set(event.get(what, ()))
-        for one in sorted(now & before.get(event["member"], set())):
-            yield event, one
+        for name in sorted(now & before.get(event["member"], set())):
+            yield event, name
         before[event["member"]] = now
 
 

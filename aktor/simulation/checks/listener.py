@@ -59,24 +59,26 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
             case "partitions.assigned" if event["by_group"] and event["member"] in listening:
                 mine.update(dict.fromkeys(event["partitions"], _Heard.NOT_YET))
             case "listener.told" if event["told"] == "assigned":
-                for one in event["partitions"]:
-                    if mine.get(one) is _Heard.WELL:
-                        complaints.append(f"{at} was told twice that {one} is assigned")
-                    mine[one] = _Heard.WELL
+                for partition in event["partitions"]:
+                    if mine.get(partition) is _Heard.WELL:
+                        complaints.append(f"{at} was told twice that {partition} is assigned")
+                    mine[partition] = _Heard.WELL
             case "callback.failed" if event["callback"] == "on_partitions_assigned":
                 # (The trace cuts a long list; the listener was told all.)
                 failed: list[str] = told.get(event["member"]) or event["partitions"]
                 mine.update(dict.fromkeys(failed, _Heard.BADLY))
             case "listener.told":
-                for one in event["partitions"]:
-                    if mine.pop(one, None) is None:
-                        complaints.append(f"{at} was told {event['told']}: {one}, not its own")
+                for partition in event["partitions"]:
+                    if mine.pop(partition, None) is None:
+                        complaints.append(
+                            f"{at} was told {event['told']}: {partition}, not its own"
+                        )
             case "partitions.released":
                 leaving.discard(event["member"])
                 told.pop(event["member"], None)
-                for one in event["partitions"]:
-                    if mine.pop(one, None) not in (None, _Heard.PARTLY):
-                        complaints.append(f"{at} gave {one} up without a word")
+                for partition in event["partitions"]:
+                    if mine.pop(partition, None) not in (None, _Heard.PARTLY):
+                        complaints.append(f"{at} gave {partition} up without a word")
             case "records.delivered" if mine.get(event["partition"]) is _Heard.NOT_YET:
                 complaints.append(f"{at} was given {event['partition']} before it was told of it")
             case "records.delivered" if mine.get(event["partition"]) is _Heard.BADLY:
@@ -139,7 +141,7 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
                         f" at {lost[who]:.3f}"
                     )
             case "listener.told" if event["told"] == "lost" and who not in doubted | renewed:
-                if all(created[topic_of(one)] > 1 for one in event["partitions"]):
+                if all(created[topic_of(partition)] > 1 for partition in event["partitions"]):
                     continue
                 complaints.append(
                     f"{when(event)} was told lost: {event['partitions']}, and is a member"

@@ -48,7 +48,7 @@ class Log:
         self.eras.append(time)
         self.furthest = max(self.furthest, self.end)
         self.end = start
-        self.records = {one: what for one, what in self.records.items() if one < start}
+        self.records = {offset: what for offset, what in self.records.items() if offset < start}
         for producer, offsets in self.open.items():
             self.open[producer] = [offset for offset in offsets if offset < start]
 
@@ -81,7 +81,7 @@ class Log:
         """Where a reader at `offset` may have come to in these eras without having been given a
         record."""
         hidden = [self.markers, self.compacted, *([self.aborted] if isolation == COMMITTED else [])]
-        while any((era, offset) in one for era in eras for one in hidden):
+        while any((era, offset) in places for era in eras for places in hidden):
             offset += 1
         return offset
 
@@ -132,7 +132,7 @@ class Logs:
     def _compacted(self, event: Event) -> None:
         log = self.logs[event["partition"]]
         log.compacted.update(
-            (log.records[one][0], one) for one in event["gone"] if one in log.records
+            (log.records[offset][0], offset) for offset in event["gone"] if offset in log.records
         )
 
     def _truncated(self, event: Event) -> None:
@@ -150,10 +150,10 @@ class Logs:
     def _ends(self, event: Event) -> None:
         """What was not replicated when its leader went was never acknowledged."""
         log = self.logs[event["partition"]]
-        for one in [record for record in log.records if record >= event["end"]]:
-            del log.records[one]
-        for one in [record for record in log.records if record < event["start"]]:
-            del log.records[one]
+        for offset in [record for record in log.records if record >= event["end"]]:
+            del log.records[offset]
+        for offset in [record for record in log.records if record < event["start"]]:
+            del log.records[offset]
 
     def _of_topic(self, topic: str) -> list[Log]:
         return [log for name, log in self.logs.items() if name.rpartition("-")[0] == topic]

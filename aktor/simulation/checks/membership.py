@@ -207,19 +207,21 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
             case "request.failed" if event["api"] == "ConsumerGroupHeartbeat":
                 given_up.add(who)
             case "partitions.assigned" if event["by_group"]:
-                for one in event["partitions"]:
-                    mine[who][one] = at
-                    gone[who].pop(one, None)
-                    released[who].discard(one)
+                for partition in event["partitions"]:
+                    mine[who][partition] = at
+                    gone[who].pop(partition, None)
+                    released[who].discard(partition)
             case "partitions.held_back" | "partitions.released":
-                for one in event["partitions"]:
-                    mine[who].pop(one, None)
+                for partition in event["partitions"]:
+                    mine[who].pop(partition, None)
                 if event["event"] == "partitions.released":
                     released[who].update(event["partitions"])
             case "membership.moved":
                 gone[who].update(dict.fromkeys(released.pop(who, ()), at))
             case "member.thawed":
-                for ages in [ages for one, ages in gone.items() if process_of(one) == who]:
+                for ages in [
+                    ages for consumer, ages in gone.items() if process_of(consumer) == who
+                ]:
                     ages.update(dict.fromkeys(ages, at))
             case "rebalance.target":
                 gone[who].clear()  # it may be what it is about to take on
@@ -231,10 +233,10 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
             ):
                 reported = set(event["owned"])
                 known = tried.get(who, at) - REPORTED
-                missing = {one for one, since in mine[who].items() if since < known}
+                missing = {partition for partition, since in mine[who].items() if since < known}
                 if left_out := missing - reported:
                     complaints.append(f"{when(event)} did not report {sorted(left_out)}, its own")
-                late = {one for one, since in gone[who].items() if since < known}
+                late = {partition for partition, since in gone[who].items() if since < known}
                 if wrong := late & reported:
                     complaints.append(f"{when(event)} reported {sorted(wrong)}, given up before")
     return complaints

@@ -25,25 +25,27 @@ def only_owners_are_given_records(history: History) -> list[str]:
     for event, reader in Replay(history):
         name = event["event"]
         if name == "partitions.assigned" and event["by_group"]:
-            for one in event["partitions"]:
-                key = event["group"], one
+            for partition in event["partitions"]:
+                key = event["group"], partition
                 mine = reader.generation, event["member"]
                 if mine[0] >= owner.get(key, mine)[0]:
                     owner[key] = mine
         elif name == "group.begun":
             owner = {key: mine for key, mine in owner.items() if key[0] != event["group"]}
         elif name == "records.delivered":
-            one = event["partition"]
-            if one not in reader.owned:
-                complaints.append(f"{when(event)} was given {one}, which it does not own")
+            partition = event["partition"]
+            if partition not in reader.owned:
+                complaints.append(f"{when(event)} was given {partition}, which it does not own")
             elif (
                 event["group"] is not None
                 and not reader.expelled
-                and not reader.owned[one].outdated
+                and not reader.owned[partition].outdated
             ):
-                now = owner.get((event["group"], one), (0, event["member"]))[1]
+                now = owner.get((event["group"], partition), (0, event["member"]))[1]
                 if now != event["member"]:
-                    complaints.append(f"{when(event)} was given {one}, which {now} owns by now")
+                    complaints.append(
+                        f"{when(event)} was given {partition}, which {now} owns by now"
+                    )
     return complaints
 
 
@@ -90,20 +92,23 @@ def nothing_is_fetched_that_was_given_up(history: History) -> list[str]:
                 for key in [key for key in gone if key[1].rpartition("-")[0] == event["topic"]]:
                     del gone[key]
             case "partitions.released":
-                gone.update({(event["member"], one): event["at"] for one in event["partitions"]})
+                gone.update(
+                    {(event["member"], partition): event["at"] for partition in event["partitions"]}
+                )
             case "partitions.assigned":
-                for one in event["partitions"]:
-                    gone.pop((event["member"], one), None)
+                for partition in event["partitions"]:
+                    gone.pop((event["member"], partition), None)
             case "chunk.dropped":
-                one = event["partition"]
-                since = gone.get((event["member"], one))
+                partition = event["partition"]
+                since = gone.get((event["member"], partition))
                 at = max(
-                    (at for first, at in written[one] if first <= event["offset"]), default=0.0
+                    (at for first, at in written[partition] if first <= event["offset"]),
+                    default=0.0,
                 )
                 if since is not None and at > since + FORGOTTEN_WITHIN:
                     complaints.append(
-                        f"{when(event)} had {one}:{event['offset']} fetched, written at {at:.3f}"
-                        f" and given up at {since:.3f}"
+                        f"{when(event)} had {partition}:{event['offset']} fetched, written"
+                        f" at {at:.3f} and given up at {since:.3f}"
                     )
     return complaints
 
@@ -117,24 +122,26 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
         readers[event["member"]] = reader
         name = event["event"]
         if name == "partitions.assigned" and event["by_group"]:
-            for one in event["partitions"]:
+            for partition in event["partitions"]:
                 for other, theirs in readers.items():
                     if theirs.group != event["group"]:
                         continue
                     late = theirs.expelled or theirs.generation > reader.generation
-                    mine = theirs.owned.get(one)
+                    mine = theirs.owned.get(partition)
                     if other != event["member"] and mine and not (late or mine.outdated):
-                        early[other, one] = when(event)
+                        early[other, partition] = when(event)
         elif name == "partitions.revoking":
-            for one in event["partitions"]:
-                told = early.pop((event["member"], one), None)
+            for partition in event["partitions"]:
+                told = early.pop((event["member"], partition), None)
                 # A member that was paused meanwhile may not know.
                 if told is not None and event["loss"] == "revoked" and not reader.expelled:
-                    complaints.append(f"{told} was assigned {one} before {when(event)} gave it up")
+                    complaints.append(
+                        f"{told} was assigned {partition} before {when(event)} gave it up"
+                    )
         elif name == "partitions.released":
             # Its listener was slow: it began to give it up before, and was expelled meanwhile.
-            for one in event["partitions"]:
-                early.pop((event["member"], one), None)
+            for partition in event["partitions"]:
+                early.pop((event["member"], partition), None)
     return complaints
 
 

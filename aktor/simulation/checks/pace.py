@@ -226,7 +226,7 @@ def requests_are_repeated_at_their_pace(history: History) -> list[str]:
     """A request that a broker refused for a while is repeated after `retry_backoff_ms`: of all that
     a history has of the first repetitions a quarter soon after that (others wait for more than
     their own backoff, as for a coordinator), and no half of them sooner."""
-    delays = sorted(_first_delays(history), key=lambda one: one.seconds - one.backoff)
+    delays = sorted(_first_delays(history), key=lambda delay: delay.seconds - delay.backoff)
     if len(delays) < ENOUGH:
         return []
     complaints = []
@@ -236,9 +236,9 @@ def requests_are_repeated_at_their_pace(history: History) -> list[str]:
     if half.seconds < SOON * half.backoff:
         complaints.append(("half of them before", half))
     return [
-        f"{len(delays)} requests that were refused were repeated, {what} {one.seconds:.3f} s, the"
-        f" backoff is {one.backoff:.3f} s"
-        for what, one in complaints
+        f"{len(delays)} requests that were refused were repeated, {what} {delay.seconds:.3f} s, the"
+        f" backoff is {delay.backoff:.3f} s"
+        for what, delay in complaints
     ]
 
 

@@ -26,7 +26,7 @@ def records_are_handled_in_order(history: History) -> list[str]:
         if event["event"] == "user.processes":
             now = {key: offset for key, offset in now.items() if key[0] != member}
         elif event["event"] in _ANEW:
-            gone = tuple(f"{one}/" for one in event["partitions"])
+            gone = tuple(f"{partition}/" for partition in event["partitions"])
             last = {
                 key: offset
                 for key, offset in last.items()
@@ -55,9 +55,9 @@ def nothing_is_finished_twice(history: History) -> list[str]:
     finished: dict[tuple[str, str], set[int]] = defaultdict(set)
     for event in history.named("handler.began", "handler.ended", *_ANEW):
         if event["event"] in _ANEW:
-            for one in event["partitions"]:
-                begun.pop((event["member"], one), None)
-                finished.pop((event["member"], one), None)
+            for partition in event["partitions"]:
+                begun.pop((event["member"], partition), None)
+                finished.pop((event["member"], partition), None)
             continue
         key, offset = (event["member"], event["partition"]), event["offset"]
         if event["event"] == "handler.began":
@@ -86,15 +86,15 @@ def nothing_unfinished_is_committed(history: History) -> list[str]:
             case "handler.ended" if event["error"] is None:
                 unfinished[member, event["partition"]].discard(event["offset"])
             case "commit.sent" if member in processes and isinstance(event["offsets"], dict):
-                for one, offset in event["offsets"].items():
-                    left = [other for other in unfinished[member, one] if other < offset]
+                for partition, offset in event["offsets"].items():
+                    left = [other for other in unfinished[member, partition] if other < offset]
                     if left:
                         complaints.append(
-                            f"{when(event)} commits {one}:{offset}, unfinished is {min(left)}"
+                            f"{when(event)} commits {partition}:{offset}, unfinished is {min(left)}"
                         )
             case "partitions.assigned" | "partitions.released" | "position.sought":
-                for one in event["partitions"]:
-                    unfinished.pop((member, one), None)
+                for partition in event["partitions"]:
+                    unfinished.pop((member, partition), None)
     return complaints
 
 
@@ -116,9 +116,9 @@ def what_is_handed_back_is_not_handled(history: History) -> list[str]:
                 mine.clear()
             case "callback.finished" if event["callback"] == "on_partitions_revoked":
                 complaints += [
-                    f"{when(event)} handed {one} back and still handles its record {offset}"
-                    for one, offset in sorted(mine)
-                    if one in event["partitions"]
+                    f"{when(event)} handed {partition} back and still handles its record {offset}"
+                    for partition, offset in sorted(mine)
+                    if partition in event["partitions"]
                 ]
     return complaints
 

@@ -87,8 +87,8 @@ class Replay:
 
     def _topic_removed(self, event: Event, _: Reader) -> None:
         for other in self.readers.values():
-            for one, theirs in other.owned.items():
-                theirs.outdated |= one.rpartition("-")[0] == event["topic"]
+            for partition, theirs in other.owned.items():
+                theirs.outdated |= partition.rpartition("-")[0] == event["topic"]
 
     def _group_converted(self, event: Event, _: Reader) -> None:
         """Kafka goes by what its members were to own, not by what they own: until they have joined,
@@ -123,12 +123,12 @@ class Replay:
     def _assigned(self, event: Event, reader: Reader) -> None:
         reader.group = event.get("group")
         reader.isolation = event.get("isolation", "")
-        for one in event["partitions"]:
-            reader.owned[one] = Ownership()
+        for partition in event["partitions"]:
+            reader.owned[partition] = Ownership()
 
     def _released(self, event: Event, reader: Reader) -> None:
-        for one in event["partitions"]:
-            reader.owned.pop(one, None)
+        for partition in event["partitions"]:
+            reader.owned.pop(partition, None)
 
     def _delivered(self, event: Event, reader: Reader) -> None:
         mine = reader.owned.get(event["partition"])
@@ -147,21 +147,21 @@ class Replay:
             mine.next = event["offset"]
 
     def _sought(self, event: Event, reader: Reader) -> None:
-        for one, offset in event["partitions"].items():
-            mine = reader.owned.get(one)
+        for partition, offset in event["partitions"].items():
+            mine = reader.owned.get(partition)
             if mine is not None:
                 mine.move_to(offset)
                 mine.sought = offset is not None
 
     def _positions_found(self, event: Event, reader: Reader) -> None:
-        for one, offset in event["partitions"].items():
-            mine = reader.owned.get(one)
+        for partition, offset in event["partitions"].items():
+            mine = reader.owned.get(partition)
             if mine is None:
                 continue
             # What the user sought wins over what was found meanwhile, unless it is that which is
             # out of range.
-            came_to = (event.get("from_offsets") or {}).get(one)
-            if mine.sought and not self.passes_over(mine.next, came_to, one, reader):
+            came_to = (event.get("from_offsets") or {}).get(partition)
+            if mine.sought and not self.passes_over(mine.next, came_to, partition, reader):
                 continue
             mine.sought = False
             mine.move_to(offset)

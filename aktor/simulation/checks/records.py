@@ -231,7 +231,9 @@ def the_trace_tells_what_is_asked(history: History) -> list[str]:
         known = told.pop((event["member"], event["told_as"]), {})
         asked = event["partitions"]
         wrong = [
-            one for one, offset in asked.items() if offset is not None and known.get(one) != offset
+            partition
+            for partition, offset in asked.items()
+            if offset is not None and known.get(partition) != offset
         ]
         if wrong or known.keys() != asked.keys():
             complaints.append(
@@ -250,23 +252,23 @@ def a_reset_is_carried_out(history: History) -> list[str]:
         who = event["member"]
         match event["event"]:
             case "user.asked" if event["told_as"] == "position.sought":
-                for one in event["partitions"]:
-                    wanted.pop((who, one), None)
+                for partition in event["partitions"]:
+                    wanted.pop((who, partition), None)
                     if event.get("to"):
-                        wanted[who, one] = event["to"]
+                        wanted[who, partition] = event["to"]
             case "position.reset":
-                for one in event["partitions"]:
-                    if wanted.get((who, one)) in (None, event["strategy"]):
-                        wanted.pop((who, one), None)
+                for partition in event["partitions"]:
+                    if wanted.get((who, partition)) in (None, event["strategy"]):
+                        wanted.pop((who, partition), None)
             case "partitions.released" | "partitions.assigned":
-                for one in event["partitions"]:
-                    wanted.pop((who, one), None)
+                for partition in event["partitions"]:
+                    wanted.pop((who, partition), None)
             case "records.delivered":
-                one = event["partition"]
-                if (to := wanted.pop((who, one), None)) is not None:
+                partition = event["partition"]
+                if (to := wanted.pop((who, partition), None)) is not None:
                     complaints.append(
-                        f"{when(event)} was given {one}:{event['offsets'][0][0]}, and asked for the"
-                        f" {to} offset before"
+                        f"{when(event)} was given {partition}:{event['offsets'][0][0]},"
+                        f" and asked for the {to} offset before"
                     )
     return complaints
 
@@ -279,13 +281,13 @@ def positions_are_after_what_was_given(history: History) -> list[str]:
     for event, reader in replay:
         if event["event"] not in ("partitions.released", "user.position"):
             continue
-        for one, position in event["partitions"].items():
-            mine = reader.owned.get(one)
+        for partition, position in event["partitions"].items():
+            mine = reader.owned.get(partition)
             if mine is None or mine.next is None or position is None:
                 continue
-            if not replay.passes_over(mine.next, position, one, reader):
+            if not replay.passes_over(mine.next, position, partition, reader):
                 complaints.append(
-                    f"{when(event)} is at {one}:{position}, and was given everything before"
+                    f"{when(event)} is at {partition}:{position}, and was given everything before"
                     f" {mine.next}"
                 )
     return complaints

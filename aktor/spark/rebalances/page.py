@@ -78,7 +78,7 @@ def _facts(summary: Summary) -> str:
         "longest pause": _duration(totals["downtime"]),
         "without a known trigger": totals["unexplained"] or 0,
     }
-    shown = "".join(f"<div><b>{_value(one)}</b>{name}</div>" for name, one in facts.items())
+    shown = "".join(f"<div><b>{_value(fact)}</b>{name}</div>" for name, fact in facts.items())
     counts = ", ".join(f"{name}: {count:,}" for name, count in sorted(summary.counts.items()))
     return f"<div class='facts'>{shown}</div>{_note(f'Lines by what became of them: {counts}.')}"
 
@@ -90,7 +90,7 @@ def _over_time(summary: Summary) -> str:
     triggers = Counter[str]()
     for _, trigger, count in summary.over_time:
         triggers[trigger] += count
-    colours = dict(zip((one for one, _ in triggers.most_common()), _COLOURS, strict=False))
+    colours = dict(zip((trigger for trigger, _ in triggers.most_common()), _COLOURS, strict=False))
     bars: list[list[tuple[float, str, str]]] = [[] for _ in range(BUCKETS)]
     for bucket, trigger, count in summary.over_time:
         colour = colours.get(trigger, _OTHER)
@@ -141,7 +141,7 @@ def _chart(
 
 
 def _decades() -> list[str]:
-    bounds = [_duration(one) for one in DECADES]
+    bounds = [_duration(decade) for decade in DECADES]
     return [*(f"≤ {bound}" for bound in bounds), f"> {bounds[-1]}"]
 
 
@@ -151,7 +151,7 @@ def _decades() -> list[str]:
 def _phases(summary: Summary) -> str:
     """A row for each phase, a column for each protocol."""
     spoken = {phase["protocol"] or "unknown": phase for phase in summary.phases}
-    phases = [one for one in (summary.phases or [{}])[0] if one.endswith("_ms")]
+    phases = [field for field in (summary.phases or [{}])[0] if field.endswith("_ms")]
     means = [
         {"ms": phase.removesuffix("_ms").replace("_", " ")}
         | {name: record[phase] for name, record in spoken.items()}
@@ -171,7 +171,7 @@ def _sentences(records: Records) -> str:
 
 
 def _table(records: Records) -> str:
-    columns = [one for one in (records[0] if records else {}) if _is_told(one, records)]
+    columns = [column for column in (records[0] if records else {}) if _is_told(column, records)]
     if not columns:
         return _note("None.")
     head = "".join(
@@ -188,7 +188,7 @@ def _is_told(column: str, records: Iterable[Mapping[str, Any]]) -> bool:
 
 def _class(column: str, records: Iterable[Mapping[str, Any]]) -> str:
     values = (record[column] for record in records)
-    is_number = any(isinstance(one, int | float) for one in values)
+    is_number = any(isinstance(value, int | float) for value in values)
     return " class='number'" if is_number else ""
 
 

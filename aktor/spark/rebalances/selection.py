@@ -72,7 +72,7 @@ def _texts(values: pa.Array) -> list[str]:
     try:
         texts: list[str] = values.to_pylist()
     except UnicodeDecodeError:
-        texts = [one.decode(errors="replace") for one in values.cast(pa.binary()).to_pylist()]
+        texts = [value.decode(errors="replace") for value in values.cast(pa.binary()).to_pylist()]
     return texts
 
 
@@ -122,5 +122,7 @@ class _Selection:
         """What was selected goes on."""
         rows, self._rows = self._rows, []
         columns: Any = zip(*rows, strict=True) if rows else [[] for _ in EVENTS]
-        arrays = [pa.array(one, field.type) for one, field in zip(columns, EVENTS, strict=True)]
+        arrays = [
+            pa.array(column, field.type) for column, field in zip(columns, EVENTS, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)

@@ -54,7 +54,7 @@ def _fields(table: str) -> Mapping[str, Any]:
     """The type of each field of a row, without None."""
     hints = typing.get_type_hints(TABLES[table])
     return {
-        name: next(one for one in (*typing.get_args(hint), hint) if one is not type(None))
+        name: next(kind for kind in (*typing.get_args(hint), hint) if kind is not type(None))
         for name, hint in hints.items()
     }
 
@@ -68,7 +68,9 @@ def struct(table: str) -> pa.DataType:
 def ddl(table: str) -> str:
     """A row of a table as Spark has it."""
     fields = _fields(table)
-    return "struct<" + ", ".join(f"{name}: {_TYPES[one][1]}" for name, one in fields.items()) + ">"
+    return (
+        "struct<" + ", ".join(f"{name}: {_TYPES[kind][1]}" for name, kind in fields.items()) + ">"
+    )
 
 
 def record(row: Row) -> dict[str, Any]:

@@ -71,8 +71,8 @@ class Assembly:
     @property
     def slowest(self) -> Part:
         """The part that was done last."""
-        parts = sorted(self.parts, key=lambda one: (one.began, one.source))
-        return max(parts, key=lambda one: (one.ended or 0.0, one.duration_ms))
+        parts = sorted(self.parts, key=lambda part: (part.began, part.source))
+        return max(parts, key=lambda part: (part.ended or 0.0, part.duration_ms))
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -103,7 +103,7 @@ class Assembly:
         ]
         began = self.began
         candidates += [departure for departure in departures if departure.at >= began - REACH]
-        first = min(candidates, key=lambda one: one.at, default=None)
+        first = min(candidates, key=lambda departure: departure.at, default=None)
         if first is None or first.at > began + SKEW:
             return None
         self.explained = max(began, first.at)
@@ -114,13 +114,15 @@ class Assembly:
         before: dict[str, str | None] = {}
         moves: Counter[str] = Counter()
         first = 0
-        for part in sorted(self.parts, key=lambda one: (one.began, one.source)):
+        for part in sorted(self.parts, key=lambda part: (part.began, part.source)):
             for partition, owner in part.added:
                 before.setdefault(partition, owner)
                 moves[partition] += owner is not None and owner != part.source
                 first += owner is None
         moved = moves.total()
-        known = {one: before.get(one, owner) for one, owner in self.owners.items()}
+        known = {
+            partition: before.get(partition, owner) for partition, owner in self.owners.items()
+        }
         kept = dict.fromkeys(self.members, 0)
         for owner in known.values():
             if owner in kept:
@@ -133,20 +135,20 @@ class Assembly:
             return Moves(len(known), moved, first, unseen=max(0, counted - seen))
         owned_before = sum(owner is not None for owner in known.values())
         least = least_moves(list(kept.values()), len(kept), len(known), owned_before)
-        settled = sum(moves[one] for one in known)
+        settled = sum(moves[partition] for partition in known)
         return Moves(len(known), moved, first, least, max(0, settled - least))
 
     def rows(
         self, group: str, protocol: str | None, departures: Iterable[Departure]
     ) -> tuple[Rebalance, list[MemberPart]]:
         """The rows of the rebalance and of its parts."""
-        parts = sorted(self.parts, key=lambda one: (one.began, one.source))
+        parts = sorted(self.parts, key=lambda part: (part.began, part.source))
         outcomes = Counter(part.outcome for part in parts if part.outcome != "completed")
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
         trigger, moves = self.trigger(departures), self.moves()
         slowest = self.slowest
-        phase = max(slowest.spent, key=lambda one: slowest.spent[one], default=None)
+        phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
         longest = _longest(parts)
         name = f"{group}/{generations[-1] if generations else '?'}/{began:.6f}"
@@ -254,7 +256,7 @@ def _sentence(
 
 def _done_last(took: float, slowest: Part, parts: Iterable[Part]) -> list[str]:
     """Who was done last in a rebalance that took so many milliseconds, and what with."""
-    phase = max(slowest.spent, key=lambda one: slowest.spent[one], default=None)
+    phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
     spent = slowest.spent[phase] if phase else 0.0
     if not spent:
         return []
@@ -281,7 +283,7 @@ def _awaited(joined: Part, parts: Iterable[Part]) -> Part | None:
         and part.generation == joined.generation is not None
         and part.spent.get("prepare", 0.0) >= joined.spent["join"] / 2
     ]
-    return max(others, key=lambda one: one.spent["prepare"], default=None)
+    return max(others, key=lambda part: part.spent["prepare"], default=None)
 
 
 def _mostly(part: Part, spent: float) -> str:

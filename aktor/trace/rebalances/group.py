@@ -90,8 +90,8 @@ class GroupTraces:
             if life.part is not None:
                 self._end_part(life, life.part.seen, "unfinished")
         self._rows += self._ownership.end()
-        for one in self._open:
-            self._close(one)
+        for assembly in self._open:
+            self._close(assembly)
         self._make(self._open)
         self._rows += self._storms.end()
         self._rows += self._totals.rows()
@@ -339,27 +339,32 @@ class GroupTraces:
                 life.in_group = False
                 self._end_part(life, life.part.seen, "unfinished")
         self._rows += self._ownership.pass_time(now)
-        for one in self._open:
-            if one.due <= now:
-                self._close(one)
-        self._make(one for one in self._open if one.due <= now)
+        for assembly in self._open:
+            if assembly.due <= now:
+                self._close(assembly)
+        self._make(assembly for assembly in self._open if assembly.due <= now)
         self._rows += self._storms.pass_time(now)
         parts = [life.part.seen + ABANDONED for life in self._lives.values() if life.part]
         others = self._storms.due, self._ownership.due
-        self._due = min([*parts, *(one.due for one in self._open), *others])
+        self._due = min([*parts, *(assembly.due for assembly in self._open), *others])
 
     def _make(self, assemblies: Iterable[Assembly]) -> None:
         """Rows of these."""
-        made = sorted(assemblies, key=lambda one: (one.due, one.began, one.parts[0].source))
-        for one in made:
-            before = [left for left in self._departures if left.at <= (one.ended or one.began)]
-            row, parts = one.rows(self.group, self._protocol(one), before)
+        made = sorted(
+            assemblies,
+            key=lambda assembly: (assembly.due, assembly.began, assembly.parts[0].source),
+        )
+        for assembly in made:
+            before = [
+                left for left in self._departures if left.at <= (assembly.ended or assembly.began)
+            ]
+            row, parts = assembly.rows(self.group, self._protocol(assembly), before)
             self._rows += [row, *parts]
             self._rows += self._storms.add(row)
-            self._totals.made(row, one)
-            self._departures = [left for left in self._departures if left.at > one.explained]
-            one.parts = []
-        self._open = [one for one in self._open if one.parts]
+            self._totals.made(row, assembly)
+            self._departures = [left for left in self._departures if left.at > assembly.explained]
+            assembly.parts = []
+        self._open = [assembly for assembly in self._open if assembly.parts]
 
     def _close(self, assembly: Assembly) -> None:
         """It is complete. A row is made of it when it is known of the partitions of a killed member
@@ -376,7 +381,7 @@ class GroupTraces:
     def _protocol(self, assembly: Assembly) -> str | None:
         """What its members speak; both while a group is converted."""
         spoken = {self._lives[part.source].protocol for part in assembly.parts}
-        return "/".join(sorted(one for one in spoken if one is not None)) or None
+        return "/".join(sorted(protocol for protocol in spoken if protocol is not None)) or None
 
 
 _Handler = Callable[[GroupTraces, Life, float, Event], None]

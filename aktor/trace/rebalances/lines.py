@@ -30,7 +30,7 @@ EVENTS: Final = frozenset(
 )
 
 #: Finds every line with one of them, by a regular expression that Java and Python know alike.
-PATTERN: Final = f'"event": ?"(?:{"|".join(re.escape(one) for one in sorted(EVENTS))})"'
+PATTERN: Final = f'"event": ?"(?:{"|".join(re.escape(event) for event in sorted(EVENTS))})"'
 
 #: Why a line is not understood.
 TORN, NO_TIME, NO_GROUP, OTHER = "torn", "no time", "no group", "another event"
@@ -128,7 +128,7 @@ def _may_be_deep(line: str) -> bool:
 def _is_deep(found: Any) -> bool:
     level = [found]
     for _ in range(_DEEPEST):
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        inner = (parent.values() if isinstance(parent, dict) else parent for parent in level)
         level = [child for some in inner for child in some if isinstance(child, dict | list)]
         if not level:
             return False
@@ -142,9 +142,9 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, int | float):
         return value if abs(value) < _GREATEST else None
     if isinstance(value, list):
-        return [_cleaned(one) for one in value]
+        return [_cleaned(item) for item in value]
     if isinstance(value, dict):
-        return {_cleaned(name): _cleaned(one) for name, one in value.items()}
+        return {_cleaned(name): _cleaned(item) for name, item in value.items()}
     return value
 
 

@@ -60,7 +60,7 @@ class Ownership:
 
     def pass_time(self, now: float) -> Iterator[Downtime]:
         """These are over: the owner before has delivered nothing beside the new one."""
-        due = [one for one, at in self._resumed.items() if at + OVERLAP <= now]
+        due = [partition for partition, at in self._resumed.items() if at + OVERLAP <= now]
         for partition in sorted(due):
             row = self._end_wait(partition, self._owners[partition])
             if row is not None:

@@ -76,7 +76,7 @@ def _most(values: Iterable[str]) -> tuple[str | None, int]:
     counted = Counter(values)
     if not counted:
         return None, 0
-    return min(counted.items(), key=lambda one: (-one[1], one[0]))
+    return min(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +129,7 @@ class Totals:
 
     def rows(self) -> Iterator[MemberTotal]:
         """As they are now."""
-        for (consumer, host), total in sorted(self._totals.items(), key=lambda one: str(one[0])):
+        for (consumer, host), total in sorted(self._totals.items(), key=lambda item: str(item[0])):
             yield MemberTotal(
                 group=self.group,
                 consumer=consumer,
