@@ -150,9 +150,9 @@ class Logs:
     def _ends(self, event: Event) -> None:
         """What was not replicated when its leader went was never acknowledged."""
         log = self.logs[event["partition"]]
-        for offset in [record for record in log.records if record >= event["end"]]:
+        for offset in [kept for kept in log.records if kept >= event["end"]]:
             del log.records[offset]
-        for offset in [record for record in log.records if record < event["start"]]:
+        for offset in [kept for kept in log.records if kept < event["start"]]:
             del log.records[offset]
 
     def _of_topic(self, topic: str) -> list[Log]:
