@@ -53,7 +53,7 @@ class TickRound:
     # -- the round
 
     def begin(self, due: TickDue) -> None:
-        """Ask every running actor that has a reason to be asked."""
+        """Ask every actor that runs now and has a reason to be asked."""
         self.tick = Tick(now=due.now, jitter=due.jitter)
         self._to_come = iter(self._wake_at.items())
         self._asked = None

@@ -99,19 +99,22 @@ class ConfluentProducer:
 
     def send(self, rows: Rows) -> None:
         produce, on_delivery = self._producer.produce, self._failures.on_delivery
-        # strict=False: columns that have one value for all rows are endless.
-        for value, topic, key, partition, headers in zip(
-            rows.values, rows.topics, rows.keys, rows.partitions, rows.headers, strict=False
-        ):
-            try:
-                produce(topic, value, key, partition, on_delivery, headers=headers)
-            except BufferError:
-                self._produce_when_there_is_room(
-                    topic, value, key, partition, on_delivery, headers=headers
-                )
-            except self._error as error:
-                raise self._refused(topic, partition, value, error) from None
-            self._topic = topic
+        try:
+            # strict=False: columns that have one value for all rows are endless.
+            for value, topic, key, partition, headers in zip(
+                rows.values, rows.topics, rows.keys, rows.partitions, rows.headers, strict=False
+            ):
+                try:
+                    produce(topic, value, key, partition, on_delivery, headers=headers)
+                except BufferError:
+                    self._produce_when_there_is_room(
+                        topic, value, key, partition, on_delivery, headers=headers
+                    )
+                except self._error as error:
+                    raise self._refused(topic, partition, value, error) from None
+                self._topic = topic
+        finally:
+            del produce  # see `_call`
         self._call(self._producer.poll, 0)
         self._check()
 
@@ -129,9 +132,12 @@ class ConfluentProducer:
                 raise self._refused(topic, record[2], record[0], error) from None
             return
 
-    def _refused(self, topic: str, partition: int, value: Any, error: Any) -> DeliveryError:
-        reason = error.args[0].str()
-        if error.args[0].code() == error.args[0].MSG_SIZE_TOO_LARGE:
+    def _refused(self, topic: str, partition: int, value: Any, error: Any) -> KafkaError:
+        told = error.args[0]
+        if told.code() == told._FATAL:  # which says nothing of the reason
+            return self._failed(self._fatal_error(error))
+        reason = told.str()
+        if told.code() == told.MSG_SIZE_TOO_LARGE:
             reason += (
                 f" (a value of {len(value or b'')} bytes): raise kafka.max.request.size, and"
                 " max.message.bytes of the topic"
@@ -192,8 +198,8 @@ class ConfluentProducer:
             # frame: it must not keep the producer, whose threads would never end.
             del act
 
-    def _fatal_error(self, raised: SystemError) -> Any:
-        """The error of the library that became this; None: it is lost."""
+    def _fatal_error(self, raised: Exception) -> Any:
+        """The error of the library for which the producer has failed for good; None: it is lost."""
         if isinstance(raised.__cause__, self._error):
             return raised.__cause__.args[0]
         if self._transactional:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -469,10 +470,13 @@ def test_who_is_fenced_while_records_wait_hears_so(
     assert values(kafka, topic) == [b"second"]
 
 
-def test_a_producer_that_was_fenced_is_not_kept(kafka: EmbeddedKafka, topic: str) -> None:
+@pytest.mark.parametrize("more", [0, 3], ids=["at the commit", "while it sends"])
+def test_a_producer_that_was_fenced_is_not_kept(
+    kafka: EmbeddedKafka, topic: str, more: int
+) -> None:
     """confluent-kafka keeps the exception, which kept the producer, and its four threads."""
     given = options(
-        kafka, "confluent", topic=topic, transactional="true", **{"kafka.linger.ms": "200"}
+        kafka, "confluent", topic=topic, transactional="true", **{"kafka.linger.ms": "100"}
     )
     writer = a_writer(given, "value binary")
     meanwhile = 0
@@ -482,6 +486,9 @@ def test_a_producer_that_was_fenced_is_not_kept(kafka: EmbeddedKafka, topic: str
         yield from batches_of("value binary", [(b"%d" % number,) for number in range(9)])
         run_task(writer, batches_of("value binary", [(b"second",)]))
         meanwhile = count_producers()
+        for number in range(more):
+            time.sleep(0.3)  # the sender hears meanwhile that it is fenced
+            yield from batches_of("value binary", [(b"more %d" % number,)])
 
     before = count_producers()
     with pytest.raises(KafkaError, match=r"(?i)fenced|newer"):

@@ -176,9 +176,10 @@ class Site:
         """Commit and wait."""
         self.run(self.engine.commits.commit(*args, **kwargs))
 
-    def position(self, *args: Any, **kwargs: Any) -> int | None:
-        """The consumed position."""
-        return self.run(self.engine.position(*args, **kwargs))
+    def position(self, partition: TopicPartition, deadline: float) -> int | None:
+        """The consumed position, asked for as the method of the consumer does."""
+        known = self.engine.known_position(partition)
+        return self.run(self.engine.position(partition, deadline)) if known is None else known
 
     def leave(self, *args: Any, **kwargs: Any) -> BaseException | None:
         """Leave the group."""
