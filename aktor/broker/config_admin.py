@@ -196,19 +196,19 @@ def _changed(
     return after
 
 
-def _changed_list(one: Any, configs: Mapping[str, str]) -> str:
+def _changed_list(change: Any, configs: Mapping[str, str]) -> str:
     """A list with items added or taken away. Raises Refused."""
-    if one.config_operation not in (_Operation.APPEND, _Operation.SUBTRACT):
+    if change.config_operation not in (_Operation.APPEND, _Operation.SUBTRACT):
         raise Refused(Code.UNKNOWN_SERVER_ERROR)
-    operation = _Operation(one.config_operation)
-    key = TOPIC_CONFIGS.get(one.name)
+    operation = _Operation(change.config_operation)
+    key = TOPIC_CONFIGS.get(change.name)
     if key is None or key.type is not ConfigType.LIST:
         raise Refused(
             Code.INVALID_CONFIG,
-            f"Can't {operation.name} to key {one.name} because its type is not LIST.",
+            f"Can't {operation.name} to key {change.name} because its type is not LIST.",
         )
-    items = dict.fromkeys(_items(configs.get(one.name, key.default or "")))
-    for item in _items(one.value):
+    items = dict.fromkeys(_items(configs.get(change.name, key.default or "")))
+    for item in _items(change.value):
         if operation is _Operation.APPEND:
             items[item] = None
         else:

@@ -57,18 +57,20 @@ class ListOffsets:
         if call.request.isolation_level not in ISOLATION_LEVELS:
             raise Refused(Code.UNKNOWN_SERVER_ERROR)
 
-        def answer(name: str, one: Any) -> Any:
+        def answer(name: str, asked: Any) -> Any:
             try:
-                if times[name, one.partition_index] > 1:
+                if times[name, asked.partition_index] > 1:
                     raise Refused(Code.INVALID_REQUEST)
-                partition = self._leader(call, name, one.partition_index, one.current_leader_epoch)
-                offset, timestamp, epoch = self._offset(call, partition, one.timestamp)
+                partition = self._leader(
+                    call, name, asked.partition_index, asked.current_leader_epoch
+                )
+                offset, timestamp, epoch = self._offset(call, partition, asked.timestamp)
             except Refused as refused:
                 return _ListedPartition(
-                    partition_index=one.partition_index, error_code=refused.code
+                    partition_index=asked.partition_index, error_code=refused.code
                 )
             return _ListedPartition(
-                partition_index=one.partition_index,
+                partition_index=asked.partition_index,
                 error_code=Code.NONE,
                 timestamp=timestamp,
                 offset=offset,
@@ -116,14 +118,14 @@ class ListOffsets:
     def offset_for_leader_epoch(self, call: Call) -> None:
         """Where each epoch ended (KIP-101, KIP-320)."""
 
-        def answer(name: str, one: Any) -> Any:
+        def answer(name: str, asked: Any) -> Any:
             try:
-                partition = self._leader(call, name, one.partition, one.current_leader_epoch)
+                partition = self._leader(call, name, asked.partition, asked.current_leader_epoch)
             except Refused as refused:
-                return _EndedPartition(partition=one.partition, error_code=refused.code)
-            epoch, end = partition.log.end_offset_for_epoch(one.leader_epoch)
+                return _EndedPartition(partition=asked.partition, error_code=refused.code)
+            epoch, end = partition.log.end_offset_for_epoch(asked.leader_epoch)
             return _EndedPartition(
-                partition=one.partition, error_code=Code.NONE, leader_epoch=epoch, end_offset=end
+                partition=asked.partition, error_code=Code.NONE, leader_epoch=epoch, end_offset=end
             )
 
         self._each(call, OffsetForLeaderEpochResponse, _Ended, answer)

@@ -323,8 +323,8 @@ def _missing(name: str) -> Any:
     )
 
 
-def _has_id(one: Any) -> bool:
-    return one.topic_id is not None and one.topic_id != _ZERO
+def _has_id(topic: Any) -> bool:
+    return topic.topic_id is not None and topic.topic_id != _ZERO
 
 
 def _facts(partition: Partition) -> dict[str, Any]:

@@ -150,14 +150,14 @@ class ReplicaAdmin:
         request = call.request
         resize = request.allow_replication_factor_change if call.version > 0 else True
 
-        def moved(topic: str, one: Any) -> Any:
+        def moved(topic: str, partition: Any) -> Any:
             code, why = Code.NONE, None
             try:
-                self._reassign(topic, one, call.now, resize=resize)
+                self._reassign(topic, partition, call.now, resize=resize)
             except Refused as refused:
                 code, why = refused.code, refused.message
             return _MovedPartition(
-                partition_index=one.partition_index, error_code=code, error_message=why
+                partition_index=partition.partition_index, error_code=code, error_message=why
             )
 
         call.reply(

@@ -288,15 +288,19 @@ class TopicAdmin:
     def delete_records(self, call: Call) -> None:
         """DeleteRecords: the log starts later; -1 stands for the high watermark."""
 
-        def emptied(topic: Any, one: Any) -> Any:
+        def emptied(topic: Any, partition: Any) -> Any:
             try:
-                low = self._delete_before(call, topic.name, one.partition_index, one.offset)
+                low = self._delete_before(
+                    call, topic.name, partition.partition_index, partition.offset
+                )
             except Refused as refused:
                 return _EmptiedPartition(
-                    partition_index=one.partition_index, low_watermark=-1, error_code=refused.code
+                    partition_index=partition.partition_index,
+                    low_watermark=-1,
+                    error_code=refused.code,
                 )
             return _EmptiedPartition(
-                partition_index=one.partition_index, low_watermark=low, error_code=Code.NONE
+                partition_index=partition.partition_index, low_watermark=low, error_code=Code.NONE
             )
 
         call.reply(

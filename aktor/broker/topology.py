@@ -180,9 +180,9 @@ class Topology:
     def reassign(self, partition: Partition, replicas: tuple[int, ...]) -> Moved:
         """Let a partition have these replicas, of which those that it has not had are up."""
 
-        def act(one: Partition) -> None:
-            if one is partition:
-                one.reassign(replicas)
+        def act(each: Partition) -> None:
+            if each is partition:
+                each.reassign(replicas)
 
         return self._each_partition(act)
 
@@ -236,8 +236,8 @@ class Topology:
         target = to if to is not None else next(iter(others), partition.leader)
         led: list[bool] = []
 
-        def act(one: Partition) -> None:
-            if one is not partition:
+        def act(each: Partition) -> None:
+            if each is not partition:
                 return
             if target == partition.leader:
                 partition.new_epoch()

@@ -63,19 +63,19 @@ def _top(body: Any, version: int) -> bytes:
     return _TOP.pack(*fixed, body.isolation_level, body.session_id, body.session_epoch)
 
 
-def _partition(one: Any, version: int) -> bytes:
-    start, most = one.log_start_offset, one.partition_max_bytes
+def _partition(wanted: Any, version: int) -> bytes:
+    start, most = wanted.log_start_offset, wanted.partition_max_bytes
     if version >= _FLEXIBLE:
-        epochs = one.current_leader_epoch, one.last_fetched_epoch
+        epochs = wanted.current_leader_epoch, wanted.last_fetched_epoch
         return _PARTITION_V12.pack(
-            one.partition, epochs[0], one.fetch_offset, epochs[1], start, most
+            wanted.partition, epochs[0], wanted.fetch_offset, epochs[1], start, most
         )
     if version >= _LEADER_EPOCHS:
-        epoch = one.current_leader_epoch
-        return _PARTITION_V9.pack(one.partition, epoch, one.fetch_offset, start, most)
+        epoch = wanted.current_leader_epoch
+        return _PARTITION_V9.pack(wanted.partition, epoch, wanted.fetch_offset, start, most)
     if version > MIN_VERSION:
-        return _PARTITION_V5.pack(one.partition, one.fetch_offset, start, most)
-    return _PARTITION_V4.pack(one.partition, one.fetch_offset, most)
+        return _PARTITION_V5.pack(wanted.partition, wanted.fetch_offset, start, most)
+    return _PARTITION_V4.pack(wanted.partition, wanted.fetch_offset, most)
 
 
 def _count(elements: Sequence[Any], flexible: bool) -> bytes:

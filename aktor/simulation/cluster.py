@@ -584,9 +584,9 @@ class Brokers:
         except Refused:
             return []  # nobody has joined it yet, or it went with its last member and offset
 
-    def _expire(self, group: str, one: GroupMember) -> None:
-        self._history.note("session.expired", group=group, consumer=self._consumer(one))
-        self.model.groups.expire_session(group, one.member_id, self._scheduler.now)
+    def _expire(self, group: str, member: GroupMember) -> None:
+        self._history.note("session.expired", group=group, consumer=self._consumer(member))
+        self.model.groups.expire_session(group, member.member_id, self._scheduler.now)
         self._look_ahead()
 
     def _consumer(self, member: GroupMember) -> str:

@@ -291,9 +291,9 @@ class Site(Host):
             for partition, state in self.owned.items()
         )
 
-    def how_far(self, one: TopicPartition) -> str:
+    def how_far(self, partition: TopicPartition) -> str:
         """Where its consumer is in a partition that it owns."""
-        state = self.consumer._engine.delivery.partitions[one]
+        state = self.consumer._engine.delivery.partitions[partition]
         where = "has no position" if state.offset is None else f"is at {state.offset}"
         return f"{where}{' (paused)' if state.paused else ''}"
 

@@ -239,24 +239,26 @@ class Loop:
         self._unreadable[partition] = offset, tries
         consumer.seek(partition, offset)
 
-    def _only_polls_on(self, one: TopicPartition) -> bool:
+    def _only_polls_on(self, partition: TopicPartition) -> bool:
         """Whether it leaves the corrupt batch for later, and is content with other partitions."""
         simulation = self._simulation
-        until = self._polls_on.setdefault(one, simulation.now + self._patience)
+        until = self._polls_on.setdefault(partition, simulation.now + self._patience)
         if simulation.now >= until or not simulation.faults.raging:
             return False
-        if self._is_corrupt_for_good(one):
+        if self._is_corrupt_for_good(partition):
             simulation.history.note(
-                "user.polls_on", self._member.name, partition=f"{one.topic}-{one.partition}"
+                "user.polls_on",
+                self._member.name,
+                partition=f"{partition.topic}-{partition.partition}",
             )
         return True
 
-    def _is_corrupt_for_good(self, one: TopicPartition) -> bool:
+    def _is_corrupt_for_good(self, partition: TopicPartition) -> bool:
         """Whether its records are not owed to who only polls on: what was damaged on the way has to
         be fetched anew and read, unless each of these Fetches was damaged, too."""
-        if (one.topic, one.partition) in self._simulation.brokers.spoiled:
+        if (partition.topic, partition.partition) in self._simulation.brokers.spoiled:
             return True
-        name = f"{one.topic}-{one.partition}"
+        name = f"{partition.topic}-{partition.partition}"
         return any(
             told["partition"] == name and told["tries"] >= REFETCHES
             for told in self._simulation.history.named("batch.corrupt")

@@ -63,15 +63,15 @@ def tasks(ranges: Iterable[OffsetRange], limits: RangeLimits) -> list[tuple[Offs
     return _joined(found, limits.max_partitions)
 
 
-def _split(one: OffsetRange, parts: int) -> list[OffsetRange]:
+def _split(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """The range in so many parts, but at most one for each offset. If the sizes differ by one, the
     last parts are the bigger ones."""
-    parts = min(parts, one.size)
+    parts = min(parts, whole.size)
     found = []
-    start = one.start
+    start = whole.start
     for part in range(parts):
-        size = (one.end - start) // (parts - part)
-        found.append(one._replace(start=start, end=start + size))
+        size = (whole.end - start) // (parts - part)
+        found.append(whole._replace(start=start, end=start + size))
         start += size
     return found
 

@@ -143,19 +143,19 @@ class _Requests:
         """It has no answer; what a broker has not applied may be applied at any time."""
         self._given_up.update(self._under_way.pop(member, ()))
 
-    def applied(self, one: tuple[str, str, int]) -> None:
+    def applied(self, commit: tuple[str, str, int]) -> None:
         """A broker has applied this: one that is under way, if there is such a one."""
         for asked in self._under_way.values():
-            if one in asked:
-                asked.discard(one)
+            if commit in asked:
+                asked.discard(commit)
                 return
-        self.applied_late(one)
+        self.applied_late(commit)
 
-    def applied_late(self, one: tuple[str, str, int]) -> bool:
+    def applied_late(self, commit: tuple[str, str, int]) -> bool:
         """A broker has applied this after a newer one; false if none like it was given up."""
-        late = self._given_up[one] > 0
+        late = self._given_up[commit] > 0
         if late:
-            self._given_up[one] -= 1
+            self._given_up[commit] -= 1
         return late
 
 
