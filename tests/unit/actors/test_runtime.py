@@ -221,6 +221,22 @@ def test_a_message_is_followed_by_a_tick_at_once() -> None:
     assert made[0].polled_at == [0.0, 1.0]
 
 
+def test_what_is_raised_before_an_actor_is_given_a_message_is_a_crash_of_this_actor() -> None:
+    dispatcher, clock, made = a_supervised_refresher()
+    run_until(dispatcher, clock, 1.0)
+
+    def before_each(actor: CooperativeActor, message: object) -> None:
+        if isinstance(message, RefreshMetadata):
+            raise RuntimeError("a fault of a test")
+
+    dispatcher.before_each = before_each
+    dispatcher.publish(RefreshMetadata(because="a test"))
+    run_until(dispatcher, clock, 2.0)
+
+    assert [one.refreshed for one in made] == [0, 0]
+    assert made[1].incarnation == 2
+
+
 def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
     dispatcher, heard = a_dispatcher("one")
 
