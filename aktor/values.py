@@ -39,14 +39,14 @@ def _init(
     """`__init__`, with `known` as its global names: `_set_<field>` must still be put there."""
     known["_MISSING"] = MISSING
     parameters, lines = [], []
-    for key, one in fields.items():
+    for key, spec in fields.items():
         value = key
-        if one.default_factory is not MISSING:
-            known[f"_make_{key}"] = one.default_factory
+        if spec.default_factory is not MISSING:
+            known[f"_make_{key}"] = spec.default_factory
             parameters.append(f"{key}=_MISSING")
             value = f"_make_{key}() if {key} is _MISSING else {key}"
-        elif one.default is not MISSING:
-            known[f"_default_{key}"] = one.default
+        elif spec.default is not MISSING:
+            known[f"_default_{key}"] = spec.default
             parameters.append(f"{key}=_default_{key}")
         else:
             parameters.append(key)
@@ -77,7 +77,7 @@ class _ValueType(type):
         # (A class may name its fields itself: fewer than its base has, see `Settings.only`.)
         fields = namespace.setdefault("FIELDS", fields | own)
         namespace["__match_args__"] = () if kw_only else tuple(fields)
-        namespace["_compared"] = _getter([key for key, one in fields.items() if one.compare])
+        namespace["_compared"] = _getter([key for key, spec in fields.items() if spec.compare])
         known: dict[str, Any] = {"__name__": namespace["__module__"]}
         if fields:
             namespace["__init__"] = _init(fields, kw_only, known)
@@ -113,7 +113,7 @@ class Value(metaclass=_ValueType):
         return hash(type(self)._compared(self))
 
     def __repr__(self) -> str:
-        shown = (f"{key}={getattr(self, key)!r}" for key, one in self.FIELDS.items() if one.repr)
+        shown = (f"{key}={getattr(self, key)!r}" for key, spec in self.FIELDS.items() if spec.repr)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __getstate__(self) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def _is_socket_option(option: Sequence[Any]) -> bool:
             whole = tuple(option)
         case _:
             return False
-    return all(_is_int32(one) for one in whole)
+    return all(_is_int32(number) for number in whole)
 
 
 def _is_int32(value: Any) -> bool:

@@ -392,19 +392,19 @@ class Delivery:
         The partitions take turns.
         """
         for state in self.failed():
-            one, error = state.topic_partition, state.error
-            if error is not None and (again or not self._failed[one]):
-                del self._failed[one]
-                self._failed[one] = True
+            partition, error = state.topic_partition, state.error
+            if error is not None and (again or not self._failed[partition]):
+                del self._failed[partition]
+                self._failed[partition] = True
                 return state, error
         return None
 
     def failed(self) -> list[Partition]:
         """Partitions whose error comes next, in the order in which they are raised."""
         states = [self.partitions.get(partition) for partition in self._failed]
-        for one, state in zip(list(self._failed), states, strict=True):
+        for partition, state in zip(list(self._failed), states, strict=True):
             if state is None or state.error is None:
-                del self._failed[one]  # it was sought, found or given up meanwhile
+                del self._failed[partition]  # it was sought, found or given up meanwhile
         return [state for state in states if state is not None and state.error_is_next]
 
     @property

@@ -66,10 +66,10 @@ class ConsumerStatus:
             )
         if self.subscription:
             lines.append(f"subscribed to {', '.join(sorted(self.subscription))}")
-        for one, status in sorted(self.partitions.items()):
+        for partition, status in sorted(self.partitions.items()):
             paused = ", paused" if status.paused else ""
             lines.append(
-                f"  {one.topic}-{one.partition}: position {_or(status.position)},"
+                f"  {partition.topic}-{partition.partition}: position {_or(status.position)},"
                 f" end {_or(status.end)}, lag {_or(status.lag)}{paused}"
                 f"{f', {status.trouble}' if status.trouble else ''}"
             )

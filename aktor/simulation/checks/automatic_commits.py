@@ -157,13 +157,13 @@ class _Owed:
                 yield from self._wait(event, partition, places[0], hindrances)
 
     def _wait(
-        self, event: Event, one: str, place: _Place, hindrances: Hindrances
+        self, event: Event, partition: str, place: _Place, hindrances: Hindrances
     ) -> Iterator[_Wait]:
         """Until this event; nothing if it is hindered now."""
-        hindered = hindrances.last_ended(event["member"], one)
+        hindered = hindrances.last_ended(event["member"], partition)
         queued = self.queue.last_waited
         if hindered is not None and queued is not None:
-            yield _Wait(one, place.offset, max(place.at, hindered, queued), event["at"])
+            yield _Wait(partition, place.offset, max(place.at, hindered, queued), event["at"])
 
     def polled(self, event: Event, hindrances: Hindrances) -> Iterator[str]:
         """The user has done nothing but poll for a while: what should have been committed in it."""
