@@ -134,7 +134,9 @@ class ConfluentProducer:
 
     def _refused(self, topic: str, partition: int, value: Any, error: Any) -> KafkaError:
         told = error.args[0]
-        if told.code() == told._FATAL:  # which says nothing of the reason
+        if self._transactional and told.code() == told._FATAL:
+            # Only the transaction says why. (Other producers fail with a DeliveryError, which names
+            # the partition.)
             return self._failed(self._fatal_error(error))
         reason = told.str()
         if told.code() == told.MSG_SIZE_TOO_LARGE:
