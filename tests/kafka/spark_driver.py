@@ -27,7 +27,9 @@ from tests.kafka.spark_driver import parquet_query, topic_query
 from tests.spark.session import a_session
 
 given = json.loads({given!r})
-spark = a_session(given["master"], **given["settings"])
+# Without a period Spark may count a task only when it has ended.
+at_once = {{"spark.ui.liveUpdate.period": "0"}}
+spark = a_session(given["master"], **at_once, **given["settings"])
 kafka = SimpleNamespace(bootstrap_servers=servers)
 folder = Path(given["folder"])
 if given["to"]:
@@ -151,11 +153,16 @@ class Driver:
     def fail_a_task(self) -> None:
         """Kill the Python workers in mid-batch; again in the next one if they had already sent all
         rows of their tasks, so that no task failed."""
-        while not self.failed:
-            self.wait_in_mid_batch(1)
-            assert self.kill_python_workers()
-            for _ in range(15):
-                self._wait_for(lambda heard: True)
+        number = 1
+        while not self._a_task_failed(number):
+            number += 1
+
+    def _a_task_failed(self, number: int) -> bool:
+        """Kill the Python workers in mid-batch; whether a task failed before that batch ended."""
+        self.wait_in_mid_batch(number)
+        assert self.kill_python_workers()
+        self._wait_for(lambda heard: heard["failed"] or heard["batch"] >= number)
+        return self.failed > 0
 
     def _wait_for(self, happened: Callable[[Any], Any]) -> None:
         while True:
