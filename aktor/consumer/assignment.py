@@ -21,7 +21,6 @@ from aktor.events.metadata import TrackTopics
 from aktor.events.positions import (
     AssignmentChanged,
     Position,
-    Reset,
     ResetPositions,
     ResetStrategy,
     SeekPartitions,
@@ -133,14 +132,21 @@ class Assignment:
 
     def renew(self, state: Partition) -> None:
         """Give a partition a new epoch; its position, or the reset it waits for, is kept."""
-        position = None if state.reset is not None else state.position
-        self._delivery.seek(state.topic_partition, position, state.reset)
+        if (reset := state.reset) is None:
+            self._delivery.seek(state.topic_partition, state.position)
+        else:
+            self._delivery.reset(state.topic_partition, reset.strategy, reset.from_offset)
 
     def say_paused(self, *, resumed: bool) -> None:
         """Tell the background which partitions are not to be fetched; `resumed`: also which are."""
-        kept = self._delivery.not_wanted()
-        others = frozenset(self._delivery.partitions) - kept if resumed else frozenset()
-        self._publish(PausePartitions(partitions=kept, resumed=others))
+        assigned = self._delivery.partitions
+        wanted = self._delivery.fetchable(assigned)
+        paused = assigned.keys() - wanted
+        self._publish(
+            PausePartitions(
+                partitions=frozenset(paused), resumed=wanted if resumed else frozenset()
+            )
+        )
 
     # -- positions
 
@@ -158,10 +164,9 @@ class Assignment:
         """Go to the beginning or the end; the offset is looked up later."""
         self.follow_topics()
         self.drain_buffer()
-        resets = {}
-        for partition in topic_partitions:
-            state = self._delivery.seek(partition, None, Reset(epoch=0, strategy=strategy))
-            resets[partition] = Reset(epoch=state.epoch, strategy=strategy)
+        resets = {
+            partition: self._delivery.reset(partition, strategy) for partition in topic_partitions
+        }
         if self._log.hears_debug:
             self._log.debug("position.sought", partitions=dict.fromkeys(resets))
         self._publish(ResetPositions(partitions=resets, because="the application asked for it"))
@@ -174,8 +179,7 @@ class Assignment:
             if state.offset is not None and _resets_position(state.error)
         ]
         for state in refused:
-            reset = Reset(epoch=state.epoch, from_offset=state.offset)
-            self._delivery.seek(state.topic_partition, None, reset)
+            self._delivery.reset(state.topic_partition, from_offset=state.offset)
         if refused:
             self.say_resets("the offset is out of range")
 
@@ -241,8 +245,7 @@ class Assignment:
                 offset = state.offset
                 if state.reset is not None:  # the new reset replaces the one under way
                     offset = state.reset.from_offset
-                self._delivery.seek(partition, None, Reset(epoch=0, from_offset=offset))
-                resets[partition] = Reset(epoch=state.epoch, from_offset=offset)
+                resets[partition] = self._delivery.reset(partition, from_offset=offset)
         if resets:
             because = "the topic was deleted and created anew"
             self._publish(ResetPositions(partitions=resets, because=because))
@@ -280,10 +283,9 @@ class Assignment:
         """Resume: give out records of these again."""
         in_order = tuple(topic_partitions)
         self._delivery.pause(in_order, paused=False)
-        those = frozenset(in_order)
         if self._log.hears_debug:
             self._log.debug("partitions.resumed", partitions=self._delivery.offsets(in_order))
-        self._publish(PausePartitions(resumed=those - self._delivery.not_wanted(those)))
+        self._publish(PausePartitions(resumed=self._delivery.fetchable(in_order)))
 
     def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:
         """If the buffer is beyond its bound, drop records of paused partitions: they are fetched

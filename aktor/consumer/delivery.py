@@ -18,7 +18,14 @@ from aktor.consumer.credit import Credit
 from aktor.consumer.partition import Partition
 from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
-from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
+from aktor.events.positions import (
+    Assigned,
+    Position,
+    PositionsFailed,
+    PositionsResolved,
+    Reset,
+    ResetStrategy,
+)
 from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
@@ -210,19 +217,28 @@ class Delivery:
             if partitions.get(partition) is not state:
                 state.release()
 
-    def seek(
-        self,
-        topic_partition: TopicPartition,
-        position: Position | None,
-        reset: Reset | None = None,
-    ) -> Partition:
-        """Go to this position (None: it will be looked up, as `reset` says), in a new epoch."""
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> Partition:
+        """Go to this position (None: it will be looked up), in a new epoch."""
         state = self.partitions[topic_partition]
         self._drop_buffered(state)
-        state.seek(self.next_epoch(), position, reset)
+        state.seek(self.next_epoch(), position)
         if position is not None:
             self._moved[topic_partition] = None
         return state
+
+    def reset(
+        self,
+        topic_partition: TopicPartition,
+        strategy: ResetStrategy | None = None,
+        from_offset: int | None = None,
+    ) -> Reset:
+        """Forget the position, in a new epoch: it will be looked up, as the reset says that is
+        returned (see `Reset`)."""
+        state = self.partitions[topic_partition]
+        self._drop_buffered(state)
+        reset = Reset(epoch=self.next_epoch(), strategy=strategy, from_offset=from_offset)
+        state.seek(reset.epoch, None, reset)
+        return reset
 
     def fetch_anew(self, state: Partition) -> None:
         """The buffered data of the partition begins with corrupt bytes: drop it, begin a new epoch.
@@ -257,14 +273,12 @@ class Delivery:
             state.deliver()
             self._enqueue(state)
 
-    def not_wanted(
-        self, topic_partitions: Iterable[TopicPartition] | None = None
-    ) -> frozenset[TopicPartition]:
-        """The partitions, of these or of all, that must not be fetched: they are paused, or about
-        to be revoked."""
+    def fetchable(self, topic_partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of these partitions that should be fetched: not paused, nor about to be revoked."""
         states = self.partitions
-        among = states if topic_partitions is None else topic_partitions
-        return frozenset(partition for partition in among if not states[partition].fetchable)
+        return frozenset(
+            [partition for partition in topic_partitions if states[partition].fetchable]
+        )
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment in the form in which the background is told it."""
@@ -596,4 +610,5 @@ class Delivery:
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:
-        self.credit.let_go(state.drop_buffered())
+        if dropped := state.drop_buffered():
+            self.credit.let_go(dropped)

@@ -655,7 +655,7 @@ class KafkaConsumer:
             TopicAuthorizationFailedError: the topic may not be described.
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
-        self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
+        self._check_assigned((partition,), _not_assigned)
         deadline = self._deadline(timeout_ms)
         found = self._engine.known_position(partition)
         if found is None:
@@ -676,7 +676,7 @@ class KafkaConsumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Give out records from `offset` on. ValueError: not an int >= 0, or not assigned."""
         offset = arguments.offset(offset)
-        self._check_assigned(partition, ValueError("Unassigned partition"))
+        self._check_assigned((partition,), _unassigned)
         self._iterating.stow()
         self._engine.seek(partition, Position(offset=offset))
 
@@ -699,14 +699,19 @@ class KafkaConsumer:
             if not self._engine.delivery.partitions:
                 raise ValueError("No partitions are currently assigned")
             return list(self._engine.delivery.partitions)
-        for partition in partitions:
-            self._check_assigned(partition, ValueError(f"Unassigned partition: {partition}"))
+        self._check_assigned(partitions, _unassigned)
         return list(partitions)
 
-    def _check_assigned(self, partition: TopicPartition, error: Exception) -> None:
-        arguments.check_partition(partition)
-        if partition not in self._engine.delivery.partitions:
-            raise error
+    def _check_assigned(
+        self,
+        partitions: Iterable[TopicPartition],
+        refused: Callable[[TopicPartition], Exception],
+    ) -> None:
+        assigned = self._engine.delivery.partitions
+        for partition in partitions:
+            arguments.check_partition(partition)
+            if partition not in assigned:
+                raise refused(partition)
 
     @exclusive
     def pause(self, *partitions: TopicPartition) -> None:
@@ -719,8 +724,7 @@ class KafkaConsumer:
         self._set_paused(partitions, paused=False)
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
-        for partition in partitions:
-            self._check_assigned(partition, KeyError(partition))
+        self._check_assigned(partitions, KeyError)
         self._iterating.stow()
         self._engine.pause(partitions, paused=paused)
 
@@ -739,7 +743,7 @@ class KafkaConsumer:
         arguments.check_partition(partition)
         state = self._engine.delivery.partitions.get(partition)
         if state is None:
-            raise IllegalStateError("Partition is not assigned")
+            raise _not_assigned(partition)
         return state.high_watermark
 
     # -- commits
@@ -1302,3 +1306,12 @@ def _names(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(
         sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)[:10]
     )
+
+
+def _not_assigned(partition: TopicPartition) -> Exception:
+    error: Exception = IllegalStateError(f"Partition is not assigned: {_names([partition])}")
+    return error
+
+
+def _unassigned(partition: TopicPartition) -> Exception:
+    return ValueError(f"Unassigned partition: {partition}")

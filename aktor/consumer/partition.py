@@ -16,7 +16,6 @@ from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.protocol.error_codes import is_corrupt
 from aktor.records import RecordReader
-from aktor.values import replace
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
@@ -117,7 +116,7 @@ class Partition:
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
         """Go to this position in a new epoch; None: it is looked up, as `reset` says."""
         self.epoch = epoch
-        self.move_to(position, None if reset is None else replace(reset, epoch=epoch))
+        self.move_to(position, reset)
 
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
         """Set the position, or forget it; `reset` says which position is looked up then."""
@@ -218,7 +217,9 @@ class Partition:
 
         Returns the chunks.
         """
-        dropped, self.chunks = self.chunks, deque()
+        dropped: Iterable[Chunk] = ()
+        if self.chunks:
+            dropped, self.chunks = self.chunks, deque()
         self.reader = None
         self.held = []
         self.taken = self.offset
@@ -262,7 +263,7 @@ class Partition:
     @property
     def fetchable(self) -> bool:
         """Whether it should be fetched."""
-        return not self.paused and not self.pending_revocation
+        return not self.paused and self.stage is not Stage.PENDING_REVOCATION
 
     @property
     def pending_revocation(self) -> bool:
@@ -272,8 +273,9 @@ class Partition:
     @property
     def ready(self) -> bool:
         """Whether there are records to give out now."""
-        fetched = bool(self.chunks) and self.error is None
-        return (fetched or bool(self.held)) and self.open and self.offset is not None
+        if not self.held and (not self.chunks or self.error is not None):
+            return False
+        return self.open and self.offset is not None
 
     @property
     def error_is_next(self) -> bool:

@@ -43,9 +43,7 @@ class FetchState(Enum):
 
 #: Partitions in these states are read from their node, or will be soon: the node gets a share of
 #: the room.
-_READ: Final = frozenset(
-    {FetchState.PAUSED, FetchState.WAITING, FetchState.CROWDED, FetchState.READY}
-)
+_READ: Final = (FetchState.READY, FetchState.PAUSED, FetchState.WAITING, FetchState.CROWDED)
 
 
 class _PartitionState(NamedTuple):

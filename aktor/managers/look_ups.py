@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -244,28 +245,36 @@ class LookUps:
     # -- the outcome
 
     def read(self, response: Any, request: Any, partitions: frozenset[TopicPartition]) -> Outcome:
-        """Sort an answer by partition."""
+        """Sort an answer by partition. What an error code means is decided once for all partitions
+        that have it."""
         group_code, answers = offset_fetch_answers(response, request)
-        outcome = Outcome()
-        forbidden = {
-            partition.topic
-            for partition, answer in answers.items()
-            if forbids_topic(error_of(answer.error_code))
-        }
+        by_code: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in sorted(partitions):
             answer = answers.get(partition)
             code = UnknownError.errno if answer is None else answer.error_code
-            error_type = error_of(group_code or code)
+            by_code[group_code or code].append(partition)
+        outcome = Outcome()
+        for code, those in by_code.items():
+            error_type = error_of(code)
             meaning = means(Answer.OFFSET_FETCH, error_type)
             if Do.DONE in meaning:
-                outcome.found[partition] = committed(answer)
-            elif Do.RETRY in meaning:
-                outcome.again[partition] = self._errors.look_up_refused(error_type, partition)
-            elif forbids_topic(error_type):
-                outcome.refused[partition] = topics_refused(error_type, forbidden)
-            else:
-                outcome.refused[partition] = self._errors.look_up_refused(error_type, partition)
+                outcome.found.update((each, committed(answers[each])) for each in those)
+                continue
+            errors = self._errors_of(error_type, those)
+            (outcome.again if Do.RETRY in meaning else outcome.refused).update(errors)
         return outcome
+
+    def _errors_of(
+        self, error_type: type[Exception], partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, Exception]:
+        """Why the committed offsets of these were not told: the broker has answered this error."""
+        if forbids_topic(error_type):
+            topics = {partition.topic for partition in partitions}
+            return {partition: topics_refused(error_type, topics) for partition in partitions}
+        return {
+            partition: self._errors.look_up_refused(error_type, partition)
+            for partition in partitions
+        }
 
     def failed(self, asked: OffsetFetchSent, error: Exception, now: float, jitter: float) -> None:
         """No answer will come to an OffsetFetch."""

@@ -799,20 +799,23 @@ def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
 def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) -> _Listed:
     """The part of an answer for each partition that was asked for. A partition that is left out
     counts as UNKNOWN_TOPIC_OR_PARTITION."""
-    listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in asked})
+    left_out = dict.fromkeys(asked, True)
+    by_code: defaultdict[int, dict[TopicPartition, Any]] = defaultdict(dict)
     for topic in response.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
-            if listed.troubles.pop(tp, None) is None:
-                continue  # never asked for
-            kind = error_of(partition.error_code)
-            meaning = means(answer, kind)
-            if Do.DONE in meaning:
-                listed.offsets[tp] = _found(partition)
-            elif Do.RAISE in meaning:
-                listed.refused[tp] = kind
-            else:
-                listed.troubles[tp] = kind()
+            if left_out.pop(tp, False):  # otherwise it was never asked for
+                by_code[partition.error_code][tp] = partition
+    listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in left_out})
+    for code, parts in by_code.items():
+        kind = error_of(code)
+        meaning = means(answer, kind)
+        if Do.DONE in meaning:
+            listed.offsets.update((tp, _found(part)) for tp, part in parts.items())
+        elif Do.RAISE in meaning:
+            listed.refused.update(dict.fromkeys(parts, kind))
+        else:
+            listed.troubles.update((tp, kind()) for tp in parts)
     return listed
 
 

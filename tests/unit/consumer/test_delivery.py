@@ -233,11 +233,11 @@ def test_a_paused_partition_keeps_what_it_has_and_gives_it_when_resumed() -> Non
     delivery.pause([A], paused=True)
 
     assert delivery.take(10) == {}
-    assert delivery.not_wanted() == {A}
+    assert delivery.fetchable([A]) == frozenset()
 
     delivery.pause([A], paused=False)
     assert offsets(delivery.take(10)) == {A: [0, 1, 2]}
-    assert delivery.not_wanted() == frozenset()
+    assert delivery.fetchable([A]) == {A}
 
 
 def test_nothing_is_to_be_fetched_for_a_partition_about_to_be_revoked() -> None:
@@ -245,7 +245,7 @@ def test_nothing_is_to_be_fetched_for_a_partition_about_to_be_revoked() -> None:
 
     delivery.hold_back([B])
 
-    assert delivery.not_wanted() == {B}
+    assert delivery.fetchable([A, B]) == {A}
 
 
 # -- assignment
