@@ -372,6 +372,10 @@ def test_pausing_what_is_not_assigned_is_refused(kafka: Cluster, orders: TopicPa
             consumer.seek(orders, 0)
         with pytest.raises(IllegalStateError):
             consumer.position(orders)
+    with assigned(kafka, orders) as consumer:
+        with pytest.raises(KeyError, match="not-there"):
+            consumer.pause(orders, TopicPartition("not-there", 0))
+        assert consumer.paused() == set()
 
 
 def test_a_poll_gives_no_more_than_it_may(kafka: Cluster, orders: TopicPartition) -> None:

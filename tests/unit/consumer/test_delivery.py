@@ -619,6 +619,7 @@ def test_a_corrupt_batch_is_an_error_after_the_records_before_it_until_a_seek() 
         assert isinstance(error, CorruptBatchError)
         assert error.offset == 2
     assert delivery.consumed()[A].offset == 2
+    assert not delivery.partitions[A].ready, "each poll would decode the corrupt batch again"
 
     delivery.seek(A, Position(offset=3))
     assert (error_of(delivery), delivery.take(10)) == (None, {})

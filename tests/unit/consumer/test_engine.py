@@ -319,6 +319,19 @@ def test_a_reset_in_place_of_another_tells_the_offset_that_the_first_one_came_fr
     assert told == [7, 7]
 
 
+def test_a_reset_that_is_told_again_after_an_interrupt_names_the_same_offset() -> None:
+    site = a_site_that_has_read()
+    epoch = site.engine.delivery.partitions[A].epoch
+    site.fetched(a_refusal(OffsetOutOfRangeError({A: 7}), epoch=epoch))
+    site.poll()
+
+    site.engine.recovery.repair()
+
+    first, again = (told.partitions[A] for told in site.of(ResetPositions))
+    assert (first.from_offset, again.from_offset) == (7, 7)
+    assert again.epoch > first.epoch
+
+
 def test_a_topic_that_was_gone_for_a_while_is_another_one_as_well() -> None:
     site = a_site_that_has_read()
 
@@ -1817,7 +1830,20 @@ def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
     assert site.bell.waits[-1] == pytest.approx(2.5 + ANSWER_GRACE)
 
 
-# -- after a restart
+# -- after an interrupt, or a restart
+
+
+def test_a_repair_tells_which_partitions_are_paused_and_which_are_not() -> None:
+    """The interrupted call may have been `pause` or `resume`."""
+    site = a_site(A, B)
+    site.engine.pause([B], paused=True)
+    site.forget()
+
+    site.engine.recovery.repair()
+
+    assert site.of(PausePartitions) == [
+        PausePartitions(partitions=frozenset({B}), resumed=frozenset({A}))
+    ]
 
 
 def test_restarted_actors_hear_everything_again_in_new_epochs() -> None:

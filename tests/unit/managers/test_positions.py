@@ -420,8 +420,10 @@ def test_a_leader_that_does_not_answer_leads_to_a_refresh_and_a_retry() -> None:
 def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
     manager = a_manager_resetting(T0, T1)
 
-    answer(manager, tick(manager, 0.0).request, offsets({T0: 1, T2: 9}), now=0.0)
+    said = answer(manager, tick(manager, 0.0).request, offsets({T0: 1, T2: 9}), now=0.0)
 
+    (refresh,) = (one for one in said if isinstance(one, RefreshMetadata))
+    assert "UnknownTopicOrPartitionError" in refresh.because
     assert asked_of(tick(manager, 0.1).request) == {T1: -1}
 
 
@@ -668,6 +670,17 @@ def test_only_what_failed_is_asked_again_after_a_refresh_and_the_backoff() -> No
     assert asked_of(again) == {T1: -1}
     (end,) = answer(manager, again, offsets({T1: 2}), now=1.2)
     assert isinstance(end, Answered)
+
+
+def test_what_an_answer_leaves_out_of_a_question_is_asked_again_after_the_backoff() -> None:
+    manager = a_manager()
+    request = ask(manager, a_question({T0: -1, T1: -1}))
+
+    said = answer(manager, request, offsets({T0: 1}), now=1.0)
+
+    assert [type(one) for one in said] == [RefreshMetadata]
+    assert tick(manager, 1.05).requests == ()
+    assert asked_of(tick(manager, 1.1).request) == {T1: -1}
 
 
 def test_a_question_about_an_unknown_partition_waits_for_the_snapshot() -> None:
