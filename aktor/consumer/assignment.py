@@ -217,7 +217,7 @@ class Assignment:
             self.apply_positions()
         if self._port.chunks:
             self._port.take_chunks(self._delivery.put)
-        self._delivery.all_put()
+            self._delivery.all_put()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The consumed positions in topics that still exist under their ids."""

@@ -101,8 +101,10 @@ class Credit:
     @property
     def unreported(self) -> int:
         """How many bytes of `given_back` no `Poll` has reported yet."""
-        incarnation, told = self._told
-        return self.given_back - (told if incarnation == self.incarnation else 0)
+        # Each poll asks this twice: no other property is called.
+        incarnation, came, _ = self._came
+        reported_to, told = self._told
+        return came - self._held - (told if reported_to == incarnation else 0)
 
     def report(self, incarnation: int, given_back: int) -> None:
         """A `Poll` has reported so many bytes to this incarnation."""

@@ -321,8 +321,8 @@ class Delivery:
 
     @property
     def has_moved(self) -> bool:
-        """Whether positions moved or bytes were freed since they were last reported."""
-        return bool(self._moved or self.credit.unreported)
+        """Whether positions moved since they were last reported."""
+        return bool(self._moved)
 
     def mark_moved(self, state: Partition) -> None:
         """Report this partition's position with the next Poll."""

@@ -143,10 +143,14 @@ class Engine:
     def begin_call(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
         self.call.begin()
-        self.commits.callbacks.begin_call()
-        self.rebalancing.user_code.enter("")
-        self.recovery.begin_call()
         self.delivery.accept()
+
+    def abandon(self) -> None:
+        """An outermost call has ended by an error: it acts on nothing, and is in no callback, any
+        more."""
+        self.commits.callbacks.abandon()
+        self.rebalancing.user_code.enter("")
+        self.recovery.abandon()
 
     # -- poll
 
@@ -165,15 +169,16 @@ class Engine:
     def _poll(
         self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
     ) -> Waiting[dict[TopicPartition, R]]:
-        call, errors, heartbeat = self.call, self.errors, self.heartbeat
+        call, errors, heartbeat, clock = self.call, self.errors, self.heartbeat, self.link.clock
         call.touch()
-        self._finish_unsubscribe()
-        began = self.link.clock()
+        if self.leaving.is_unfinished:
+            self._finish_unsubscribe()
+        began = clock()
         while not call.close_asked:
             call.raise_interruptions()
             if self.background.has_work:
                 yield from self.background.run_events()
-            now = self.link.clock()
+            now = clock()
             errors.look_up_anew(now)
             heartbeat.tell(now)
             try:
@@ -211,7 +216,7 @@ class Engine:
     ) -> dict[TopicPartition, R]:
         self.assignment.drain_buffer()
         delivery, errors = self.delivery, self.errors
-        if not (delivery.buffered_bytes or delivery.has_errors or delivery.anything_ready):
+        if not (delivery.credit.held or delivery.has_errors or delivery.anything_ready):
             self.session.forget()
             return {}
         if not self.session.is_confirmed(now):

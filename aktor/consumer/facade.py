@@ -1185,7 +1185,7 @@ class KafkaConsumer:
         """Run the callbacks of commits, and `close` of the deserializers: all of them, even if some
         raise. Returns the first error."""
         failed, callbacks = None, self._engine.commits.callbacks
-        callbacks.begin_call()  # an interrupted callback does not run any more
+        callbacks.abandon()  # an interrupted callback does not run any more
         while callbacks.waiting or self._to_close:
             try:
                 if callbacks.waiting:
@@ -1214,6 +1214,7 @@ class KafkaConsumer:
         if self._guard.broken:
             self._iterating.settle()
             self._iterating.forget()
+            self._engine.abandon()
             self._engine.recovery.repair()
             self._guard.mend()
         self._engine.begin_call()
@@ -1225,6 +1226,7 @@ class KafkaConsumer:
 
     def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
+        self._engine.abandon()
         begun = begun or self._guard.begun
         call = self._engine.call
         if begun and call.touched and error is not call.ended_in:

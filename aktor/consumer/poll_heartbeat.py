@@ -72,6 +72,8 @@ class PollHeartbeat:
         credit = delivery.credit
         freed = credit.unreported
         news = bool(freed) or delivery.has_moved
+        if not (news or force or self._urgent) and now < self._told_at + self._repeat:
+            return
         wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
         if not wake and now < self._told_at + (NEWS_EVERY if news else self._repeat):
             return
@@ -92,7 +94,8 @@ class PollHeartbeat:
         Every other poll calls this before it waits, returns or raises: if the fetch manager does
         not know that there is room again, records for which the application waits may never come.
         """
-        if self._unread or self._urgent or self._delivery.has_moved:
+        delivery = self._delivery
+        if self._unread or self._urgent or delivery.has_moved or delivery.credit.unreported:
             self.tell(now, force=True)
 
     @property

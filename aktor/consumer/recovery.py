@@ -53,8 +53,8 @@ class Recovery:
         self._log = link.log
         self._restoring: object = None
 
-    def begin_call(self) -> None:
-        """An outermost call begins: no restart is being acted on."""
+    def abandon(self) -> None:
+        """The call that acted on a restart has ended."""
         self._restoring = None
 
     # -- after a call that was interrupted
