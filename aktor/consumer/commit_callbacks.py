@@ -48,8 +48,8 @@ class CommitCallbacks:
         self._on_auto_commit = on_auto_commit
         self._running = False
 
-    def abandon(self) -> None:
-        """The call that ran a callback has ended: no callback runs now."""
+    def begin_call(self) -> None:
+        """An outermost call begins: no callback runs now."""
         self._running = False
 
     def add(self, call: Callable[[], Any]) -> None:

@@ -232,8 +232,8 @@ class Delivery:
         strategy: ResetStrategy | None = None,
         from_offset: int | None = None,
     ) -> Reset:
-        """Forget the position, in a new epoch: it will be looked up, as the reset says that is
-        returned (see `Reset`)."""
+        """Forget the position, in a new epoch. Returns the reset, which says how the next position
+        is looked up."""
         state = self.partitions[topic_partition]
         self._drop_buffered(state)
         reset = Reset(epoch=self.next_epoch(), strategy=strategy, from_offset=from_offset)

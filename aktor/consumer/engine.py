@@ -143,14 +143,10 @@ class Engine:
     def begin_call(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
         self.call.begin()
-        self.delivery.accept()
-
-    def abandon(self) -> None:
-        """An outermost call has ended by an error: it acts on nothing, and is in no callback, any
-        more."""
-        self.commits.callbacks.abandon()
+        self.commits.callbacks.begin_call()
         self.rebalancing.user_code.enter("")
-        self.recovery.abandon()
+        self.recovery.begin_call()
+        self.delivery.accept()
 
     # -- poll
 
@@ -278,6 +274,7 @@ class Engine:
 
     def unsubscribe(self, deadline: float) -> Waiting[None]:
         """`unsubscribe()`: drop the subscription and the assignment."""
+        self.call.touch()
         error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
         self.assignment.track_topics()
         self.assignment.say_nothing_is_assigned()

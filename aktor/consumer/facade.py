@@ -1144,6 +1144,8 @@ class KafkaConsumer:
 
     def _close(self, asked: _Close) -> None:
         deadline, error = self._link.clock() + asked.timeout, None
+        if not self._guard.closed:
+            self._engine.call.touch()  # so that an interrupt on any line from here on is repaired
         self._engine.call.begin_close()
         try:
             if not self._guard.closed:  # otherwise an interrupted `close` has left already
@@ -1185,8 +1187,8 @@ class KafkaConsumer:
         """Run the callbacks of commits, and `close` of the deserializers: all of them, even if some
         raise. Returns the first error."""
         failed, callbacks = None, self._engine.commits.callbacks
-        callbacks.abandon()  # an interrupted callback does not run any more
         while callbacks.waiting or self._to_close:
+            callbacks.begin_call()  # an interrupted callback does not run any more
             try:
                 if callbacks.waiting:
                     callbacks.run()
@@ -1214,7 +1216,6 @@ class KafkaConsumer:
         if self._guard.broken:
             self._iterating.settle()
             self._iterating.forget()
-            self._engine.abandon()
             self._engine.recovery.repair()
             self._guard.mend()
         self._engine.begin_call()
@@ -1226,7 +1227,6 @@ class KafkaConsumer:
 
     def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
-        self._engine.abandon()
         begun = begun or self._guard.begun
         call = self._engine.call
         if begun and call.touched and error is not call.ended_in:

@@ -112,9 +112,9 @@ class Iteration:
 
     def stow(self) -> None:
         """Put back the records that were not handed out; a later poll begins with them."""
+        self._call.touch()
         if self.batch.state is None and not self._waiting:
             return
-        self._call.touch()
         self.settle()
         self._put_back(self.batch)
         while self._waiting:

@@ -114,7 +114,8 @@ class Partition:
         self.epoch = RELEASED
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
-        """Go to this position in a new epoch; None: it is looked up, as `reset` says."""
+        """Go to this position in a new epoch; None: it is looked up, as `reset` says, which has the
+        same epoch."""
         self.epoch = epoch
         self.move_to(position, reset)
 

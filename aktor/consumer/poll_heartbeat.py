@@ -73,7 +73,7 @@ class PollHeartbeat:
         freed = credit.unreported
         news = bool(freed) or delivery.has_moved
         if not (news or force or self._urgent) and now < self._told_at + self._repeat:
-            return
+            return  # the rules below say the same; most polls that find nothing end here
         wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
         if not wake and now < self._told_at + (NEWS_EVERY if news else self._repeat):
             return

@@ -53,8 +53,8 @@ class Recovery:
         self._log = link.log
         self._restoring: object = None
 
-    def abandon(self) -> None:
-        """The call that acted on a restart has ended."""
+    def begin_call(self) -> None:
+        """An outermost call begins: no restart is being acted on."""
         self._restoring = None
 
     # -- after a call that was interrupted
@@ -95,6 +95,7 @@ class Recovery:
 
     def restore(self, restarted: ActorsRestarted) -> Waiting[None]:
         """Tell these actors what they must know; raises the error of the lost callback, if any."""
+        self._call.touch()
         self._restoring = restarted
         error = None
         if MEMBERSHIP in restarted.actors:

@@ -267,7 +267,7 @@ class LookUps:
     def _errors_of(
         self, error_type: type[Exception], partitions: list[TopicPartition]
     ) -> dict[TopicPartition, Exception]:
-        """Why the committed offsets of these were not told: the broker has answered this error."""
+        """Why the committed offsets of these partitions were not told, for each of them."""
         if forbids_topic(error_type):
             topics = {partition.topic for partition in partitions}
             return {partition: topics_refused(error_type, topics) for partition in partitions}

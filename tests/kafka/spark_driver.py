@@ -27,7 +27,8 @@ from tests.kafka.spark_driver import parquet_query, topic_query
 from tests.spark.session import a_session
 
 given = json.loads({given!r})
-# Without a period Spark may count a task only when it has ended.
+# By default Spark updates its counts at most every 100 ms, and by events only: it may count a task
+# as running only when that has ended.
 at_once = {{"spark.ui.liveUpdate.period": "0"}}
 spark = a_session(given["master"], **at_once, **given["settings"])
 kafka = SimpleNamespace(bootstrap_servers=servers)
@@ -138,9 +139,9 @@ class Driver:
     ) -> None:
         self.kill()
 
-    def wait_in_mid_batch(self, number: int) -> None:
+    def wait_in_mid_batch(self, number: int) -> int:
         """Wait until tasks of this batch, or of a later one, have run for half a second: their
-        Python workers are at work."""
+        Python workers are at work. Returns the number of the batch."""
         ran = 0
 
         def at_work(heard: Any) -> bool:
@@ -148,29 +149,32 @@ class Driver:
             ran = ran + 1 if heard["batch"] >= number - 1 and heard["running"] else 0
             return ran == 5
 
-        self._wait_for(at_work)
+        running: int = self._wait_for(at_work)["batch"] + 1
+        return running
 
     def fail_a_task(self) -> None:
         """Kill the Python workers in mid-batch; again in the next one if they had already sent all
         rows of their tasks, so that no task failed."""
-        number = 1
-        while not self._a_task_failed(number):
-            number += 1
+        number = 0
+        while not self.failed:
+            number = self._kill_in_mid_batch(number + 1)
 
-    def _a_task_failed(self, number: int) -> bool:
-        """Kill the Python workers in mid-batch; whether a task failed before that batch ended."""
-        self.wait_in_mid_batch(number)
+    def _kill_in_mid_batch(self, number: int) -> int:
+        """Kill the Python workers in this batch, or in a later one, and wait until a task has
+        failed or the batch has ended. Returns its number."""
+        running = self.wait_in_mid_batch(number)
         assert self.kill_python_workers()
-        self._wait_for(lambda heard: heard["failed"] or heard["batch"] >= number)
-        return self.failed > 0
+        self._wait_for(lambda heard: heard["failed"] or heard["batch"] >= running)
+        return running
 
-    def _wait_for(self, happened: Callable[[Any], Any]) -> None:
+    def _wait_for(self, happened: Callable[[Any], Any]) -> Any:
+        """Wait until it says something with which this has happened; returns what it said."""
         while True:
             heard = self.child.hear(120)
             assert "ended" not in heard, heard
             self.failed = heard["failed"]
             if happened(heard):
-                return
+                return heard
 
     def wait_for_end(self) -> str | None:
         """Wait until the query has ended; its error."""

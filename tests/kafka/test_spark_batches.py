@@ -110,7 +110,8 @@ def test_compacted_ranges_are_read_as_sparks_own_source_reads_them(
             topics.produce(kafka.bootstrap_servers, topic, [f"{key}-{number}"] * 5, key=key)
     topics.produce(kafka.bootstrap_servers, topic, ["last"], key="c")
     cleaned = batch(spark, OURS, kafka, topic)
-    # One record of each key. It cleans in several rounds, and both sources must see the last.
+    # In the end one record of each key is left. The cleaner works in several rounds, and both
+    # sources must read after the last of them.
     wait_until(lambda: cleaned.count() == 3, "the log cleaner has done all it can")
 
     found = assert_same_rows(spark, kafka, topic)

@@ -231,6 +231,40 @@ def test_who_polls_on_after_an_interrupted_unsubscribe_has_unsubscribed() -> Non
         assert world.cluster.group("g").members == {}
 
 
+def interrupted_giving_up(at: int) -> tuple[int, str]:
+    """A consumer with partitions assigned by hand, and records of them buffered, is interrupted at
+    this line of `unsubscribe`, and polls on.
+
+    Returns how many lines there were, and what is wrong then, if anything.
+    """
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 20)
+        consumer = world.consumer(auto_offset_reset="earliest")
+        consumer.assign([T0, TopicPartition("orders", 1)])
+        begun = read(world, consumer, 6, within=2.0, max_records=3)
+        injection = Injection(world, at=[at], act=keyboard_interrupt)
+        with injection, suppress(KeyboardInterrupt):
+            consumer.unsubscribe()
+        rest = read(world, consumer, 40 - len(begun), within=2.0)
+        if consumer.assignment():
+            return injection.count, "" if len(begun + rest) == 40 else "records are missing"
+        seen = len(world.told)
+        world.cluster.fill("orders", 4)
+        consumer.poll(1000)
+        fetched = [told for told in world.told[seen:] if told["event"] == "chunk.dropped"]
+        return injection.count, "nothing is assigned, and it is fetched" if fetched else ""
+
+
+def test_partitions_assigned_by_hand_are_given_up_or_read_on_after_an_interrupt() -> None:
+    """Found by a review: nothing was repaired if no record of an iteration was to be put back."""
+    count, _ = interrupted_giving_up(0)
+
+    wrong = {at: interrupted_giving_up(at)[1] for at in range(1, count, 3)}
+
+    assert {at: what for at, what in wrong.items() if what} == {}
+
+
 def interrupted_subscribe(at: int, group_id: str | None) -> tuple[int, int | None]:
     """A consumer is interrupted at this line of `subscribe` to a pattern, and polls on.
 
