@@ -101,7 +101,7 @@ class Credit:
     @property
     def unreported(self) -> int:
         """How many bytes of `given_back` no `Poll` has reported yet."""
-        # A poll that finds nothing asks this twice: no other property is called.
+        # A poll that finds nothing asks this twice, so no other property is called here.
         incarnation, came, _ = self._came
         reported_to, told = self._told
         return came - self._held - (told if reported_to == incarnation else 0)

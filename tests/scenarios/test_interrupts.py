@@ -265,6 +265,40 @@ def test_partitions_assigned_by_hand_are_given_up_or_read_on_after_an_interrupt(
     assert {at: what for at, what in wrong.items() if what} == {}
 
 
+def closed_in_spite_of(at: int) -> int:
+    """A signal handler raises at this line of `close`, while callbacks that raise wait, too.
+
+    Returns how many lines there were.
+    """
+
+    def handler() -> None:
+        raise ValueError("of a signal handler")
+
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=1)
+        consumer = world.consumer(group_id="g", enable_auto_commit=False)
+        consumer.assign([T0])
+        for offset in (1, 2, 3):
+            consumer.commit_async(
+                {T0: OffsetAndMetadata(offset, "", -1)}, callback=lambda offsets, outcome: 1 // 0
+            )
+        injection = Injection(world, at=[at], act=handler)
+        with injection, suppress(ValueError, ZeroDivisionError):
+            consumer.close(autocommit=False)
+        with suppress(ZeroDivisionError):
+            consumer.close(autocommit=False)
+        consumer.close(autocommit=False)
+        return injection.count
+
+
+def test_close_ends_whatever_a_signal_handler_raises_between_its_callbacks() -> None:
+    """Found by a review: the callbacks that were left waited for ever, and `close` for them."""
+    count = closed_in_spite_of(0)
+
+    for at in range(1, count + 1):
+        closed_in_spite_of(at)
+
+
 def interrupted_subscribe(at: int, group_id: str | None) -> tuple[int, int | None]:
     """A consumer is interrupted at this line of `subscribe` to a pattern, and polls on.
 

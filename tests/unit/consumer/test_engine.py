@@ -1846,6 +1846,17 @@ def test_a_repair_tells_which_partitions_are_paused_and_which_are_not() -> None:
     ]
 
 
+def test_a_call_that_acts_on_a_restart_has_changed_something() -> None:
+    """So it is repaired if it is interrupted then, even if it is one that only asks."""
+    site = a_site(A)
+    site.hear(a_restart("fetch"))
+    site.engine.begin_call()
+
+    site.run(site.engine.recovery.restore_if_restarted())
+
+    assert site.engine.call.touched
+
+
 def test_restarted_actors_hear_everything_again_in_new_epochs() -> None:
     site = a_site(A, B)
     site.engine.seek(B, Position(offset=40))
