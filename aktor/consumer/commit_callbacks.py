@@ -33,7 +33,7 @@ class Completion:
 class CommitCallbacks:
     """Owns the callbacks of commits that are over and that were not run yet."""
 
-    __slots__ = ("_call", "_on_auto_commit", "_running", "_user_code", "waiting")
+    __slots__ = ("_call", "_on_auto_commit", "_user_code", "running", "waiting")
 
     def __init__(
         self,
@@ -46,11 +46,12 @@ class CommitCallbacks:
         self.waiting: deque[Completion] = deque()
         self._user_code = user_code
         self._on_auto_commit = on_auto_commit
-        self._running = False
+        #: Whether a callback runs, or ran when an interrupt came.
+        self.running = False
 
     def begin_call(self) -> None:
         """An outermost call begins: no callback runs now."""
-        self._running = False
+        self.running = False
 
     def add(self, call: Callable[[], Any]) -> None:
         """A commit with this callback is over. From any thread."""
@@ -67,7 +68,7 @@ class CommitCallbacks:
         If a callback calls `commit`, no further callback runs inside it. Otherwise hundreds of
         nested calls would overflow the stack.
         """
-        if self._running:
+        if self.running:
             return
         while self.waiting:
             first = self.waiting[0]
@@ -77,7 +78,7 @@ class CommitCallbacks:
             before = self._user_code.name
             try:
                 self._user_code.enter("a commit callback")
-                self._running = True
+                self.running = True
                 first.run()
             except StopIteration as error:
                 # In the generators that run the callbacks the StopIteration would become a
@@ -91,5 +92,5 @@ class CommitCallbacks:
                 self._call.own(error)
                 raise
             finally:
-                self._running = False
+                self.running = False
                 self._user_code.enter(before)

@@ -133,7 +133,8 @@ class Delivery:
         self._make_reader = make_reader
         self._isolation_level = isolation_level
         self._epoch = 0
-        self._moved: dict[TopicPartition, None] = {}
+        #: Partitions whose positions have moved since they were last reported.
+        self.moved: dict[TopicPartition, None] = {}
         #: Partitions that had an error when last seen, in the order in which they are raised; True
         #: if it was raised already.
         self._failed: dict[TopicPartition, bool] = {}
@@ -207,7 +208,7 @@ class Delivery:
         for partition in gone:
             self._drop_buffered(self.partitions[partition])
             self._idle.pop(self.partitions[partition], None)
-            self._moved.pop(partition, None)
+            self.moved.pop(partition, None)
 
     def _own(self, partitions: dict[TopicPartition, Partition]) -> None:
         """Assign exactly these partitions, and only then release the others: an interrupt must not
@@ -223,7 +224,7 @@ class Delivery:
         self._drop_buffered(state)
         state.seek(self.next_epoch(), position)
         if position is not None:
-            self._moved[topic_partition] = None
+            self.moved[topic_partition] = None
         return state
 
     def reset(
@@ -308,10 +309,10 @@ class Delivery:
 
     def take_moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions that have moved since the last call."""
-        if not self._moved:
+        if not self.moved:
             return {}
-        moved = self.consumed(self._moved)
-        self._moved.clear()
+        moved = self.consumed(self.moved)
+        self.moved.clear()
         return moved
 
     @property
@@ -319,20 +320,15 @@ class Delivery:
         """Bytes in the chunks of all partitions."""
         return self.credit.held
 
-    @property
-    def has_moved(self) -> bool:
-        """Whether positions moved since they were last reported."""
-        return bool(self._moved)
-
     def mark_moved(self, state: Partition) -> None:
         """Report this partition's position with the next Poll."""
         if state.topic_partition in self.partitions:
-            self._moved[state.topic_partition] = None
+            self.moved[state.topic_partition] = None
 
     def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """The user has been given all records below `offset`."""
         state.advance(offset, leader_epoch)
-        self._moved[state.topic_partition] = None
+        self.moved[state.topic_partition] = None
 
     def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """As `advance`, for a position that may have been noted already."""
@@ -375,7 +371,7 @@ class Delivery:
         """Compute the queues and the credit again from the assignment and the buffers."""
         for state in self.partitions.values():
             self._enqueue(state)
-        self._moved = dict.fromkeys(self.partitions)
+        self.moved = dict.fromkeys(self.partitions)
         self.credit.recount(chunk for state in self.partitions.values() for chunk in state.chunks)
 
     def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
@@ -394,7 +390,7 @@ class Delivery:
                 )
                 continue
             state.move_to(assigned.position)
-            self._moved[partition] = None
+            self.moved[partition] = None
             self._look_for_refusal(state)
             self._enqueue(state)
 
@@ -473,6 +469,11 @@ class Delivery:
     def all_put(self) -> None:
         """All chunks that have come are filed: none can be filed a second time."""
         self.credit.counted_all()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no error to raise, nothing buffered and nothing to deliver."""
+        return not (self._failed or self.credit.held or (self._queue and self.anything_ready))
 
     @property
     def anything_ready(self) -> bool:

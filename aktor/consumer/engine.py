@@ -143,12 +143,35 @@ class Engine:
     def begin_call(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
         self.call.begin()
-        self.commits.callbacks.begin_call()
-        self.rebalancing.user_code.enter("")
-        self.recovery.begin_call()
+        # An error may have left these set. Each poll asks, so there is no call if there is no need.
+        if self.commits.callbacks.running:
+            self.commits.callbacks.begin_call()
+        if self.rebalancing.user_code.name:
+            self.rebalancing.user_code.enter("")
+        if self.recovery.restoring is not None:
+            self.recovery.begin_call()
         self.delivery.accept()
 
     # -- poll
+
+    def poll_at_once(
+        self, now: float, deadline: float, limit: int, *, advance: bool = True
+    ) -> dict[TopicPartition, list[Any]] | None:
+        """The result of `poll` if it need neither wait nor run events. None: run `poll`.
+
+        Most polls of a busy application end here. They do not pay for a generator.
+        """
+        call, background = self.call, self.background
+        call.touch()
+        if call.close_asked or self.leaving.is_unfinished:
+            return None
+        call.raise_interruptions()
+        if background.has_work:
+            return None
+        if now < deadline and self.heartbeat.has_run_dry:
+            return None  # it will wait
+        records = self._look(lambda: self.delivery.take(limit, advance=advance), now, deadline)
+        return records if records or now >= deadline else None
 
     def poll(
         self, deadline: float, limit: int, *, advance: bool = True
@@ -165,7 +188,7 @@ class Engine:
     def _poll(
         self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
     ) -> Waiting[dict[TopicPartition, R]]:
-        call, errors, heartbeat, clock = self.call, self.errors, self.heartbeat, self.link.clock
+        call, clock = self.call, self.link.clock
         call.touch()
         if self.leaving.is_unfinished:
             self._finish_unsubscribe()
@@ -175,17 +198,9 @@ class Engine:
             if self.background.has_work:
                 yield from self.background.run_events()
             now = clock()
-            errors.look_up_anew(now)
-            heartbeat.tell(now)
-            try:
-                records = self._collect(take, now, deadline)
-            except BaseException as error:
-                if error is call.ended_in:  # not an interrupt, after which positions may be wrong
-                    heartbeat.be_heard(now)
-                raise
+            records = self._look(take, now, deadline)
             if records:
                 return records
-            heartbeat.be_heard(now)
             if now >= deadline:
                 if now - began >= UNREACHED_AFTER:
                     yield from self.questions.raise_if_unreached()
@@ -195,6 +210,23 @@ class Engine:
             if not self._has_input:
                 yield min(deadline, *(part.due_after(now) for part in self._timed))
         return {}
+
+    def _look(
+        self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
+    ) -> dict[TopicPartition, R]:
+        """The records that are here, or none. The background is told what the application has
+        read; if there are no records, it reads that at once."""
+        self.errors.look_up_anew(now)
+        self.heartbeat.tell(now)
+        try:
+            records = self._collect(take, now, deadline)
+        except BaseException as error:
+            if error is self.call.ended_in:  # not an interrupt: positions may be wrong after it
+                self.heartbeat.be_heard(now)
+            raise
+        if not records:
+            self.heartbeat.be_heard(now)
+        return records
 
     @property
     def _has_input(self) -> bool:
@@ -212,7 +244,7 @@ class Engine:
     ) -> dict[TopicPartition, R]:
         self.assignment.drain_buffer()
         delivery, errors = self.delivery, self.errors
-        if not (delivery.credit.held or delivery.has_errors or delivery.anything_ready):
+        if delivery.is_idle:
             self.session.forget()
             return {}
         if not self.session.is_confirmed(now):

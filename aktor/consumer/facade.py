@@ -334,9 +334,11 @@ class KafkaConsumer:
         self, timeout: float, limit: int, update_offsets: bool
     ) -> dict[TopicPartition, list[Any]]:
         self._iterating.stow()
-        return self._driver.run(
-            self._engine.poll(self._link.clock() + timeout, limit, advance=update_offsets)
-        )
+        engine, now = self._engine, self._link.clock()
+        records = engine.poll_at_once(now, now + timeout, limit, advance=update_offsets)
+        if records is not None:
+            return records
+        return self._driver.run(engine.poll(now + timeout, limit, advance=update_offsets))
 
     def poll_arrow(
         self,

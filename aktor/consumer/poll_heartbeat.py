@@ -71,10 +71,10 @@ class PollHeartbeat:
         delivery = self._delivery
         credit = delivery.credit
         freed = credit.unreported
-        news = bool(freed) or delivery.has_moved
+        news = bool(freed or delivery.moved)
         if not (news or force or self._urgent) and now < self._told_at + self._repeat:
             return  # the rules below say the same; most polls that find nothing end here
-        wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
+        wake = force or self._urgent or (news and self.has_run_dry) or self._must_wake(now, freed)
         if not wake and now < self._told_at + (NEWS_EVERY if news else self._repeat):
             return
         moved = delivery.take_moved()
@@ -95,11 +95,11 @@ class PollHeartbeat:
         not know that there is room again, records for which the application waits may never come.
         """
         delivery = self._delivery
-        if self._unread or self._urgent or delivery.has_moved or delivery.credit.unreported:
+        if self._unread or self._urgent or delivery.moved or delivery.credit.unreported:
             self.tell(now, force=True)
 
     @property
-    def _has_run_dry(self) -> bool:
+    def has_run_dry(self) -> bool:
         """Whether there are no records that a poll could give out: it will wait."""
         return not (self._delivery.buffered_bytes or self._port.chunks)
 

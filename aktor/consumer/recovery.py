@@ -51,11 +51,12 @@ class Recovery:
         self._port = link.port
         self._publish = link.publish
         self._log = link.log
-        self._restoring: object = None
+        #: The restart that is being acted on; None: there is none.
+        self.restoring: object = None
 
     def begin_call(self) -> None:
         """An outermost call begins: no restart is being acted on."""
-        self._restoring = None
+        self.restoring = None
 
     # -- after a call that was interrupted
 
@@ -65,7 +66,7 @@ class Recovery:
         If an interrupt ends the repair itself, the next call does it again.
         """
         self._rebalancing.repair()
-        self._restoring = None
+        self.restoring = None
         self._call.repair()
         if self._port.failure is not None:
             return
@@ -90,13 +91,13 @@ class Recovery:
         """Tell restarted actors what they must know, before anything else is asked of them."""
         for restarted in self._events.restarts():
             # on_partitions_lost may call the consumer, which enters this method again.
-            if self._events.holds(restarted) and restarted is not self._restoring:
+            if self._events.holds(restarted) and restarted is not self.restoring:
                 yield from self.restore(restarted)
 
     def restore(self, restarted: ActorsRestarted) -> Waiting[None]:
         """Tell these actors what they must know; raises the error of the lost callback, if any."""
         self._call.touch()
-        self._restoring = restarted
+        self.restoring = restarted
         error = None
         if MEMBERSHIP in restarted.actors:
             error = yield from self._restore_membership(restarted)
