@@ -145,6 +145,9 @@ class ScriptedBell(Bell):
 class Site:
     """An engine, the clock it looks at, and what it said to a background that is a script."""
 
+    #: Whether a poll that need not wait ends without a generator; otherwise each poll is one.
+    at_once = True
+
     def __init__(self, *, clock: Any = None, bell: Any = None, **settings: Any) -> None:
         self.clock = clock or VirtualTime(100.0)
         self.bell = bell or ScriptedBell(self.clock)
@@ -195,8 +198,12 @@ class Site:
         self.on_said(message)
 
     def poll(self, timeout: float = 0.0, limit: int = 500) -> dict[TopicPartition, list[int]]:
-        """The offsets that a poll gave out."""
-        return offsets(self.run(self.engine.poll(self.clock.now + timeout, limit)))
+        """The offsets that a poll gave out, asked for as the method of the consumer does."""
+        now = self.clock.now
+        records = self.engine.poll_at_once(now, now + timeout, limit) if self.at_once else None
+        if records is None:
+            records = self.run(self.engine.poll(now + timeout, limit))
+        return offsets(records)
 
     def hear(self, *messages: object) -> None:
         for message in messages:
@@ -222,6 +229,12 @@ class Site:
     def forget(self) -> None:
         self.said.clear()
         self.wakes.clear()
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["at once", "generator"])
+def _both_ways_to_poll(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever holds for a poll holds for both."""
+    monkeypatch.setattr(Site, "at_once", request.param)
 
 
 def resolved(epoch: int, offset: int = 0, partition: TopicPartition = A) -> PositionsResolved:
