@@ -39,6 +39,7 @@ def settings_of(nodes: int) -> ClusterSettings:
             consumer_min_session_timeout=1.0,
             consumer_session_timeout=6.0,
         ),
+        cleaner_backoff=0.5,
         transactions=TransactionSettings(offsets_topic_partitions=OFFSETS_PARTITIONS),
     )
 
