@@ -143,7 +143,7 @@ class Engine:
     def begin_call(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
         self.call.begin()
-        # An error may have left these set. Each poll asks, so there is no call if there is no need.
+        # Mostly none of these is set. Each poll comes here, and a test costs less than a call.
         if self.commits.callbacks.running:
             self.commits.callbacks.begin_call()
         if self.rebalancing.user_code.name:
@@ -157,9 +157,10 @@ class Engine:
     def poll_at_once(
         self, now: float, deadline: float, limit: int, *, advance: bool = True
     ) -> dict[TopicPartition, list[Any]] | None:
-        """The result of `poll` if it need neither wait nor run events. None: run `poll`.
+        """The result of `poll` if it needs neither wait nor run events. None: run `poll`.
 
-        Most polls of a busy application end here. They do not pay for a generator.
+        Most polls of a busy application end here. They do not pay for a generator. What may end a
+        poll before its look for records stands here in the same order as in `_poll`.
         """
         call, background = self.call, self.background
         call.touch()
@@ -215,7 +216,7 @@ class Engine:
         self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
     ) -> dict[TopicPartition, R]:
         """The records that are here, or none. The background is told what the application has
-        read; if there are no records, it reads that at once."""
+        read; it reads that at once if there are no records, or if an error of our own is raised."""
         self.errors.look_up_anew(now)
         self.heartbeat.tell(now)
         try:

@@ -101,7 +101,8 @@ class PollHeartbeat:
     @property
     def has_run_dry(self) -> bool:
         """Whether there are no records that a poll could give out: it will wait."""
-        return not (self._delivery.buffered_bytes or self._port.chunks)
+        delivery = self._delivery
+        return not (delivery.buffered_bytes or self._port.chunks or delivery.anything_ready)
 
     def _must_wake(self, now: float, freed: int) -> bool:
         if self._unread_bytes + freed >= self._wake_bytes:

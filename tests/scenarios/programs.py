@@ -194,6 +194,19 @@ def polling(program: Program) -> None:
     program.read_all(program.poll)
 
 
+def looking(program: Program) -> None:
+    """It never waits in a poll."""
+    program.subscribe()
+
+    def act() -> None:
+        program.poll(timeout_ms=0, max_records=3)
+        program.world.sleep(0.01)
+        program.poll(timeout_ms=0)
+        program.iterate(2)
+
+    program.read_all(act)
+
+
 def iterating(program: Program) -> None:
     program.subscribe()
     program.read_all(program.iterate)
@@ -310,6 +323,7 @@ SCENARIOS: dict[str, Scenario] = {
     one.__name__: one
     for one in (
         polling,
+        looking,
         iterating,
         columns,
         committing,

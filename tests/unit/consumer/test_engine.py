@@ -28,6 +28,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell, VirtualTime
 from aktor.consumer.engine import Engine
+from aktor.consumer.iteration import Iteration
 from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
 from aktor.consumer.port import ApplicationPort
@@ -588,6 +589,104 @@ def test_polls_with_no_news_wake_nobody() -> None:
     assert not any(site.wakes)
 
 
+# -- a poll that need not wait
+
+
+def at_once(site: Site, timeout: float = 0.0, **options: Any) -> dict[TopicPartition, Any] | None:
+    """The offsets that a poll gave out without a generator; None: a generator must go on."""
+    now = site.clock.now
+    records = site.engine.poll_at_once(now, now + timeout, 500, **options)
+    return None if records is None else offsets(records)
+
+
+def test_records_that_are_here_are_given_out_at_once_whatever_the_timeout() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=2))
+    assert at_once(site, 1.0) == {A: [0, 1]}
+
+    site.fetched(a_chunk(offset=2, count=2))
+    assert at_once(site) == {A: [2, 3]}
+    assert at_once(site) == {}
+
+
+def test_records_that_an_iteration_has_put_back_are_given_out_at_once() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=3))
+    iteration = Iteration(site.engine)
+    site.run(iteration.wait(site.clock.now, 500))
+    iteration.stow()
+
+    assert at_once(site, 1.0) == {A: [1, 2]}
+
+
+def test_a_poll_that_will_wait_says_nothing_before_its_generator_does() -> None:
+    site = a_site()
+    site.clock.now += POLL_REPEAT
+
+    assert at_once(site, 1.0) is None
+    assert site.said == []
+
+
+def test_a_poll_that_does_not_advance_the_position_does_not_do_it_at_once_either() -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+
+    assert at_once(site, advance=False) == {A: [0, 1, 2]}
+    assert site.engine.consumed()[A].offset == 0
+
+
+def test_events_are_run_before_records_are_given_out() -> None:
+    site = a_member()
+    site.fetched(a_chunk())
+    site.hear(
+        RevokePartitions(
+            rebalance=2, partitions=frozenset([A]), loss=Loss.REVOKED, because="somebody joined"
+        )
+    )
+
+    assert at_once(site) is None
+
+
+def test_an_unsubscribe_that_was_interrupted_is_finished_before_records_are_given_out() -> None:
+    site = a_member()
+
+    def interrupt(message: object) -> None:
+        raise KeyboardInterrupt
+
+    site.on_said = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        site.unsubscribe(site.clock.now)
+    site.on_said = lambda message: None
+    site.fetched(a_chunk())
+
+    assert at_once(site) is None
+
+
+def test_a_poll_that_a_nested_close_ends_raises_nothing_and_gives_nothing_out() -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+    site.engine.call.wakeup()
+    site.engine.call.end_waits()
+
+    assert at_once(site) is None
+    assert site.poll() == {}
+    assert site.engine.call.woken
+
+
+def test_what_an_interrupt_has_left_set_is_reset_when_a_call_begins() -> None:
+    engine = Site().engine
+    callbacks, user_code = engine.commits.callbacks, engine.rebalancing.user_code
+    engine.recovery.restoring = a_restart("membership")
+    user_code.enter("a commit callback")
+    callbacks.running = True
+
+    engine.begin_call()
+
+    assert not callbacks.running
+    assert user_code.name == ""
+    assert engine.recovery.restoring is None
+
+
 # -- a cluster that nobody has reached
 
 
@@ -753,6 +852,17 @@ def test_a_session_is_not_asked_about_while_there_is_nothing_to_give_out() -> No
     site.poll(5.0)
 
     assert site.of(ConfirmSession) == []
+
+
+def test_the_session_is_asked_about_even_if_what_is_here_is_paused() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.fetched(a_chunk())
+    site.engine.pause([A], paused=True)
+    site.clock.now = 146.0
+
+    site.poll()
+
+    assert site.of(ConfirmSession) == [ConfirmSession()]
 
 
 def test_the_session_is_forgotten_about_when_what_waited_for_it_is_gone() -> None:
