@@ -118,13 +118,7 @@ class CommitManager(RequestManager):
 
     def duties(self) -> tuple[Duty, ...]:
         """Send commits and look-ups; end commits and calls whose deadline has come."""
-        return (
-            self._commit_automatically,
-            self._begin_waiting,
-            self._send_commits,
-            self._send_look_ups,
-            self._end_overdue,
-        )
+        return (self._commit_automatically, self._serve)
 
     def _commit_automatically(self, now: float, _jitter: float) -> float:
         """An automatic commit joins the queue when its interval is over.
@@ -151,20 +145,22 @@ class CommitManager(RequestManager):
             self._queue.add(Commit(kind=Kind.AUTO, exchange=Exchange(settings), refresh=refresh))
         return AGAIN
 
-    def _begin_waiting(self, now: float, _jitter: float) -> float:
-        """Note the time from which new commits and look-ups wait."""
+    def _serve(self, now: float, _jitter: float) -> float:
+        """Send the commits and look-ups that are due; end those that are overdue."""
         if not (self._queue or self._look_ups):
             return NEVER
+        self._begin_waiting(now)
+        return min(self._send_commits(now), self._send_look_ups(now), self._end_overdue(now))
+
+    def _begin_waiting(self, now: float) -> None:
+        """Note the time from which new commits and look-ups wait."""
         for waiting in (*self._queue, *self._look_ups.askers()):
             if waiting.since is None:
                 waiting.begin_waiting(now)
-        return NEVER
 
-    def _end_overdue(self, now: float, _jitter: float) -> float:
+    def _end_overdue(self, now: float) -> float:
         """Fail each commit and look-up whose deadline has passed. The error says what it waited
         for."""
-        if not (self._queue or self._look_ups):
-            return NEVER
         due = min(
             min((commit.ends_at for commit in self._queue), default=NEVER), self._look_ups.deadline
         )
@@ -337,7 +333,7 @@ class CommitManager(RequestManager):
 
     # -- commits on the way
 
-    def _send_commits(self, now: float, _jitter: float) -> float:
+    def _send_commits(self, now: float) -> float:
         """Send the commits that are due. A commit that may not be sent any more fails here."""
         node = self._coordinator.node_id
         if not self._queue or node is None:
@@ -349,7 +345,7 @@ class CommitManager(RequestManager):
             self._commit(head, node, now)
         return self._queue.due(now)
 
-    def _send_look_ups(self, now: float, _jitter: float) -> float:
+    def _send_look_ups(self, now: float) -> float:
         """Send the look-ups that are due."""
         if not self._look_ups:
             return NEVER

@@ -286,9 +286,7 @@ class FetchManager(RequestManager):
         incarnation does not count: the account began at zero again."""
         if poll.incarnation != self.incarnation:
             return False
-        before = self._room.buffered
-        self._room.free(poll.freed_bytes)
-        return self._room.buffered < before
+        return self._room.free(poll.freed_bytes)
 
     def _consumed_all(self) -> None:
         for tp in self._buffered:

@@ -50,13 +50,15 @@ class FetchRoom:
         """The application was given so many bytes."""
         self._granted += size
 
-    def free(self, total: int) -> None:
-        """The application has given back so many bytes in all."""
+    def free(self, total: int) -> bool:
+        """The application has given back so many bytes in all. Returns whether there is more room
+        than before."""
         if not self._freed <= total <= self._granted:
             raise CreditError(
                 f"{total} bytes are said to be given back, {self._freed} of {self._granted} were"
             )
-        self._freed = total
+        before, self._freed = self._freed, total
+        return total > before
 
     @property
     def buffered(self) -> int:

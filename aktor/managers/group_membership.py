@@ -111,7 +111,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns the messages to send, a `MemberChanged` first."""
         said = super().handle(message)
-        return said if type(message) is Tick else [*self._news(), *said]
+        if type(message) in (Tick, Poll):
+            return said  # a tick has said it itself, and a tick follows each Poll
+        return [*self._news(), *said]
 
     def _news(self) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last."""

@@ -378,7 +378,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- heartbeats
 
     def _heartbeat(self, now: float, _jitter: float) -> float:
-        if not self._member.is_confirmed or self._coordinator is None:
+        if self._coordinator is None or not self._member.is_confirmed:
             return NEVER
         if now < self._heartbeat_state.due:
             return self._heartbeat_state.due
