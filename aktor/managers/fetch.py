@@ -337,7 +337,8 @@ class FetchManager(RequestManager):
         """Ask for leaders that are missing, as often as the backoff allows."""
         leaderless = self._plan.leaderless
         if not leaderless:
-            self._leaderless.reset()
+            if self._leaderless.failures:
+                self._leaderless.reset()
             return NEVER
         if now >= self._leaderless.retry_at:
             self._leaderless.failed(now, jitter)
