@@ -169,7 +169,7 @@ class Engine:
         call.raise_interruptions()
         if background.has_work:
             return None
-        if now < deadline and self.heartbeat.has_run_dry:
+        if now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready:
             return None  # it will wait
         records = self._look(lambda: self.delivery.take(limit, advance=advance), now, deadline)
         return records if records or now >= deadline else None

@@ -100,9 +100,9 @@ class PollHeartbeat:
 
     @property
     def has_run_dry(self) -> bool:
-        """Whether there are no records that a poll could give out: it will wait."""
-        delivery = self._delivery
-        return not (delivery.buffered_bytes or self._port.chunks or delivery.anything_ready)
+        """Whether no fetched bytes are here. A poll waits then, unless an iteration has put records
+        back."""
+        return not (self._delivery.buffered_bytes or self._port.chunks)
 
     def _must_wake(self, now: float, freed: int) -> bool:
         if self._unread_bytes + freed >= self._wake_bytes:
