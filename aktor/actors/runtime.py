@@ -447,8 +447,8 @@ class Dispatcher:
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
-            if type(message) is Envelope:
-                actor.receive(message)
+            if kind is Envelope:
+                actor.receive(message)  # type: ignore[arg-type]  # it is one
             else:
                 actor.on_receive(message)
         except BaseException as error:

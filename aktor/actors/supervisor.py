@@ -62,7 +62,7 @@ class Supervisor(CooperativeActor):
         self.restarts = {child.name: 0 for child in self.children}
         self._running: dict[str, CooperativeActor] = {}
         self._crashes: dict[str, list[float]] = {child.name: [] for child in self.children}
-        self._round = TickRound(tuple(by_name))
+        self._round = TickRound(tuple(by_name), dispatcher.news)
 
     def on_start(self) -> None:
         """Start the children in order."""
@@ -82,7 +82,7 @@ class Supervisor(CooperativeActor):
     def _ask_next(self) -> None:
         """Ask the next one, or end the round."""
         this = self._round
-        name = this.next(self.dispatcher.news)
+        name = this.next()
         if name is None:
             self.dispatcher.round_finished(this.wake_at)
             return

@@ -16,13 +16,15 @@ class TickRound:
     actor wants to be asked again.
 
     `order` names the actors in the order in which they are asked. The last one takes the requests
-    of all others, so it is asked whenever there are any.
+    of all others, so it is asked whenever there are any. `news` has the actors that were told
+    something since they were last asked; others change it while the round goes on.
     """
 
-    __slots__ = ("_asked", "_order", "_to_come", "_wake_at", "requests", "tick")
+    __slots__ = ("_asked", "_news", "_order", "_to_come", "_wake_at", "requests", "tick")
 
-    def __init__(self, order: Sequence[str]) -> None:
+    def __init__(self, order: Sequence[str], news: Container[str]) -> None:
         self._order = tuple(order)
+        self._news = news
         #: What each actor is told in this round.
         self.tick = Tick(now=-math.inf, jitter=0.0)
         #: The actors whose turn is to come, and the one that has not answered yet.
@@ -58,10 +60,10 @@ class TickRound:
         self._to_come = iter(self._wake_at.items())
         self._asked = None
 
-    def next(self, news: Container[str]) -> str | None:
-        """The next running actor that was told something (it is in `news`), or whose wake time has
-        come; None at the end of the round."""
-        now = self.tick.now
+    def next(self) -> str | None:
+        """The next running actor that was told something, or whose wake time has come; None at the
+        end of the round."""
+        now, news = self.tick.now, self._news
         taker = self._order[-1] if self.requests else None
         for name, due in self._to_come:
             if due <= now or name in news or name == taker:

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from kafka.errors import NoError
 
@@ -50,6 +50,9 @@ __all__ = ["Failure", "GroupMembershipManager"]
 
 
 M = TypeVar("M", bound=GroupMember[Any, Any])
+
+#: After these no `MemberChanged` is looked for: a tick has said it itself, and follows each Poll.
+_WITHOUT_NEWS: Final = frozenset({Tick, Poll})
 
 
 @dataclass(slots=True)
@@ -111,9 +114,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns the messages to send, a `MemberChanged` first."""
         said = super().handle(message)
-        if type(message) in (Tick, Poll):
-            return said  # a tick has said it itself, and a tick follows each Poll
-        return [*self._news(), *said]
+        return said if type(message) in _WITHOUT_NEWS else [*self._news(), *said]
 
     def _news(self) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last."""

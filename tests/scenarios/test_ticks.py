@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aktor.actors.runtime import CooperativeActor
+from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
 from aktor.simulation.crashes import ACTORS
@@ -43,10 +43,10 @@ class Asker:
 def test_who_was_told_nothing_and_did_not_want_to_wake_has_nothing_to_send(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Dispatcher, "news", ACTORS)
     play = Play(seed)
     asker = Asker()
     play.site.before_each = asker.hear
-    monkeypatch.setattr(type(play.site.dispatcher), "news", ACTORS)
 
     play.run()
 
