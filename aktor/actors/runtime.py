@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
-from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 import pykka
 from pykka._envelope import Envelope
@@ -448,7 +448,7 @@ class Dispatcher:
             if self.before_each is not None:
                 self.before_each(actor, message)
             if kind is Envelope:
-                actor.receive(message)  # type: ignore[arg-type]  # it is one
+                actor.receive(cast("Envelope[Any]", message))
             else:
                 actor.on_receive(message)
         except BaseException as error:
