@@ -189,6 +189,7 @@ class Engine:
     def _poll(
         self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
     ) -> Waiting[dict[TopicPartition, R]]:
+        # What comes before the look stands in `poll_at_once`, too, in the same order.
         call, clock = self.call, self.link.clock
         call.touch()
         if self.leaving.is_unfinished:

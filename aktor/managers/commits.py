@@ -118,7 +118,7 @@ class CommitManager(RequestManager):
 
     def duties(self) -> tuple[Duty, ...]:
         """Send commits and look-ups; end commits and calls whose deadline has come."""
-        return (self._commit_automatically, self._serve)
+        return (self._commit_automatically, self._send_or_end)
 
     def _commit_automatically(self, now: float, _jitter: float) -> float:
         """An automatic commit joins the queue when its interval is over.
@@ -145,7 +145,7 @@ class CommitManager(RequestManager):
             self._queue.add(Commit(kind=Kind.AUTO, exchange=Exchange(settings), refresh=refresh))
         return AGAIN
 
-    def _serve(self, now: float, _jitter: float) -> float:
+    def _send_or_end(self, now: float, _jitter: float) -> float:
         """Send the commits and look-ups that are due; end those that are overdue."""
         if not (self._queue or self._look_ups):
             return NEVER

@@ -194,7 +194,7 @@ def polling(program: Program) -> None:
     program.read_all(program.poll)
 
 
-def looking(program: Program) -> None:
+def polling_at_once(program: Program) -> None:
     """It never waits in a poll."""
     program.subscribe()
 
@@ -323,7 +323,7 @@ SCENARIOS: dict[str, Scenario] = {
     one.__name__: one
     for one in (
         polling,
-        looking,
+        polling_at_once,
         iterating,
         columns,
         committing,
