@@ -1,4 +1,4 @@
-"""Whether what is compiled is used: `records.kernel` and `actors.frame_memory`.
+"""Whether the compiled modules are used: `kernel`, `frame_memory` and `record_iterator`.
 
 Each has a twin in Python that does the same more slowly. The twin is used where there was no
 compiler when aktor was installed, and if the environment says so.

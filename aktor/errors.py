@@ -154,8 +154,8 @@ class FrameError(KafkaConnectionError):
 class CorruptBatchError(CorruptRecordError):
     """The bytes at this offset are not a sound record batch (checksum or structure).
 
-    They are fetched anew, three times at most: who catches this and goes on polling reads on once
-    sound bytes have come. Until then, and if none come, each poll raises it.
+    They are fetched again, three times at most. Polls read on once sound bytes have come. Until
+    then, and if none come, each poll raises this error.
     """
 
     def __init__(self, *, topic: str, partition: int, offset: int, reason: str) -> None:
@@ -303,10 +303,11 @@ class RecordDeserializationError(KafkaError):
 
 
 class HandlerError(KafkaError):
-    """In `process`, a handler failed with a record, and nothing else was to be done about it.
+    """In `process`, a handler failed with a record, and no `on_error` has settled it.
 
-    `topic`, `partition`, `offset` and `attempts` say which record, and how often it was tried; the
-    handler's exception is `__cause__`. Nothing from this record on was committed.
+    `topic`, `partition`, `offset` and `attempts` say which record, and how often it was tried.
+    `__cause__` is the handler's exception, or that of `on_error` if `on_error` failed, too. Nothing
+    from this record on was committed.
     """
 
     def __init__(
@@ -413,7 +414,8 @@ class ConsumerForkedError(IllegalStateError):
 
 
 class ConcurrentAccessError(IllegalStateError):
-    """Two threads used one consumer at the same time; `wakeup`, and to look, is free to any."""
+    """Two threads used one consumer at a time. Any thread may call `wakeup`, and methods that only
+    read."""
 
     def __init__(self, *, owner: str, other: str) -> None:
         self.owner = owner

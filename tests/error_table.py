@@ -102,10 +102,10 @@ def beside_the_rows() -> list[str]:
         " over.",
         "",
         f"`{FORBIDDEN.__name__}` is about topics, not about the member or the group: the error"
-        " names the topics. Of the errors in one answer to OffsetCommit it decides before those"
-        " that are retried, and after all others. When Metadata has it for a topic, calls that ask"
-        " for offsets or a position in this topic end with it: no leader is known that could be"
-        " asked.",
+        " names the topics. If an answer to OffsetCommit has several errors, the commit ends with"
+        " an error that is not retried: with another one first, else with this one. If Metadata"
+        " has this error for a topic, calls that ask for offsets or a position in the topic raise"
+        " it, because no leader is known that could be asked.",
     ]
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.protocol_table`: write docs/protocol.md anew, from the routes and the code.
 
-Who hears a message stands in `aktor/events/routes.py`. Who says it is read from the code: whoever
-makes one in a module of its own, and is not among those who hear it.
+The receivers of a message are in `aktor/events/routes.py`. Its sender is read from the code: the
+actor that makes one in a module of its own, and is not among the receivers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ HEAD = (
     "Every message between the actors, by conversation, with who says it and who hears it. Messages"
     " are frozen values (`aktor/values.py`) in `aktor/events/`; their fields are documented there."
     " This page is made from the code (`python -m tests.protocol_table`), and a test compares the"
-    " two: who hears a message stands in `aktor/events/routes.py`, who says it is whoever makes"
-    " one.",
+    " two: the receivers of a message are in `aktor/events/routes.py`; its sender is the actor"
+    " whose code makes it.",
     "Each conversation is drawn. Where its messages are steps, or questions and answers, they stand"
     " from the top down in the order in which the module declares them: an answer is below its"
     " question, but not every message is said each time. Where they have no order, one arrow has"
@@ -69,7 +69,7 @@ MANAGERS = tuple(kind.name for kind in SUPERVISED if issubclass(kind, RequestMan
 #: To whom a message goes that is told by name, see `BY_NAME`.
 NAMED = {
     "Tick": "the actor that is asked",
-    "ActorsRestarted": "whoever asks one of them, application",
+    "ActorsRestarted": "the actors that ask one of them, application",
     "ResponseReceived": "the manager that sent the request",
     "RequestFailed": "the manager that sent the request",
 }

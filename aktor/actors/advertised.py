@@ -1,8 +1,8 @@
 """The addresses that a cluster's brokers advertise, and whether a single one of them answers.
 
-A bootstrap server can be reached and advertise addresses that cannot: another network's names, a
-container's port. Its answers then look as if all were well, so it is counted here which addresses
-have ever answered. If a cluster that was reached goes down, that is no error: the client waits.
+A bootstrap server may be reachable while the addresses that it advertises are not (names of another
+network, a container's port). Its answers look as if all were well. So this class notes which
+addresses have ever answered. If a cluster that was reached goes down, that is no error: we wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = ["PROBES", "Advertised"]
 #: (0, 1 and 3 s), so the cause is neither a lost packet nor a slow start.
 SILENCE: Final = 5.0
 
-#: When none of the brokers that are needed has answered for so long, others are tried, and again.
+#: If none of the needed brokers has answered for so long, others are tried, too; each of them again
+#: after PROBE_REPEAT.
 PROBE_AFTER: Final = 1.0
 PROBE_REPEAT: Final = 5.0
 

@@ -12,9 +12,9 @@ __all__ = ["Attempts"]
 class Attempts:
     """Owns the backoff of one link, and why its last attempt failed.
 
-    An attempt has succeeded when the broker has answered a request. A connection that was opened is
-    not enough: a listener that wants a login opens connections, and closes them at the first
-    request, for ever.
+    An attempt has succeeded when the broker has answered a request. An open connection is not
+    enough: a listener that wants a login accepts each connection and closes it at the first
+    request, again and again.
     """
 
     __slots__ = ("_backoff", "begun_at", "failed_at", "failing_since", "failure", "retry_at")

@@ -117,7 +117,7 @@ class ConversationEvent(enum.Enum):
     OPENED = "opened"
     """Requests can be sent: the versions are known, and we are logged in if that is asked for."""
     LOGIN_ENDS = "login ends"
-    """The login is valid for a short time only from now on."""
+    """The login ends soon."""
 
 
 _S, _E = ConversationState, ConversationEvent
@@ -217,7 +217,7 @@ class Conversation:
             reason = error.reason if isinstance(error, AuthenticationError) else str(error)
             failure = self._diagnosis.failed(f"the login could not be renewed: {reason}")
         if failure is not None:
-            raise failure  # here, so that it does not carry the first one's frames with it
+            raise failure  # outside of `except`: it must not keep the first error and its frames
         self._move(ConversationEvent.OPENED)
         self._renew_in_time(lifetime)
         held, self._held = self._held, deque()

@@ -129,7 +129,7 @@ class Diagnosis:
         elif isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return self._explain_hang_up(error)
         elif "alert" in said and not self.open:
-            # Without a client certificate it comes after our handshake, in TLS 1.3.
+            # In TLS 1.3 the alert for a missing client certificate comes after our handshake.
             reason = f"the broker ended the TLS handshake: {said}"
         elif self.phase is Phase.SECURING:
             reason = f"{said}: its listener seems not to use TLS"

@@ -41,9 +41,9 @@ __all__ = [
 #: The due time of a duty that waits for a message only.
 NEVER: Final = math.inf
 
-#: A duty returns it when all duties are to be asked again. A request that was never tried is due
-#: then, too (`Exchange.due`). So a duty that returns it must have sent the request or changed a
-#: state, otherwise the rounds never end.
+#: A duty returns it when all duties are to be done again at once. A request that was never tried
+#: has the same due time (`Exchange.due` is -inf), so a duty that returns that time must have sent
+#: the request, or changed a state. Otherwise the rounds never end (RuntimeError after `ROUNDS`).
 AGAIN: Final = -math.inf
 
 #: Called with `now` and `jitter` (random in [0, 1)): does what is due, and returns when it is due

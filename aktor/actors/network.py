@@ -426,8 +426,8 @@ class NetworkActor(CooperativeActor):
     # deadlines
 
     def _give_up_late(self, now: float) -> float:
-        """Fail requests whose deadline has come. (A request that is sent later in this tick still
-        has the deadline that is counted here.)"""
+        """Fail requests whose deadline has come. (A queued request that is sent later in this tick
+        keeps its deadline, so the returned time stays right.)"""
         for waiting in [waiting for waiting in self._anywhere if waiting.request.deadline <= now]:
             self._anywhere.remove(waiting)
             self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
@@ -470,7 +470,7 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, error, node=link.node)
         names = {waiting.body_name for waiting in late}
         self._drop(link, f"a {min(names)} request was not answered in time")
-        if not link.holds:  # it may be half-open: another may be opened at once
+        if not link.holds:  # (if a JoinGroup link is half-open, a new one may be opened at once)
             self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
 
     def _late(
@@ -559,9 +559,9 @@ class NetworkActor(CooperativeActor):
     def _in_order_at(self, link: Link) -> float:
         """When a JoinGroup may be sent although requests before it are not answered yet.
 
-        Over one connection the coordinator would handle the OffsetCommit before the JoinGroup. If
-        the JoinGroup came first, it might begin a new generation, and the coordinator would refuse
-        the commit (ILLEGAL_GENERATION). A SyncGroup does not wait: it begins no generation.
+        OffsetCommit and JoinGroup take different connections, so the coordinator may read the
+        JoinGroup first. It might then begin a new generation and refuse the commit
+        (ILLEGAL_GENERATION). A SyncGroup does not wait: it begins no generation.
         """
         own = self._lanes.coordinator
         if not (link.unsent and link.unsent[0].request.in_order) or own is None:

@@ -348,8 +348,8 @@ class Dispatcher:
     def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
         if not names:
             self._drop(message, because="nobody is named for it")
-        # All are queued together: if another thread publishes the message, no receiver may get an
-        # answer of the first receiver before the message itself.
+        # All are queued at one go. Otherwise, when another thread publishes, the first receiver may
+        # handle the message and tell the second one something before the second has the message.
         mails: list[_Mail] = []
         for name in names:
             actor = self._actors.get(name)
@@ -537,8 +537,8 @@ class Dispatcher:
         self._sleeping = True
         try:
             if self._order.waiting:
-                # It came after the last look at the queue: its sender may not have seen that this
-                # thread sleeps, and has not woken it.
+                # A message came after the last look at the queue: its sender may not have seen that
+                # this thread sleeps, and has not woken it. Deliver the message now.
                 self._sleeping = False
                 self._deliver(*self._order.take())
                 self.sleeper.wait(0.0)

@@ -73,8 +73,8 @@ def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link 
         link.state is LinkState.READY or now < _trying_until(link) for link in (*nodes, *bootstrap)
     ):
         return None  # one of them will have room soon
-    # If all known brokers have failed, or do not answer, one of several bootstrap servers is being
-    # tried at any moment, also if these do not answer.
+    # Known brokers come first. If all have failed, or do not answer, bootstrap servers are tried
+    # one after the other, even if they do not answer either.
     return _longest_untried(nodes, now) or _longest_untried(bootstrap, now)
 
 

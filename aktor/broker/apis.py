@@ -177,7 +177,8 @@ class Apis:
         try:
             refused = error_response(call.request, call.version, code) if call.request else CLOSE
         except Exception:
-            # What breaks a handler may break this too. Kafka hangs up when it has no words.
+            # The request that made the handler raise may make `error_response` raise, too. Then the
+            # connection is closed, as Kafka does when it cannot make an answer.
             refused = CLOSE
         call.reply(refused)
 

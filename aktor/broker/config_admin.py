@@ -162,8 +162,8 @@ def _refuse_nulls(configs: Changes) -> None:
 
 
 def _refuse_broker(wanted: Any, node: int) -> None:
-    """As Kafka refuses what it cannot change without a restart; to take back what was never set
-    is nothing."""
+    """Refuse to change a broker's config, with Kafka's message for configs that need a restart. A
+    request that only resets configs (null values) succeeds: none was ever set at run time."""
     name = wanted.resource_name
     if name and not name.lstrip("-").isdigit():
         raise Refused(Code.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")

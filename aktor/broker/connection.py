@@ -108,8 +108,8 @@ class Exchange(Protocol):
 
 class Connection:
     """Owns what has come and is not handled. Requests are handled one at a time and in order, as
-    Kafka does: `busy` while one waits for its answer, and what follows is not handled before that
-    is sent: of answers, one at most is kept for a client that does not read.
+    Kafka does: `busy` is true while a request waits for its answer. The next request is handled
+    when that answer is sent; so at most one answer is kept for a client that does not read.
     """
 
     def __init__(
@@ -189,7 +189,8 @@ class Connection:
     def _next_frame(self) -> bytes | None:
         """The next whole request without its length, None if there is none yet.
 
-        Raises FrameTooLargeError, if it can before its bytes are waited for.
+        Raises FrameTooLargeError: for a request above `_LARGEST` as soon as its length is known,
+        for a large one of another API than Produce when all of its bytes are here.
         """
         if len(self._in) < _LENGTH.size:
             return None

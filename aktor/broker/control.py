@@ -35,7 +35,8 @@ _THROWN_AWAY: Final = 1024 * 1024
 #: A client that says nothing for so many seconds is given up.
 _PATIENCE: Final = 10.0
 
-#: By these names this machine is meant; a name that leads here by a trick of DNS is not of them.
+#: The Host header must be one of these. Any other name is refused: by DNS rebinding a web page
+#: could give its own name to 127.0.0.1 and send commands.
 _OUR_NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedKafka"]
 
-#: Addresses to listen on that are none to go to.
+#: Addresses that mean "all interfaces": a broker can listen on them, but a client cannot connect to
+#: them, so "localhost" is advertised.
 _ANY: Final = ("", "0.0.0.0", "::")
 
 
@@ -334,7 +335,8 @@ class EmbeddedKafka:
     def move_leader(
         self, topic: str, partition: int = 0, to: int | None = None, *, unclean: bool = False
     ) -> int:
-        """Let another in-sync replica lead (`unclean`: any, its lack of records is a loss).
+        """Let another in-sync replica lead. `unclean`: any replica may; records that it lacks are
+        lost.
 
         With one replica the same broker is elected anew. Returns the leader's id. Raises ValueError
         if it can't lead.

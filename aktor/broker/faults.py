@@ -398,8 +398,9 @@ def _is_number(value: Any) -> bool:
 
 # -- the answer that says no
 
-#: What is said of a topic or a partition; where it stands for a whole answer, clients take it for
-#: a fault of the broker's. All other codes are put in every place there is.
+#: Codes about a topic or a partition. They are put only there: as the code of a whole answer,
+#: clients would take them for a bug of the broker. Any other code is put into every field for
+#: codes.
 _OF_A_PARTITION: Final = frozenset(
     {
         Code.OFFSET_OUT_OF_RANGE,
@@ -499,8 +500,8 @@ def error_response(request: Any, version: int, code: Code) -> Any:
 def _refusal(
     answer_class: Any, item: Any, asked: Any, version: int, code: Code
 ) -> tuple[Any, bool]:
-    """An answer, or one of its items, which then is about an `item` that was asked for; and
-    whether there is a code anywhere in it."""
+    """Makes an answer, or (`item`: of the request) one item of an answer's array. Returns it, and
+    whether an error code was put anywhere in it."""
     values: dict[str, Any] = {}
     said = False
     fields = {

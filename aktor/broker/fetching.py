@@ -104,8 +104,8 @@ class Fetching:
         self._sessions[node].clear()
 
     def _again(self, call: Call, session: FetchSession, late: bool, missing: int) -> bool:
-        """`missing`: what was not there already when the call came; what is deleted while it waits
-        is told at once (DelayedFetch)."""
+        """`missing`: how many partitions were missing when the request came. If there are more now,
+        one was deleted meanwhile, and the Fetch is answered at once (DelayedFetch)."""
         plan = self._read(call, session, again=True)
         enough = plan.at_once or plan.size >= call.request.min_bytes or plan.missing > missing
         if not (late or enough):
@@ -145,7 +145,8 @@ class Fetching:
             size += len(read.records)
             left -= len(read.records)
             reads.append(read)
-        # What is missing is answered too, but nobody is woken up for it: as Kafka does.
+        # The answer has the missing partitions, too, but they do not make a waiting Fetch return
+        # early, as in Kafka (except if nothing else is asked for).
         return _Plan(
             reads=reads + missing,
             size=size,

@@ -1,7 +1,7 @@
 """A partition and its replicas: its leader, the in-sync replicas, the high watermark.
 
-All replicas are in one process, so that there is one log: the leader's. A replica is a number, how
-much of that log it has. Followers fetch at once, unless they are down or held back.
+All replicas are in one process, so that there is one log: the leader's. A replica is a number: the
+offset up to which it has this log. Followers fetch at once, unless they are down or held back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Partition:
         #: Where followers stand that do not follow: down, held back, or without a leader.
         self._ends: dict[int, int] = {}
         self._held: set[int] = set()
-        #: Since when followers that are in sync by name are behind.
+        #: By follower that is still in the ISR, but behind: since when.
         self._behind_since: dict[int, float] = {}
         self._down: set[int] = set()
 

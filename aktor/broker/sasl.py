@@ -103,7 +103,7 @@ class _Plain:
     def respond(self, token: bytes) -> bytes:
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
-            # Kafka stops counting at four.
+            # Kafka's message never names more than four.
             raise _AuthenticationFailed(
                 f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
             )

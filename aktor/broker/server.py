@@ -83,7 +83,8 @@ class Server:
         self._listeners: dict[int, socket.socket] = {}
         self._streams: dict[Connection, Stream] = {}
         self._paused: set[int] = set()
-        #: Brokers that were killed or paused and are not given up yet: which time that was.
+        #: Brokers that were killed or paused and whose session has not ended: the number of that
+        #: event, so that the timer of an earlier one does nothing.
         self._silent: dict[int, int] = {}
         self._numbers = itertools.count(1)
         #: Functions to run on the thread. They are taken, and then run, as long as it goes on.
@@ -288,7 +289,8 @@ class Server:
                 try:
                     self._turn()
                 except Exception:
-                    # A bug in us: the brokers go on. What fails each time is not to fill disks.
+                    # A bug in us: the brokers go on. The pause keeps an error that comes at each
+                    # turn from filling the disk with log lines.
                     _trace.error("broker.turn_failed", traceback=traceback.format_exc())
                     time.sleep(_AFTER_FAILURE)
         finally:

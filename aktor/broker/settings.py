@@ -12,7 +12,7 @@ from aktor.broker.transactions.settings import TransactionSettings
 
 __all__ = ["ClusterSettings"]
 
-#: What would not work with none, or would spin.
+#: Settings that must be above 0: with 0 nothing would work, or a loop would spin.
 _ABOVE_ZERO: Final = frozenset(
     {
         "partitions",

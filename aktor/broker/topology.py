@@ -254,7 +254,8 @@ class Topology:
         return moved
 
     def _each_partition(self, act: Callable[[Partition], None]) -> Moved:
-        """Act on all, and keep what came of it."""
+        """Call `act` for each partition, and write changed leaders to the journal. Returns the
+        partitions of internal topics whose leader or epoch has changed."""
         moved: dict[str, set[int]] = {}
         for topic in list(self.topics):
             before = [(partition.leader, partition.leader_epoch) for partition in topic.partitions]

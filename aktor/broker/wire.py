@@ -193,7 +193,8 @@ def _body(api: Api, version: int, frame: memoryview, position: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _NeverNull:
-    """A field of a message that may not be null, if `itself`; and what of its items may not be."""
+    """A field of a message. `itself`: it may not be null; `inside`: the fields of its items that
+    may not be null."""
 
     name: str
     itself: bool

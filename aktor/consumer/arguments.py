@@ -143,7 +143,7 @@ def _check_committable(name: str, value: OffsetAndMetadata) -> None:
     if value.leader_epoch is not None:
         epoch = _whole_number(f"the leader epoch of {name}", value.leader_epoch)
         if not -1 <= epoch <= INT32_MAX:
-            raise ValueError(f"the leader epoch {epoch} of {name} is none: -1 if it is not known")
+            raise ValueError(f"the leader epoch {epoch} of {name} is not valid: -1 means unknown")
 
 
 def checked_timestamps(timestamps: Any) -> dict[TopicPartition, int]:

@@ -291,9 +291,9 @@ class Assignment:
         """If the buffer is beyond its bound, drop records of paused partitions: they are fetched
         again later.
 
-        While they fill the buffer the others are fetched beyond the bound (see `FetchRoom.part`):
-        an application that reads a little of each partition and pauses it would add to that each
-        time.
+        While records of paused partitions fill the buffer, the others are fetched beyond the bound
+        (see `FetchRoom.part`). An application that reads a little of each partition and then pauses
+        it would make the buffer grow each time.
         """
         self.drain_buffer()
         bound, delivery = self._max_buffered_bytes, self._delivery
@@ -312,5 +312,5 @@ class Assignment:
 
 
 def _resets_position(error: Exception | None) -> bool:
-    """Whether it is the leader's refusal of a Fetch that the reset policy answers."""
+    """Whether the error is OFFSET_OUT_OF_RANGE from the leader: `auto_offset_reset` decides."""
     return error is not None and Do.RESET_POSITION in means(Answer.FETCH_PARTITION, type(error))

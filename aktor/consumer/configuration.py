@@ -31,7 +31,7 @@ IDLE_WAIT: Final = 2.0
 #: The default bound of the bytes fetched ahead: a larger one does not make reading faster
 #: (measured with records of 100 bytes, 10,000 a poll).
 BUFFERED_BYTES: Final = 32 * 1024 * 1024
-#: What kafka-python takes for brokers before 3.0, whose default limit was lower (KIP-735).
+#: What kafka-python takes for brokers before 3.0 (DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735).
 SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
 ASSIGNORS_MUST: Final = "a list of assignors (classes or instances), as [RangePartitionAssignor]"
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
@@ -365,7 +365,8 @@ _BROKERS_DECIDE: Final = {
 def _leave_to_brokers(configs: Mapping[str, Any]) -> Mapping[str, Any]:
     """As the Java client: settings without effect in a KIP-848 group are refused if given.
 
-    None is how `consumer.config` shows it, so `KafkaConsumer(**consumer.config)` may give that.
+    `consumer.config` shows these settings as None, so None is accepted here: then
+    `KafkaConsumer(**consumer.config)` works.
     """
     protocol = checks.group_protocol("group_protocol", configs.get("group_protocol", "classic"))
     if protocol != "consumer":

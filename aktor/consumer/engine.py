@@ -44,9 +44,9 @@ __all__ = ["Engine"]
 
 R = TypeVar("R")
 
-#: If no broker has ever answered, a poll that has waited for so long (in seconds; one of a second
-#: has) raises an error: {} would mean that the topics are empty. Shorter polls return {}: an
-#: application may call them in a loop from the start.
+#: If no broker has ever answered, a poll that has waited for so long (in seconds; a bit less than
+#: 1, so that a poll of one second counts) raises an error: {} would mean that the topics are empty.
+#: Shorter polls return {}: an application may call them in a loop from the start.
 UNREACHED_AFTER: Final = 0.95
 
 #: Why a member leaves its group, in its LeaveGroup (KIP-800).
@@ -216,8 +216,8 @@ class Engine:
     def _look(
         self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
     ) -> dict[TopicPartition, R]:
-        """The records that are here, or none. The background is told what the application has
-        read; it reads that at once if there are no records, or if an error of our own is raised."""
+        """The records that are here, or none. Tell the background what the application has read. If
+        there are no records, or an error of our own is raised, wake it to read that at once."""
         self.errors.look_up_anew(now)
         self.heartbeat.tell(now)
         try:

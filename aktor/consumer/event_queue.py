@@ -37,7 +37,7 @@ class EventQueue:
         return self.taken_over
 
     def _take_over(self, event: Event) -> None:
-        # An interrupt may have come in the last call, after this and before the port let go of it.
+        # After an interrupt the port may give an event again that was taken over already.
         if not self.taken_over or self.taken_over[-1] is not event:
             self.taken_over.append(event)
 

@@ -312,8 +312,8 @@ class KafkaConsumer:
             IllegalStateError: closed, forked, used by another thread, or called from a listener.
             WakeupError: `wakeup` was called.
             AuthenticationError, BootstrapError, BrokersUnreachableError: the cluster cannot be
-                used or reached; it is tried further on. As long as no broker has ever answered, a
-                poll of a second or more does not return {}.
+                used or reached; the consumer keeps trying. As long as no broker has ever answered,
+                a poll of a second or more does not return {}.
             NoOffsetForPartitionError, OffsetOutOfRangeError: no position, and no policy to reset.
             CorruptBatchError, RecordDeserializationError, BatchTooLargeError: at this offset; the
                 position stays until the user seeks past it. A corrupt batch is also fetched again,
@@ -365,7 +365,7 @@ class KafkaConsumer:
         Raises:
             ImportError: pyarrow is missing; `pip install pyarrow`.
             ValueError: an unknown column.
-            What `poll` raises, but RecordDeserializationError.
+            What `poll` raises, except RecordDeserializationError.
         """
         arrow = import_arrow()
         names = arrow.checked_columns(columns)
@@ -417,8 +417,8 @@ class KafkaConsumer:
             end: where to stop, not included: the same; "latest" and the default: where the
                 partitions end now.
             columns: as for `poll_arrow`.
-            timeout_ms: how long nothing may come (default `default_api_timeout_ms`).
-            progress: called with the offsets that are done and their number in all.
+            timeout_ms: how long to wait while nothing comes (default `default_api_timeout_ms`).
+            progress: called with how many offsets are done, and how many there are in all.
 
         Raises:
             IllegalStateError: no partition is assigned.
@@ -573,7 +573,8 @@ class KafkaConsumer:
 
         Raises:
             ConfigurationError: `enable_auto_commit` is on: it would commit what is unfinished.
-            HandlerError: on_error is "raise", or failed itself; the cause is the handler's.
+            HandlerError: a handler failed and on_error is "raise", or on_error itself failed;
+                `__cause__` is the exception of the one that failed last.
             ValueError, TypeError: a bad argument.
             IllegalStateError: called in a listener or in another `process`.
         """

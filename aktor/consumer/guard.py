@@ -171,7 +171,7 @@ def exclusive(method: F) -> F:
             del guard.holder[None]
             if self._close_asked is None:
                 return result
-            # Before another interrupt may come: the next call takes back the records of this one.
+            # Before an interrupt may come, mark this call: `close` then takes its records back.
             guard.break_off()
         except BaseException as error:
             self._end_call_by(error, sys._getframe(), begun=result is not _NOTHING)

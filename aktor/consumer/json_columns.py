@@ -106,7 +106,7 @@ class JsonReader:
         documents = _parse(values.to_pylist(), self._decode, bad)
         columns = [_column(documents, field, bad) for field in self._schema]
         kept = [row for row in documents if row not in bad]
-        # A column was made of all documents that had come so far: bad ones of later columns go.
+        # Later columns may have found more bad rows: make earlier ones again without these rows.
         made = [
             column
             if len(column) == len(kept)

@@ -27,7 +27,7 @@ POLL_REPEAT: Final = 0.25
 #: background would not act sooner on more messages.
 NEWS_EVERY: Final = 0.01
 
-#: The share of the fetch buffer that must have been freed before the background is woken for it.
+#: The background is woken when this part of the fetch buffer has been freed: 1 / WAKE_SHARE.
 WAKE_SHARE: Final = 4
 
 

@@ -30,7 +30,7 @@ cdef extern from *:
     """
     int AKTOR_CLOCK
 
-#: How often this process, as its own parent, was forked.
+#: Counts the forks that led to this process (as `_forks` in `guard`).
 cdef int forks = 0
 
 

@@ -52,8 +52,8 @@ class ActorCrashed(Message):
 
 
 class ActorsRestarted(Message):
-    """supervisor ▶ whoever asks one of them, application: these actors were restarted; questions to
-    them are lost.
+    """supervisor ▶ the actors that ask one of them, application: these actors were restarted;
+    questions to them are lost.
     """
 
     actors: tuple[str, ...]

@@ -31,8 +31,8 @@ from aktor.trace import Trace
 
 __all__ = ["AutoMembershipManager"]
 
-#: The manager that takes over is told the facts that the supervisor would tell it, and the last
-#: message of each other kind here.
+#: The messages whose last one is kept, and told to the classic manager if it takes over: the facts
+#: (as the supervisor tells a restarted actor), the subscription, and the Poll.
 HEARD: Final[Mapping[type, str]] = {
     **{kind: by for kind, by in FACTS.items() if kind in ClassicMembershipManager.understands()},
     SubscriptionChanged: "subscription",

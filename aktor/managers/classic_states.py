@@ -20,10 +20,11 @@ class State(enum.Enum):
     __hash__ = object.__hash__
 
     UNJOINED = "unjoined"
-    """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that is still due after
-    a late poll. Left for JOINING when three conditions hold: there is a subscription; the retry
-    time has come; and the application has polled, since the subscription changed and since the last
-    late poll or fatal error."""
+    """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that has no answer yet
+    (after a late poll or an error). Left for JOINING when three conditions hold: there is a
+    subscription; the retry time has come; and the application has polled, since the subscription
+    changed and since the last late poll or fatal error. Left for LEAVING if the application leaves
+    while that LeaveGroup is open."""
 
     PREPARING = "preparing"
     """Partitions are revoked before the member joins again: all of them under the
@@ -38,8 +39,8 @@ class State(enum.Enum):
     SYNCING = "syncing"
     """A leader waits for the metadata of the group's topics (not long) and assigns; then everybody
     sends SyncGroup, which the coordinator keeps until it has the leader's. Left for ASSIGNING, for
-    REVOKING if owned partitions are not in the assignment, or back to JOINING when the group
-    rebalances again."""
+    REVOKING if owned partitions are not in the assignment, or for PREPARING or JOINING when the
+    group rebalances again."""
 
     REVOKING = "revoking"
     """Cooperative only: what the new assignment lacks is revoked, while the application goes on

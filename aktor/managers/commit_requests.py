@@ -95,8 +95,8 @@ def offset_fetch(
     """OffsetFetch v1-8: up to v7 one group, in v8 a list of groups (KIP-709); v9-10 as a member.
 
     From v7 the broker holds back offsets of open transactions (KIP-447). A member of a KIP-848
-    group sends its id and epoch, so that the broker refuses a member that was expelled: offsets
-    that it were told might be out of date. v10 names topics by their ids, which must all be known.
+    group sends its id and epoch, so that the broker refuses a member that was expelled: the new
+    owner may have committed later. v10 names topics by their ids, which must all be known.
     """
     group_type = OffsetFetchRequest.OffsetFetchRequestGroup
     old, new = OffsetFetchRequest.OffsetFetchRequestTopic, group_type.OffsetFetchRequestTopics

@@ -61,8 +61,8 @@ __all__ = ["CommitManager"]
 #: coordinator, must not fill the memory.
 QUEUE_MAX: Final = 10_000
 
-#: An asynchronous commit is not retried. But STALE_MEMBER_EPOCH is ordinary in a KIP-848 group, and
-#: not the application's concern: then it is sent again, so often at most.
+#: An asynchronous commit is not retried, but for one case: after STALE_MEMBER_EPOCH, ordinary in a
+#: KIP-848 group, it is sent again with the new epoch. At most so many attempts are made in all.
 STALE_ATTEMPTS: Final = 10
 
 
@@ -81,8 +81,8 @@ class CommitManager(RequestManager):
     """Owns when each commit and look-up is sent to the coordinator, and how it ended.
 
     Errors follow the Java client's `CommitRequestManager` and kafka-python's classes. What differs
-    on purpose: a retried commit follows the coordinator and its own member's generation as long as
-    it owns the partitions; only the unstable partitions of a look-up are asked for again.
+    on purpose: a retried commit goes to the new coordinator, with our new generation, as long as we
+    own its partitions; of a look-up only partitions with a retriable error are asked for again.
     """
 
     name = COMMITS

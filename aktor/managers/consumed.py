@@ -133,7 +133,8 @@ class Consumed:
         """Replace each `UNHEARD` by the present ownership number, or by `GONE` if the partition is
         not assigned.
 
-        The application sends its AssignmentChanged before it gives a partition up.
+        The number is still that of the time when the commit was asked for: after a restart the
+        application tells the whole assignment before it removes a partition (`Recovery.restore`).
         """
         return {
             partition: self.owned.get(partition, GONE) if ownership == UNHEARD else ownership

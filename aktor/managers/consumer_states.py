@@ -22,8 +22,9 @@ class State(enum.Enum):
     __hash__ = object.__hash__
 
     UNSUBSCRIBED = "unsubscribed"
-    """In no group, with nothing owned; nothing is sent. Left for JOINING when there is a
-    subscription and the application has polled since it changed."""
+    """In no group, with nothing owned. Nothing is sent, except a leave heartbeat that has no answer
+    yet. Left for JOINING when that has ended, there is a subscription, and the application has
+    polled since the subscription changed."""
 
     JOINING = "joining"
     """A heartbeat with epoch 0 and all that the coordinator must know is sent as soon as the
@@ -47,8 +48,8 @@ class State(enum.Enum):
 
     ACKNOWLEDGING = "acknowledging"
     """The next heartbeat, which is sent at once, says what is owned now. Left for STABLE when it
-    has been sent; or for RECONCILING, if the target has changed or was not reached entirely. Should
-    it get lost, the heartbeat after it says everything again."""
+    has been sent; or for RECONCILING, if the target has changed or was not reached entirely. If
+    that heartbeat gets lost, the next one says everything again."""
 
     STABLE = "stable"
     """A member that owns its target. Heartbeats are sent at the coordinator's interval, with what

@@ -16,11 +16,11 @@ from aktor.settings import Settings
 
 __all__ = ["Exchange", "attempt_time"]
 
-#: How long one attempt of a request to the coordinator may take, in seconds, if it answers at once.
-#: A broker waits up to 5 s for its replicas before it answers a commit
-#: (`offsets.commit.timeout.ms`). A broker that is silent for twice as long is gone, or the
+#: How long one attempt may take, in seconds, for a request that the coordinator answers at once
+#: (not JoinGroup or SyncGroup). A broker waits up to 5 s for its replicas before it answers a
+#: commit (`offsets.commit.timeout.ms`). A broker that is silent for twice as long is gone, or the
 #: connection is half-open. Then there must be time left to find the next coordinator and to ask
-#: that one. This time does not depend on the asker's deadline: a request that times out closes the
+#: it. This time does not depend on the asker's deadline: a request that times out closes the
 #: connection, which other requests of the group share.
 ATTEMPT: Final = 10.0
 

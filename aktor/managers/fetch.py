@@ -1,7 +1,8 @@
 """The fetch manager: keeps the application's buffer filled, from every leader at once.
 
-It asks leaders, or replicas near us: each node by the Fetch of a session, which waits for data, and
-beside that by a sessionless Fetch. Which messages it hears and says: `docs/protocol.md`.
+It asks leaders, or replicas near us. Each node gets the Fetch of a session, which waits for data,
+and beside that a sessionless Fetch. `docs/protocol.md` says which messages this manager gets and
+sends.
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
 yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it.
@@ -449,10 +450,10 @@ class FetchManager(RequestManager):
     def _is_idle(self, node_id: int, asked: Asked) -> bool:
         """Whether this Fetch may wait longer, which saves both sides most of the empty answers.
 
-        With `fetch_min_bytes=1` a leader answers as soon as it has a record, however long it may
-        wait; but a follower may not (KAFKA-14334). What the Fetch reserves of the buffer must not
-        be wanted by other nodes meanwhile. And the first Fetch of a partition tells the high
-        watermark only when it is over.
+        With `fetch_min_bytes=1` a leader answers as soon as it has a record. A follower does not
+        always (KAFKA-14334), so a Fetch to it keeps the short wait. The wait is short also if other
+        nodes need the room that this Fetch reserves, and for the first Fetch of a partition: the
+        application learns the high watermark only from its answer.
         """
         if not self._nodes[node_id].brought_nothing or not self._room.nothing_buffered:
             return False

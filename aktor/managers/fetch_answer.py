@@ -170,7 +170,7 @@ class FetchAnswer:
             # No batch of the answer moves the offset forward, so we would fetch the same batches
             # again and again: stop. (If a batch is corrupt, the reader raises for that batch before
             # it gets to this error.)
-            self._halt(cursor, _corrupt(cursor, "nothing that was sent can be continued"))
+            self._halt(cursor, _corrupt(cursor, "no batch of the answer moves the offset forward"))
         cursor.go_to(following)
 
     def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:

@@ -6,8 +6,9 @@ from typing import Final
 
 __all__ = ["PATIENCE", "FetchBandwidth"]
 
-#: How much longer than it may wait for data a broker may take to answer, at first. A half-open
-#: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
+#: A Fetch times out so many seconds after the longest time that the broker may wait for data. A
+#: half-open connection must be noticed soon; after a failure the whole time doubles, up to the
+#: request timeout.
 PATIENCE: Final = 5.0
 
 #: The bytes that a Fetch asks for at first, while the speed of the connection is unknown.

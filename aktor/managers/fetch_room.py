@@ -17,13 +17,13 @@ class CreditError(Exception):
 class FetchRoom:
     """Owns the count of bytes outstanding: those buffered and those that requests may bring.
 
-    `bound` is `max_buffered_bytes`, `per_partition` is `max_partition_fetch_bytes`. The law of what
-    may be asked for: with it, what is buffered and reserved stays within the bound, but for
-
-    - `beside` for each node, asked for beside its Fetch in a long poll;
-    - `least` for each node, of what the application can read and has not read yet, while what it
-      cannot read (of paused partitions) fills the buffer: what it can read, what is reserved and
-      what is asked for are within the bound then.
+    `bound` is `max_buffered_bytes`, `per_partition` is `max_partition_fetch_bytes`. What is
+    buffered and reserved stays within the bound, with two exceptions:
+    - a sessionless Fetch may ask each node for `beside` bytes more, while the node keeps the
+      session's Fetch;
+    - while records that the application cannot read now (of paused partitions) fill the buffer,
+      each node may bring `least` bytes more, less what the application has of it and can read.
+      Readable and reserved bytes are within the bound then, this request included.
 
     A broker may send more than it was asked for: the first batch is sent whole (KIP-74).
     """

@@ -51,7 +51,8 @@ __all__ = ["Failure", "GroupMembershipManager"]
 
 M = TypeVar("M", bound=GroupMember[Any, Any])
 
-#: After these no `MemberChanged` is looked for: a tick has said it itself, and follows each Poll.
+#: After these `handle` does not ask for news: a Tick says a `MemberChanged` itself (`_do_duties`),
+#: and a Tick follows each Poll.
 _WITHOUT_NEWS: Final = frozenset({Tick, Poll})
 
 

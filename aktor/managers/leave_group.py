@@ -92,7 +92,8 @@ class Leaves:
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
     ) -> Leave | None:
-        """Open a LeaveGroup; None if the member stays, as a static one does (KIP-345)."""
+        """Open a LeaveGroup. None if the member stays, as a static one does (KIP-345), or if it has
+        no member id and waits for none."""
         static = self._settings.group_instance_id is not None
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):

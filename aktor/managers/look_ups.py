@@ -42,8 +42,8 @@ __all__ = ["LookUps"]
 class LookUps:
     """Owns the look-ups of committed offsets, waiting and in flight, and their questions.
 
-    `request` makes a request of the manager's; `log` is the manager's. Only the partitions whose
-    offsets are unstable are asked for again.
+    `request` makes a request of the manager's; `log` is the manager's. Only partitions with a
+    retriable error (UNSTABLE_OFFSET_COMMIT, for example) are asked for again.
     """
 
     def __init__(

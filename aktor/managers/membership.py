@@ -639,7 +639,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @failure_of(DescribeGroupsRequest)
     def on_description_failed(self, failed: RequestFailed) -> None:
-        """Ask again, or assign without it."""
+        """DescribeGroups failed: send it again, or go on without the group's assignment."""
         leader = self._member.leader
         leader.describe_ended()
         if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):

@@ -385,7 +385,7 @@ class MetadataManager(RequestManager):
             error = UnknownTopicOrPartitionError(
                 f"no broker knows the topic {listed}. Create it, check the spelling, or see whether"
                 " allow_auto_create_topics and the broker's auto.create.topics.enable are meant to"
-                " create it; it is looked for further on."
+                " create it; the consumer keeps looking for it."
             )
         else:
             error = topics_refused(kind, names)

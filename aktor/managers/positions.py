@@ -56,8 +56,8 @@ from aktor.values import Value
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
 
-#: How long a leader may take for its first answer, in seconds. One that reads from remote storage
-#: (KIP-1075) is heard in the end, since this is doubled with each failure.
+#: How long a leader may take for its first answer, in seconds. The time doubles with each failure,
+#: so a leader that reads from remote storage (KIP-1075) has enough time in the end.
 PATIENCE: Final = 5.0
 
 #: The strategy for each value of `auto_offset_reset`; with any other value the application decides.
@@ -161,7 +161,7 @@ class _Partition:
         self.move(Trigger.RESET_WANTED)
 
     def await_reset(self, strategy: ResetStrategy | None, because: str) -> None:
-        """Where its log begins or ends is to be asked, and this is why."""
+        """The leader is to be asked where the log begins or ends; `because` is the reason."""
         self.strategy = strategy
         self.because = because
         self.exchange.hurry()
@@ -210,7 +210,7 @@ class _Question:
 
     @property
     def due(self) -> float:
-        """When leaders may be asked; its requests are in flight one by one, to several leaders."""
+        """When leaders may be asked for what is missing. Several may be asked at the same time."""
         return self.backoff.retry_at if self.to_ask() else NEVER
 
     def begin(self, now: float) -> None:
@@ -231,7 +231,7 @@ class _Question:
         self.in_flight.pop(tp, None)
 
     def finds(self, tp: TopicPartition, offset: OffsetAndTimestamp | None) -> None:
-        """The leader has answered with this offset; None: it has no record that young."""
+        """The leader has answered with this offset; None: no record is from this time or later."""
         self.found[tp] = offset
 
     def failed(self, troubles: Mapping[TopicPartition, Exception]) -> None:

@@ -1,4 +1,4 @@
-"""A revocation: the application stops delivery, the commit, then the revoked or lost callback."""
+"""A revocation: stop delivery, commit the positions, run the revoked or lost callback."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ __all__ = ["SessionlessFetch"]
 FIRST_WAIT: Final = 0.05
 LONGEST_WAIT: Final = 0.5
 
-#: A sessionless Fetch is answered at once. The session's Fetch waits for the answer so long (in
-#: seconds), because it need not ask for the same records then.
+#: A sessionless Fetch is answered at once. The session's next Fetch is held back until that answer,
+#: so long at most (in seconds): then it need not ask for the same records.
 SHORTLY: Final = 0.1
 
 #: It may ask for a part of the bytes that the connection can bring in time, because requests behind

@@ -34,7 +34,7 @@ class Commits:
         self._work = work
         self._interval = interval
         self._has_group = around.consumer.config["group_id"] is not None
-        #: As far as the group has it, as far as we know.
+        #: The offsets that the group has stored, as far as we know.
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
         self._in_flight = False
         self._due = self._clock() + interval if self._has_group else math.inf

@@ -33,8 +33,8 @@ def dead_letter(
     exception with its traceback (see `Failure.headers`). If the record cannot be written, `process`
     raises, and the record is not committed.
 
-    kafka-python's producer refuses null headers, and records without key and value: what is null
-    there (of these records the value) is written empty.
+    kafka-python's producer refuses headers that are null, and records with neither key nor value:
+    then an empty header, or an empty value, is written instead.
 
     Args:
         topic: where to write.

@@ -24,15 +24,15 @@ class RevocationListener(ConsumerRebalanceListener):  # type: ignore[misc]  # ka
         self._lost = lost
 
     def on_partitions_assigned(self, assigned: Partitions) -> Any:
-        """Only the user's is called."""
+        """Call the user's listener: `process` has nothing to do."""
         return self._users and self._users.on_partitions_assigned(assigned)
 
     def on_partitions_revoked(self, revoked: Partitions) -> Any:
-        """Once what runs has ended, and is committed."""
+        """Wait for the running handlers and commit; then call the user's listener."""
         self._revoked(revoked)
         return self._users and self._users.on_partitions_revoked(revoked)
 
     def on_partitions_lost(self, lost: Partitions) -> Any:
-        """They are another member's by now."""
+        """Another member may own them already: drop their records, call the user's listener."""
         self._lost(lost)
         return self._users and self._users.on_partitions_lost(lost)

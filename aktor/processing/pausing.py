@@ -16,15 +16,15 @@ from aktor.processing.work import Work
 
 __all__ = ["Pausing"]
 
-#: So many records of one partition may be in hand, however many partitions share `max_pending`.
+#: This many records of one partition may be in hand, however many partitions share `max_pending`.
 LEAST: Final = 10
 
-#: Parts of that share: more is in hand when a partition is paused, less when it is resumed. A poll
-#: may give what makes a whole share of the fullest one that is not paused.
+#: Parts of a partition's share. A partition is paused if more than PAUSED of its share is in hand,
+#: and resumed if RESUMED or less is. A poll may fill up the share of the fullest open partition.
 PAUSED: Final = 0.5
 RESUMED: Final = 0.375
 
-#: If more partitions than these are not paused, the fullest one is not sought.
+#: If more partitions than these are open, `limit` does not look for the fullest one: that is slow.
 LOOKED_AT: Final = 64
 
 #: Of `max_pending`, what should be free before partitions are resumed.
@@ -34,11 +34,11 @@ FREE: Final = 0.5
 class Pausing:
     """Owns which partitions are paused, because too much of them, or of all, is in hand.
 
-    Of each partition something should be in hand at all times: else workers have nothing to do
-    although there are records. So no partition ever has more than its share of `max_pending`, and
-    there is room for the shares of the others, however slow its handlers are (with more than
-    `max_pending / LEAST` partitions there is not: memory has a limit). What is paused and low
-    stands in a line, in front of all others what is dry: of which nothing is in hand.
+    Some records of each partition should be in hand at all times: otherwise workers have nothing to
+    do although there are records. So a partition never gets more than its share of `max_pending`,
+    and the others have room even if its handlers are slow (not with more than `max_pending / LEAST`
+    partitions: memory has a limit). Paused partitions with few records in hand wait in a queue
+    (`_low`) to be resumed; those with none come first.
     """
 
     def __init__(self, around: Surroundings, plan: Plan, work: Work) -> None:
@@ -90,8 +90,8 @@ class Pausing:
                 self._low.move_to_end(partition, last=False)
 
     def pause_and_resume(self, *, workers_wait: bool) -> None:
-        """Partitions that have too much in hand wait, and all of them if all have. `workers_wait`:
-        there is nothing in hand that one of them could begin."""
+        """Pause partitions of which too many records are in hand (all, if `max_pending` is full),
+        and resume others. `workers_wait`: workers could take more than there is to begin."""
         owned = self._delivery.partitions
         if owned is not self._owned:
             self._owned, self._open = owned, owned.keys() - self._paused

@@ -184,7 +184,8 @@ class Processor:
         self._give_up(task)
 
     def _drop_what_was_released(self) -> None:
-        """Without a group no listener says that partitions have gone, with their topic."""
+        """Without a group no listener is called when a deleted topic takes partitions away: drop
+        their records here."""
         owned = self._around.engine.delivery.partitions
         if owned is not self._owned:
             self._lose(self._work.partitions - owned.keys())
@@ -340,7 +341,8 @@ class Processor:
             )
 
     def _go_back(self) -> None:
-        """Whatever is called next is given what is unfinished; what we have paused goes on."""
+        """Seek to the lowest unfinished offsets, so that later calls get these records again;
+        resume the partitions that we have paused."""
         owned = self._around.engine.delivery.partitions
         with contextlib.suppress(KafkaError):  # the consumer has failed, or is closed
             for partition, offset in self._work.unfinished().items():

@@ -37,7 +37,7 @@ class Task:
     def __init__(self, record: Any, partition: TopicPartition, epoch_before: int | None) -> None:
         self.record = record
         self.partition = partition
-        #: The leader epoch of what was before it: of its own offset, if that is committed.
+        #: The leader epoch of the record before this one: it is committed with this offset.
         self.epoch_before = epoch_before
         self.lane: Hashable = None
         #: Attempts that have failed, and what the last one raised.
@@ -96,13 +96,13 @@ class Work:
             del self.incoming[partition]
 
     def add(self, partition: TopicPartition, records: Sequence[Any]) -> None:
-        """These were polled. If they go back behind what came before (the log was truncated, and
-        the position reset), what came before does not count any more."""
+        """Add polled records. If their offsets go back (the log was truncated, and the position
+        reset), forget the earlier records of the partition."""
         for record in records:
             self._line_up(self.add_aside(partition, record))
 
     def add_aside(self, partition: TopicPartition, record: Any) -> Task:
-        """This was polled, and is not to be begun: the caller knows what becomes of it."""
+        """Add a polled record that no worker may begin by itself: the caller handles it."""
         mine = self._partitions.get(partition)
         if mine is None or record.offset < mine.end:
             self.forget([partition])
@@ -123,7 +123,7 @@ class Work:
             self._ready.append(task)
 
     def _lane_of(self, task: Task) -> Hashable:
-        """None: it keeps no order. A record without a key has none by key, as in Kafka."""
+        """None if the record keeps no order: with order "none", or with order "key" and no key."""
         if self._order == "none":
             return None
         partition: Hashable = task.partition
@@ -168,7 +168,7 @@ class Work:
         heapq.heappush(self._later, (at, next(self._numbers), task))
 
     def finish(self, task: Task) -> None:
-        """It is done, once and for all: its offset may be passed over. Twice does no harm."""
+        """The record is finished: its offset may be committed. A second call changes nothing."""
         mine = self._partitions.get(task.partition)
         if task.dropped or mine is None or mine.pending.pop(task.record.offset, None) is None:
             return

@@ -1,7 +1,8 @@
 """Where handlers run: threads, processes or coroutines. Each says what became of a job.
 
-A job's `done` is called once, on whatever thread, with what it raised, or None. `submit` returns
-what takes the job back: it says whether the job had not begun, and then it never will.
+A job's `done` is called once, on whatever thread, with what it raised, or None. `submit` returns a
+function that takes the job back. If that returns True, the job had not begun: it is never run, and
+`done` is never called.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Workers(Protocol):
 
 
 class _Claim:
-    """Who is first runs the job, or takes it back."""
+    """Decides who gets a job: a worker, which runs it, or the caller, who takes it back."""
 
     __slots__ = ("_free",)
 
@@ -65,8 +66,8 @@ class _Claim:
 
 
 class Threads:
-    """Daemon threads, each started when it is first needed: one that never ends keeps no process
-    from ending.
+    """Daemon threads, each started when it is first needed. A thread that never ends does not keep
+    the process from ending.
 
     They wait on bells of the consumer's host, so that a simulation can run them in virtual time.
     """
@@ -127,11 +128,11 @@ class Threads:
                 if self._closed:
                     return
                 self._idle.append(bell)
-                # Looked at again: it may have come before anybody knew that we are idle.
+                # Look again: a job may have come before this bell was in `_idle`.
                 if not self._inbox and not self._closed:
                     bell.wait(threading.TIMEOUT_MAX)
-                # Unless it was rung, it is still there: a job that rings it would wait for this
-                # thread to end its next one, while others are idle.
+                # If nobody rang the bell, it is still in `_idle`. Take it out: otherwise the next
+                # `submit` could ring this thread while it works and idle ones sleep.
                 with contextlib.suppress(ValueError):
                     self._idle.remove(bell)
                 continue
@@ -265,9 +266,9 @@ def _ignore_interrupts() -> None:
 
 
 def _call_in_process(call: Callable[[Any], Any], argument: Any) -> None:
-    """Call it. What it returns is dropped, for it would be pickled.
+    """Call it. What it returns is dropped: it would have to be pickled.
 
-    An exception that is pickled and cannot be made again of that would break the whole pool.
+    An exception that can be pickled but not unpickled would break the whole pool.
     """
     try:
         _call(call, argument)

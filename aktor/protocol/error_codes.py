@@ -91,7 +91,7 @@ class Do(enum.Flag):
     """What is done about an answer; several of them at once."""
 
     DONE = enum.auto()
-    """It is what was asked for, or as good."""
+    """The answer is a success, or is treated as one."""
     RETRY = enum.auto()
     """The same is asked again after the backoff (`retry_backoff_ms`, growing)."""
     REFRESH_METADATA = enum.auto()
@@ -103,7 +103,8 @@ class Do(enum.Flag):
     CONFIRM_MEMBERSHIP = enum.auto()
     """A heartbeat is sent at once: it tells whether we are still a member."""
     NEXT_GENERATION = enum.auto()
-    """The group has gone on: it may be asked again by a member of the next generation or epoch."""
+    """The group has a new generation or epoch. When the member has it, too, the request may be
+    repeated with it."""
     REJOIN = enum.auto()
     """The member joins (again)."""
     TAKE_MEMBER_ID = enum.auto()
@@ -115,8 +116,9 @@ class Do(enum.Flag):
     FREE_INSTANCE_ID = enum.auto()
     """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
     LEAVE = enum.auto()
-    """The group still has the member. If that does not come back, it has to leave: otherwise the
-    group would wait for it until its session times out."""
+    """The coordinator still has the member in its group. If the member does not join again, it has
+    to send LeaveGroup (KIP-848: the leave heartbeat): otherwise the group waits for it until its
+    session times out."""
     OTHER_PROTOCOL = enum.auto()
     """With `group_protocol="auto"` the classic protocol takes over."""
     NEW_FETCH_SESSION = enum.auto()
@@ -151,10 +153,10 @@ class Answer(enum.Enum):
     HEARTBEAT = "Heartbeat"
     LEAVE_GROUP = "LeaveGroup"
     DESCRIBE_GROUPS = "DescribeGroups"
-    CONSUMER_JOIN = "ConsumerGroupHeartbeat, of who joins"
-    CONSUMER_HEARTBEAT = "ConsumerGroupHeartbeat, of a member"
+    CONSUMER_JOIN = "ConsumerGroupHeartbeat, of a member that joins"
+    CONSUMER_HEARTBEAT = "ConsumerGroupHeartbeat, of a member of the group"
     CONSUMER_FREE = "ConsumerGroupHeartbeat, that frees a group_instance_id"
-    CONSUMER_LEAVE = "ConsumerGroupHeartbeat, of who leaves"
+    CONSUMER_LEAVE = "ConsumerGroupHeartbeat, of a member that leaves"
     FETCH = "Fetch, as a whole"
     FETCH_PARTITION = "Fetch, a partition from its leader"
     FETCH_FOLLOWER = "Fetch, a partition from a follower"
@@ -320,7 +322,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             UnknownTopicIdError: Do.RETRY | Do.AWAIT_TOPIC | Do.REFRESH_METADATA,
         },
         unanswered=_SUSPECT,
-        # A call of the application ends. Starting offsets are looked up on.
+        # The call of the application fails. The look-up of starting offsets is repeated.
         denied=_TRY_ON,
     ),
     Answer.OFFSET_COMMIT: Rows(

@@ -207,7 +207,7 @@ cdef class _Piece:
     cdef aktor_buffer *buffer
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        # Not even no bytes may be at no address, for pyarrow.
+        # pyarrow refuses NULL as an address, even for a buffer of no bytes.
         cdef void *bytes = self.buffer.bytes
         if bytes == NULL:
             bytes = &NOTHING
@@ -622,7 +622,7 @@ cdef class RecordReader:
         return _Room(decompress(codec, payload, self._max_batch_bytes, self._make_space))
 
     def _make_space(self, Py_ssize_t size):
-        """Space for so many bytes, which nothing that is read any more is in."""
+        """Space for so many bytes. An old space is used again: nothing is read from it any more."""
         if self._space is None or self._space.size < size:
             self._space = None
             self._space = _Space(size)

@@ -157,8 +157,9 @@ def _broker_crash(sim: Simulation, draw: random.Random) -> End:
 
 
 def _broker_moved(sim: Simulation, draw: random.Random) -> End:
-    """It is started anew under another address, as a container may be. Always the same broker: who
-    has lost all connections has nothing but the first addresses of all to begin with."""
+    """The broker is started again at another address, as a container may be. In one simulation it
+    is always the same broker: a consumer without connections knows only the bootstrap addresses,
+    and those of the other brokers must still work."""
     brokers, network = sim.brokers, sim.network
     node = next(iter(network.moved), None) or draw.choice(sorted(brokers.model.nodes))
     if len(brokers.running) < len(brokers.model.nodes):
@@ -222,7 +223,7 @@ def _link_cut(sim: Simulation, draw: random.Random) -> End:
 
 
 def _link_half_cut(sim: Simulation, draw: random.Random) -> End:
-    """One hears nothing of the other, which hears everything."""
+    """One direction between a member and a broker is cut; the other one works."""
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -446,8 +447,9 @@ def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
 
 
 def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
-    """The next member that lets go of partitions is stopped at that very moment, until others have
-    them; and when it goes on, its coordinator does not answer. It may be long after."""
+    """The next member that releases partitions in a rebalance is frozen at that moment and
+    expelled. When it goes on, it cannot reach its coordinator for a while. The rebalance may come
+    long after the fault was drawn."""
     if not sim.groups:
         return _nothing
     group = draw.choice(sim.groups)
@@ -621,7 +623,8 @@ def _topic_recreated(sim: Simulation, draw: random.Random) -> End:
 
 
 def _follower_held(sim: Simulation, draw: random.Random) -> End:
-    """While it is in sync by name, all wait for it, and it may lead and cut off what it lacks."""
+    """While the follower is in the ISR, the high watermark waits for it; and if it becomes the
+    leader, it truncates the log to what it has."""
     topic, partition, node = _some_follower(sim, draw)
     if node is None:
         return _nothing
@@ -797,8 +800,9 @@ LOSSY: Final[Mapping[str, float]] = {
     kind: CONSUMER_WEIGHTS[kind] for kind in ("topic_recreated", "unclean_election")
 }
 
-#: After which `poll` raises an error of a record batch, perhaps until the worker seeks, or by which
-#: something that the user has made themselves comes out of it: few workers are ready for that.
+#: Kinds that need error handling in the worker: `poll` raises an error of a record batch, perhaps
+#: until a seek (records_corrupted), or a call raises the exception of the user's signal handler
+#: (interrupted). Few workers have that.
 STANDING: Final = frozenset({"records_corrupted", "interrupted"})
 
 #: What a correct worker survives without losing a record, whichever protocol it speaks.

@@ -100,7 +100,8 @@ class Brokers:
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """All of them, wherever they say that they are."""
+        """The first address of each broker, also of one that has moved or advertises another
+        address."""
         return [f"b{node_id}:{PORT}" for node_id in self.model.nodes]
 
     # -- requests and time

@@ -297,7 +297,8 @@ class Drill:
             self._crashes.before(actor, message)
 
     def _prime(self, crashes: Crashes, point: Point) -> None:
-        """There is no news of a restart unless another actor crashes first."""
+        """An actor gets ActorsRestarted only after another actor has crashed: crash that one
+        first."""
         if point != (HEARS_OF[crashes.actor], Tick):
             return
         if self._primed == crashes.happened < self._times and self._is_assigned:

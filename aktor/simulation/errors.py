@@ -33,7 +33,8 @@ class TimeIsUpError(SimulationError):
 
 
 class BlockingCallError(SimulationError):
-    """A member's code blocks on something that is not simulated: a sleep, a socket, a thread."""
+    """A member's code blocks on something that is not simulated: a socket, a process, a new thread,
+    a lock."""
 
 
 class MemberFailedError(SimulationError):

@@ -124,8 +124,8 @@ def wait_long(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def waver(loop: Loop, consumer: KafkaConsumer) -> None:
-    """Read something else, and then after all what it has read: by then the group may be on its way
-    to let it in for the other."""
+    """Subscribe to something else, and one turn later to the old topics again: by then the
+    rebalance for the other subscription may have begun."""
     loop.later(1, lambda: loop.subscribe(consumer))
     loop.subscribe_otherwise(consumer)
 
@@ -154,8 +154,8 @@ def _read_again(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
-    """To the end, to see where that is, and back. Not for who commits where it is without being
-    asked: what lies between would be skipped if its process died meanwhile."""
+    """Seek to the end, ask for the position, and seek back. Not with auto-commit: the end might be
+    committed, and if the process died then, the records between would be skipped."""
     if consumer.config["enable_auto_commit"]:
         return
     for partition in _one(loop, consumer):

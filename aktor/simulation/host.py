@@ -193,9 +193,9 @@ class Site(Host):
         self._listening.close()
 
     def forget(self) -> None:
-        """The simulation is over. The dispatcher outlives what does not forget the consumer, for
-        the consumer's finalizer holds it: mail may have an error whose traceback is the consumer's,
-        and so may the callback of an open question."""
+        """The simulation is over: drop the references to the consumer. The consumer's finalizer
+        holds the dispatcher. A message in an inbox, or the callback of an open question, may hold
+        an error whose traceback holds the consumer. So none of them would ever be freed."""
         self._mail.clear()
         if "dispatcher" in vars(self):
             self.dispatcher.disconnect("application")
@@ -358,8 +358,9 @@ class Site(Host):
         return sorted({key for net in self._nets for key in net.keys} - known)
 
     def believes_in_session(self, until: float) -> None:
-        """The application may give records out until then: note it if its coordinator may have
-        given them to another member before. Not if that has forgotten it since it answered."""
+        """The application may give out records until `until`. Note it if the coordinator ends the
+        session earlier: it may give the partitions to another member then. Nothing is noted if the
+        coordinator does not know the member any more."""
         group, member_id = self.consumer.config["group_id"], self.port.membership.member.member_id
         ends = self._simulation.brokers.session_until(group, member_id)
         seconds = until - self.member.ahead - ends

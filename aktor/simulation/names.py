@@ -40,8 +40,8 @@ class Names:
 
 
 class Tasks:
-    """What a `Race` needs of `kafka.net`'s loop; what a process that stands still would do is done
-    by `hear` when it goes on."""
+    """What a `Race` needs of `kafka.net`'s loop. `hear` runs an action at once, or, if the process
+    is frozen, when it goes on."""
 
     def __init__(self, scheduler: Scheduler, hear: Callable[[Callable[[], None]], None]) -> None:
         self._scheduler = scheduler

@@ -666,7 +666,8 @@ class SimulatedNet:
         self._say(connection, lambda talk: talk.take(data))
 
     def later(self, connection: _Connection, act: Callable[[], None], delay: float = 0.0) -> None:
-        """Call `act` when what is sent now, or after `delay`, has come back from the broker."""
+        """Call `act` at the member when data that the broker sends now, or after `delay`,
+        arrives."""
         connection.back.send(lambda: self._hear(act), delay)
 
 

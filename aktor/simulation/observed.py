@@ -253,8 +253,8 @@ class _Observed(KafkaConsumer):
             self._note("user.polled", error=None)
 
     def _look_what_is_left(self, taken: Mapping[Any, list[Any]]) -> None:
-        """Note what a poll could have given out that gave out nothing, unless the group has yet to
-        confirm that it is still a member."""
+        """If a poll returned no records: note the partitions whose buffered records it could have
+        given out, unless the member has yet to be confirmed by its group."""
         if not taken and not self._engine.session.holds_back:
             owned = self._engine.delivery.partitions
             if ready := [_name(partition) for partition, state in owned.items() if state.ready]:

@@ -64,10 +64,11 @@ REFETCHES: Final = 3
 #: the partitions that can be read must have their turn all the same.
 PATIENT: Final = 20.0
 
-#: A static member's name is taken by who was here before, until its session is over. A group became
-#: a classic one when its only member that spoke the consumer protocol was expelled. A member that
-#: may not read the group is out of it. And Kafka trips over who wants to upgrade a group whose
-#: first members are still joining.
+#: After these a new consumer is made. The `group_instance_id` belongs to an earlier process until
+#: its session ends (UnreleasedInstanceIdError, FencedInstanceIdError). The group became classic
+#: when its only member of the consumer protocol was expelled (GroupIdNotFoundError). The member may
+#: not READ the group (GroupAuthorizationFailedError). Kafka answers UNKNOWN_SERVER_ERROR to a
+#: member that would convert a group whose first members are still joining (UnknownError).
 ONLY_A_NEW_ONE_HELPS: Final = (
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -254,8 +255,9 @@ class Loop:
         return True
 
     def _is_corrupt_for_good(self, partition: TopicPartition) -> bool:
-        """Whether its records are not owed to who only polls on: what was damaged on the way has to
-        be fetched anew and read, unless each of these Fetches was damaged, too."""
+        """Whether the reader may do without these records: the batch is corrupt at the broker, or
+        each repeated Fetch of it was damaged, too. A batch that was damaged once on its way must be
+        fetched again and read."""
         if (partition.topic, partition.partition) in self._simulation.brokers.spoiled:
             return True
         name = f"{partition.topic}-{partition.partition}"

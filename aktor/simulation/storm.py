@@ -332,7 +332,8 @@ def _let_polls_wait(sim: Simulation, topics: Sequence[Topic], draw: random.Rando
 
 
 def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) -> None:
-    """Everything is read, everybody is in the group, and at the end."""
+    """Wait until everything is read, each member is in its group, and each position is at the end
+    of its log."""
     sim.progress(at_most=read_by).run(until=sim.now_and_then(sim.everybody_is_in), at_most=in_by)
     sim.run(until=sim.now_and_then(sim.whoever_has_no_group_has_read_all), at_most=read_by)
     sim.run(until=sim.now_and_then(sim.everybody_is_at_the_end), at_most=SHAKEN)
@@ -475,7 +476,7 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
         topic.write(20)
 
 
-#: By default a Fetch waits longer while nothing arrives, and long ones have others beside them.
+#: By default a Fetch waits longer while nothing arrives, and sessionless Fetches are sent meanwhile.
 _FETCH_WAITS: Final[Sequence[Mapping[str, Any]]] = (
     {},
     {"fetch_max_wait_ms": 500},

@@ -136,5 +136,5 @@ class TransactionalWriter:
         if answer is None or answer.error_code == Code.CONCURRENT_TRANSACTIONS:
             self._later(AGAIN, lambda: self._finish(commit=commit))
         else:
-            # In order, refused or fenced: the next process begins with an epoch of its own.
+            # Ended, refused or fenced: the next process begins with an epoch of its own.
             self._later(STEP, self._begin)
