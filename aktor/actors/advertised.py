@@ -40,11 +40,11 @@ class Advertised:
         #: One of the advertised addresses has answered.
         self.reached = False
         #: The application was told that none can be reached, and has not heard otherwise.
-        self.told = False
+        self.complained = False
         self._answered: set[str] = set()
         self._addresses: frozenset[str] = frozenset()
         self._since: float | None = None
-        self._told_at = -math.inf
+        self._complained_at = -math.inf
         self._wanted_at = -math.inf
 
     def told_by(self, address: str) -> None:
@@ -58,7 +58,7 @@ class Advertised:
         self._answered &= self._addresses.union(others)
         self.reached = bool(self._answered & self._addresses)
         if before and not before & self._addresses:
-            self._since, self._told_at = None, -math.inf
+            self._since, self._complained_at = None, -math.inf
 
     def answered(self, address: str, *, as_broker: bool) -> None:
         """A broker answered at this address. `as_broker`: it is an advertised address, even if no
@@ -105,11 +105,11 @@ class Advertised:
         hard = len(failures) >= enough and not any(
             isinstance(failure.__cause__, TimeoutError) for failure in failures.values()
         )
-        return max(self._since + (GRACE if hard else SILENCE), self._told_at + REPEAT)
+        return max(self._since + (GRACE if hard else SILENCE), self._complained_at + REPEAT)
 
     def complain(self, links: Iterable[Link], now: float) -> BrokersUnreachableError:
         """The error to tell the application now."""
-        self.told, self._told_at = True, now
+        self.complained, self._complained_at = True, now
         attempts: dict[str, str] = {}
         for link in sorted(links, key=lambda link: link.attempts.begun_at):
             if link.failure is not None:
@@ -123,7 +123,7 @@ class Advertised:
 
     def found(self, links: Iterable[Link]) -> bool:
         """Whether the application is to be told, once, that a broker can be reached after all."""
-        if not self.told or not (self.reached or any(link.is_open for link in links)):
+        if not self.complained or not (self.reached or any(link.is_open for link in links)):
             return False
-        self.told = False
+        self.complained = False
         return True

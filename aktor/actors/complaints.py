@@ -58,7 +58,7 @@ class Complaints:
 
     def _unreachable(self, said: list[Message], all_links: Iterable[Link], now: float) -> float:
         advertised = self.advertised
-        if not (advertised.in_doubt or advertised.told):
+        if not (advertised.in_doubt or advertised.complained):
             return NEVER
         links = [link for link in all_links if link.node >= 0]  # those to advertised addresses
         due = advertised.due(links, now)

@@ -123,20 +123,20 @@ class Diagnosis:
         return self.failed(f"{text}. security_protocol is {self._security_protocol}", error)
 
     def _explain_tls(self, error: ssl.SSLError) -> Exception:
-        said = (error.reason or "unknown reason").lower().replace("_", " ")
+        detail = (error.reason or "unknown reason").lower().replace("_", " ")
         if isinstance(error, ssl.SSLCertVerificationError):
             reason = f"the broker's certificate was refused: {error.verify_message}"
         elif isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return self._explain_hang_up(error)
-        elif "alert" in said and not self.open:
+        elif "alert" in detail and not self.open:
             # In TLS 1.3 the alert for a missing client certificate comes after our handshake.
-            reason = f"the broker ended the TLS handshake: {said}"
+            reason = f"the broker ended the TLS handshake: {detail}"
         elif self.phase is Phase.SECURING:
-            reason = f"{said}: its listener seems not to use TLS"
+            reason = f"{detail}: its listener seems not to use TLS"
             protocol = self._security_protocol
             return self.malformed(f"{reason}; security_protocol is {protocol}", error)
         else:
-            return self.failed(f"TLS failed: {said}", error)
+            return self.failed(f"TLS failed: {detail}", error)
         refused = AuthenticationError(broker=self.broker, mechanism="SSL", reason=reason)
         refused.__cause__ = error
         return refused

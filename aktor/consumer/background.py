@@ -65,7 +65,7 @@ class Background:
     def has_work(self) -> bool:
         """Whether there is anything to do. Each poll asks this, and mostly there is nothing."""
         return bool(
-            self.events.said
+            self.events.arrived
             or self.events.taken_over
             or self._callbacks.waiting
             or self._call.unraised is not None
@@ -82,7 +82,7 @@ class Background:
         self._callbacks.run()
         self._assignment.follow_topics()
         events = self.events
-        while events.said or events.taken_over:
+        while events.arrived or events.taken_over:
             event = events.next()
             yield from self._act_on(event)
             events.done_with(event)

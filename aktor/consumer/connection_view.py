@@ -31,13 +31,13 @@ class ConnectionView:
 
     # -- the background's side
 
-    def on_refused(self, said: BrokerRefused) -> None:
+    def on_refused(self, report: BrokerRefused) -> None:
         """A broker has refused us."""
-        self._error = said
+        self._error = report
 
-    def on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
+    def on_unreachable(self, report: BootstrapFailed | BrokersUnreachable) -> None:
         """No broker can be reached."""
-        self._unreachable = self._error = said
+        self._unreachable = self._error = report
 
     def on_reached(self) -> None:
         """A broker can be reached after all."""
@@ -45,9 +45,9 @@ class ConnectionView:
             self._error = None
         self._unreachable = None
 
-    def on_lost(self, said: BrokersLost) -> None:
+    def on_lost(self, report: BrokersLost) -> None:
         """These brokers have not been reached for long."""
-        self.lost = said.brokers
+        self.lost = report.brokers
 
     def on_answer(self) -> None:
         """A broker has answered: the last error is over."""
@@ -62,14 +62,14 @@ class ConnectionView:
 
     def take_error(self) -> Exception | None:
         """The latest error, once."""
-        said = self._error
-        if said is None or said is self._taken:
+        report = self._error
+        if report is None or report is self._taken:
             return None
-        self._taken = said
-        return said.error
+        self._taken = report
+        return report.error
 
     @property
     def unreachable(self) -> Exception | None:
         """Why no broker can be reached, while that lasts. From any thread."""
-        said = self._unreachable
-        return None if said is None else said.error
+        report = self._unreachable
+        return None if report is None else report.error

@@ -25,7 +25,7 @@ class Credit:
     `let_go` after it was taken out; if an interrupt came in between, `recount` corrects the sums.
     """
 
-    __slots__ = ("_came", "_earlier", "_held", "_told")
+    __slots__ = ("_came", "_earlier", "_held", "_reported")
 
     def __init__(self) -> None:
         #: (incarnation, bytes that came from it in all, the last chunk that was counted, as long as
@@ -35,7 +35,7 @@ class Credit:
         self._held = 0
         self._earlier = 0
         #: (incarnation, bytes): what was reported last as given back.
-        self._told = (1, 0)
+        self._reported = (1, 0)
 
     # -- what chunks take, and give back
 
@@ -103,12 +103,12 @@ class Credit:
         """How many bytes of `given_back` no `Poll` has reported yet."""
         # A poll that finds nothing asks this twice, so no other property is called here.
         incarnation, came, _ = self._came
-        reported_to, told = self._told
+        reported_to, told = self._reported
         return came - self._held - (told if reported_to == incarnation else 0)
 
     def report(self, incarnation: int, given_back: int) -> None:
         """A `Poll` has reported so many bytes to this incarnation."""
-        self._told = incarnation, given_back
+        self._reported = incarnation, given_back
 
     def outstanding(self, incarnation: int) -> int:
         """The bytes of which this incarnation does not know yet that they were given back."""

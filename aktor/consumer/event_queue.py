@@ -19,17 +19,17 @@ class EventQueue:
     Only `taken_over` may be searched and changed: the background thread adds to the port's deque.
     """
 
-    __slots__ = ("_port", "said", "taken_over")
+    __slots__ = ("_port", "arrived", "taken_over")
 
     def __init__(self, port: ApplicationPort) -> None:
         self._port = port
         #: The port's deque: messages of the background that `poll` has not looked at.
-        self.said = port.events
+        self.arrived = port.events
         #: Messages taken over from it that were not acted on yet.
         self.taken_over: deque[Event] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self.said or self.taken_over)
+        return bool(self.arrived or self.taken_over)
 
     def gather(self) -> deque[Event]:
         """Take over new messages; returns all that were not acted on yet."""

@@ -89,10 +89,10 @@ class MembershipView:
         Without it the old member would stay in the group, with its partitions, until its session
         ends.
         """
-        said = self._known_as
-        if self._chosen is not None and self._chosen[0] is said:
+        last = self._known_as
+        if self._chosen is not None and self._chosen[0] is last:
             return self._chosen[1]
-        return said.member_id or said.joins_as
+        return last.member_id or last.joins_as
 
     def rejoin_as(self, member_id: str) -> None:
         """A restarted membership manager is given this id, until the manager tells another one."""

@@ -135,17 +135,17 @@ class ApplicationPort(MessageHandler):
         self.bell.ring()
 
     @handles(BrokerRefused)
-    def _on_refused(self, said: BrokerRefused) -> None:
-        self.connections.on_refused(said)
+    def _on_refused(self, refused: BrokerRefused) -> None:
+        self.connections.on_refused(refused)
         self.bell.ring()
 
     @handles(BootstrapFailed, BrokersUnreachable)
-    def _on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
-        self.connections.on_unreachable(said)
+    def _on_unreachable(self, failed: BootstrapFailed | BrokersUnreachable) -> None:
+        self.connections.on_unreachable(failed)
         self.bell.ring()
 
     @handles(BrokersReached)
-    def _on_brokers_reached(self, _said: BrokersReached) -> None:
+    def _on_brokers_reached(self, _reached: BrokersReached) -> None:
         self.connections.on_reached()
 
     @handles(ActorsRestarted)

@@ -46,7 +46,7 @@ class PositionErrors:
         #: Partitions whose position could not be found in this attempt, and the errors of this
         #: attempt that were raised.
         self._unresolved: set[TopicPartition] = set()
-        self._told: set[str] = set()
+        self._raised: set[str] = set()
         #: When these positions are looked up again.
         self.look_up_at = math.inf
         #: The last poll raised an error of a partition: records of the others come before the next
@@ -113,18 +113,18 @@ class PositionErrors:
 
     def _is_told(self, state: Partition, error: Exception) -> bool:
         """Look the position up again later; True if this attempt's error was raised already."""
-        told = repr(error) in self._told and state.topic_partition not in self._unresolved
-        self._told.add(repr(error))
+        raised = repr(error) in self._raised and state.topic_partition not in self._unresolved
+        self._raised.add(repr(error))
         self._note_unresolved()
-        if not told:
+        if not raised:
             self.look_up_at = self._clock() + POSITION_RETRY
-        return told
+        return raised
 
     def _note_unresolved(self) -> None:
         for state in self._delivery.failed():
             if state.offset is not None or state.error is None:
                 continue
-            if repr(state.error) in self._told and not only_a_seek_helps(state.error):
+            if repr(state.error) in self._raised and not only_a_seek_helps(state.error):
                 state.forget_error()
                 self._unresolved.add(state.topic_partition)
 
@@ -140,12 +140,12 @@ class PositionErrors:
             if state.offset is None:
                 self._assignment.renew(state)
         self._unresolved.clear()
-        self._told.clear()
+        self._raised.clear()
         self._assignment.say()
         self._assignment.say_resets("the last attempt failed")
 
     def forget(self) -> None:
         """The managers are told the whole assignment again: forget the errors of the attempt."""
         self._unresolved.clear()
-        self._told.clear()
+        self._raised.clear()
         self.look_up_at = math.inf

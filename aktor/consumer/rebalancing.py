@@ -85,7 +85,7 @@ class Rebalancing:
         #: The partitions for which a revoked or lost callback is running. If that callback calls
         #: the consumer, and the membership manager was restarted meanwhile, all partitions are
         #: lost: the lost callback is then run for the others only.
-        self._told: frozenset[TopicPartition] = frozenset()
+        self._in_callback: frozenset[TopicPartition] = frozenset()
         self.log = trace.bind(actor=APPLICATION)
         self._delivery = delivery
         self._publish = publish
@@ -103,7 +103,7 @@ class Rebalancing:
     def repair(self) -> None:
         """The last call was interrupted, perhaps in a callback: no callback runs now."""
         self.user_code.enter("")
-        self._told = frozenset()
+        self._in_callback = frozenset()
 
     def run(self, step: Step, event: Step | None = None) -> Waiting[BaseException | None]:
         """Take one step and answer it. Returns the listener's error, for `poll` to raise.
@@ -150,14 +150,14 @@ class Rebalancing:
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
         revoked = self._delivery.offsets(owned)
         self.log.debug("partitions.revoking", partitions=revoked, loss=loss)
-        error, told_before = None, self._told
-        new = owned - told_before
+        error, before = None, self._in_callback
+        new = owned - before
         try:
-            self._told |= new
+            self._in_callback |= new
             if new or self._outcome.step is event:
                 error = yield from self._call(callback, new, event or object())
         finally:
-            self._told = told_before
+            self._in_callback = before
         self._delivery.remove(owned)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         return error

@@ -16,7 +16,7 @@ class Subscription:
         "_log",
         "_port",
         "_publish",
-        "_told",
+        "_published",
         "assigned_by_user",
         "group_id",
         "pattern",
@@ -36,7 +36,7 @@ class Subscription:
         self._publish = link.publish
         self._log = link.log
         #: The (topics, regex) that the membership manager was told last; None if that is unsure.
-        self._told: tuple[frozenset[str], str] | None = (frozenset(), "")
+        self._published: tuple[frozenset[str], str] | None = (frozenset(), "")
 
     @property
     def is_subscribed(self) -> bool:
@@ -95,18 +95,18 @@ class Subscription:
 
     def say(self, member_id: str = "", leaving: frozenset[str] = frozenset()) -> None:
         """Tell the membership manager, which joins the group or leaves it."""
-        self._told = None
+        self._published = None
         topics, regex = self.topics, self.regex
         self._publish(
             SubscriptionChanged(topics=topics, regex=regex, member_id=member_id, leaving=leaving)
         )
-        self._told = topics, regex
+        self._published = topics, regex
 
     def say_changes(self) -> None:
         """Tell the membership manager the subscription, unless it knows it already."""
-        if self._told != (self.topics, self.regex):
+        if self._published != (self.topics, self.regex):
             self.say()
 
     def forget_told(self) -> None:
         """The membership manager may not know the subscription: `say_changes` tells it again."""
-        self._told = None
+        self._published = None

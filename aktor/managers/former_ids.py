@@ -16,11 +16,11 @@ class FormerIds:
 
     def __init__(self) -> None:
         self._ids: dict[str, set[object]] = {}
-        self._told: dict[str, int] = {}
+        self._differing_answers: dict[str, int] = {}
 
     def confirm(self, topic: str) -> None:
         """An answer has the id that we know."""
-        self._told.pop(topic, None)
+        self._differing_answers.pop(topic, None)
 
     def is_outdated(self, topic: str, told: object, known: object) -> bool:
         """Whether an answer that tells another id than the known one comes from a broker that lags.
@@ -30,10 +30,10 @@ class FormerIds:
         we know was the outdated one, and the told id is taken.
         """
         former = self._ids.setdefault(topic, set())
-        times = self._told[topic] = self._told.get(topic, 0) + 1
+        times = self._differing_answers[topic] = self._differing_answers.get(topic, 0) + 1
         if told in former and times < ANSWERS:
             return True
-        del self._told[topic]
+        del self._differing_answers[topic]
         former.discard(told)
         former.add(known)
         return False
@@ -41,4 +41,4 @@ class FormerIds:
     def forget(self, topic: str) -> None:
         """The topic is not needed any more."""
         self._ids.pop(topic, None)
-        self._told.pop(topic, None)
+        self._differing_answers.pop(topic, None)

@@ -59,7 +59,7 @@ class GroupMember(ABC, Generic[S, T]):
         self._settings = settings
         self._say = say
         #: The values of which the last `MemberChanged` was made.
-        self._told: tuple[object, ...] = ()
+        self._last_news: tuple[object, ...] = ()
         self.state: S = next(iter(self.TRANSITIONS))
         self.subscription = MemberSubscription()
         self.owned = NOTHING
@@ -90,9 +90,9 @@ class GroupMember(ABC, Generic[S, T]):
 
         Most calls find the same values, so they are compared before a message is made.
         """
-        if seen == self._told:
+        if seen == self._last_news:
             return True
-        self._told = seen
+        self._last_news = seen
         return False
 
     @property
@@ -184,16 +184,16 @@ class GroupMember(ABC, Generic[S, T]):
             self._revocation = None
             self._on_revoked(step)
             return AGAIN
-        before, said = step.stage, step.say(now)
-        if said is None:
+        before, message = step.stage, step.say(now)
+        if message is None:
             return step.commit_until
         if before is RevocationStage.COMMITTING:
             self.log.warning("commit.abandoned", because="it did not end in time")
-        if isinstance(said, RunRevokedCallback):
+        if isinstance(message, RunRevokedCallback):
             # From here on the member does not own them: the application drops them when its
             # callback returns, whatever happens to the membership meanwhile.
             self.owned -= step.partitions
-        self._say(said)
+        self._say(message)
         return AGAIN
 
     def _on_revoked(self, step: Revocation) -> None:

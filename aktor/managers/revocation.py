@@ -108,20 +108,20 @@ class Revocation:
 
     def say(self, now: float) -> CommitBeforeRevocation | RunRevokedCallback | None:
         """The next message of the revocation, if it can be sent now."""
-        said: CommitBeforeRevocation | RunRevokedCallback
+        message: CommitBeforeRevocation | RunRevokedCallback
         if self.stage is RevocationStage.RELEASED and self._commits and self._positions:
             self._commit_until = now + self._commit_time
-            said = CommitBeforeRevocation(
+            message = CommitBeforeRevocation(
                 rebalance=self.rebalance, offsets=self._positions, deadline=self._commit_until
             )
         elif RunRevokedCallback in STAGES[self.stage] and not self._awaits_commit(now):
-            said = RunRevokedCallback(
+            message = RunRevokedCallback(
                 rebalance=self.rebalance, partitions=self.partitions, loss=self.loss
             )
         else:
             return None
-        self._move(said)
-        return said
+        self._move(message)
+        return message
 
     @property
     def commit_until(self) -> float:

@@ -476,7 +476,7 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
         topic.write(20)
 
 
-#: By default a Fetch waits longer while nothing arrives, and sessionless Fetches are sent meanwhile.
+#: By default a Fetch waits longer while nothing arrives; sessionless Fetches are sent meanwhile.
 _FETCH_WAITS: Final[Sequence[Mapping[str, Any]]] = (
     {},
     {"fetch_max_wait_ms": 500},

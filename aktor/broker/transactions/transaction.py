@@ -29,10 +29,10 @@ class State(Enum):
     """Partitions or groups are in it. It ends by EndTxn, by a new producer, or by timeout."""
 
     PREPARE_COMMIT = "PrepareCommit"
-    """The commit is written to the journal: it cannot be changed. Markers are still to be written."""
+    """The commit is in the journal: it cannot be changed. Markers are still to be written."""
 
     PREPARE_ABORT = "PrepareAbort"
-    """The abort is written to the journal: it cannot be changed. Markers are still to be written."""
+    """The abort is in the journal: it cannot be changed. Markers are still to be written."""
 
     COMPLETE_COMMIT = "CompleteCommit"
     """Every marker of the commit is written; the next transaction may begin."""
@@ -41,10 +41,10 @@ class State(Enum):
     """Every marker of the abort is written; the next transaction may begin."""
 
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """A step on the way to PREPARE_ABORT, with a higher epoch. It is never written to the journal."""
+    """A step on the way to PREPARE_ABORT, with a higher epoch. It is never in the journal."""
 
     DEAD = "Dead"
-    """The id has expired. This, too, is never written to the journal."""
+    """The id has expired. This, too, is never in the journal."""
 
 
 class Trigger(Enum):
