@@ -199,6 +199,19 @@ def test_the_layers_of_the_broker_stand_in_the_document() -> None:
     assert tuple(reversed(layers)) == BROKER_LAYERS
 
 
+@pytest.mark.parametrize(
+    "package", ["actors", "consumer", "managers", "processing", "protocol", "records"]
+)
+def test_every_module_of_the_core_stands_in_the_document(package: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    names = {name.rpartition("/")[2] for name in re.findall(r"`([\w/*]+)`", text)}
+    kinds = tuple(name.removesuffix("*") for name in names if name.endswith("_*"))
+
+    modules = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
+
+    assert {one for one in modules - names if not one.startswith(kinds)} == set()
+
+
 def test_the_broker_imports_from_its_layers_downwards() -> None:
     height = {name: at for at, layer in enumerate(BROKER_LAYERS) for name in layer}
     for importer, imported in import_graph().items():

@@ -12,7 +12,7 @@ __all__ = ["Link"]
 
 
 class Link(NamedTuple):
-    """Given to each part when it is made."""
+    """Given to most parts when they are made."""
 
     #: Where the background's messages wait.
     port: ApplicationPort

@@ -10,7 +10,6 @@ from kafka.errors import (
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
-    GroupIdNotFoundError,
     IllegalGenerationError,
     IllegalStateError,
     InvalidCommitOffsetSizeError,
@@ -19,7 +18,6 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     StaleMemberEpochError,
-    UnknownMemberIdError,
 )
 from kafka.structs import TopicPartition
 
@@ -270,7 +268,8 @@ class CommitErrors(Value, kw_only=False):
         While the member rejoins this is a `RebalanceInProgressError`, as in kafka-python: the user
         can poll and commit again. Otherwise it is a `CommitFailedError`.
         """
-        if error_type in (UnknownMemberIdError, GroupIdNotFoundError):
+        meaning = means(Answer.OFFSET_COMMIT, error_type)
+        if Do.PARTITIONS_LOST in meaning and Do.NEXT_GENERATION not in meaning:
             return _error(
                 CommitFailedError,
                 f"{what}: {self._group} does not know member {member.member_id!r} of generation"
