@@ -130,7 +130,7 @@ class Bootstrap:
         return not reached and not refused
 
     def begin_with(self, jitter: float) -> None:
-        """Choose the server to ask first by chance, lest all clients ask the same one."""
+        """Choose the server to ask first by chance, so that not all clients ask the same one."""
         start = int(jitter * len(self._servers))
         self._servers = self._servers[start:] + self._servers[:start]
 

@@ -47,8 +47,8 @@ __all__ = [
 #: kafka-python's `receive_message_max_bytes`.
 LONGEST_FRAME: Final = 100_000_000
 
-#: The share of a login's lifetime after which it is renewed, drawn from this range lest all clients
-#: renew at once (KIP-368; `SaslClientAuthenticator` in Java).
+#: The share of a login's lifetime after which it is renewed. It is drawn from this range, so that
+#: clients do not all renew at once (KIP-368; `SaslClientAuthenticator` in Java).
 RENEW_FROM: Final = 0.85
 RENEW_TO: Final = 0.95
 

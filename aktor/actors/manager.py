@@ -67,7 +67,7 @@ class PollResult(NamedTuple):
 
 
 def stretched(seconds: float, jitter: float) -> float:
-    """This time or up to 20 % more, lest many clients come back at the same moment."""
+    """This time or up to 20 % more, so that many clients do not come back at the same moment."""
     return seconds * (1.0 + 0.2 * jitter)
 
 

@@ -86,7 +86,7 @@ class Trigger(enum.Enum):
     RECONCILE = "reconcile"
     """The member has joined, or has a target that it does not own yet."""
     ACKNOWLEDGE = "acknowledge"
-    """The application has what can be had of the target."""
+    """The application owns all of the target that it may own now."""
     SETTLE = "settle"
     """The target is owned, and a heartbeat was sent that says so (or an earlier one has said it).
     Its answer is not waited for: if the heartbeat gets lost, the next one says everything again."""
