@@ -24,8 +24,10 @@ PORT ?= 9092
 JOBS ?= 1
 # Tests that compute are shared by all processes, after those on a real Kafka in one and those on
 # embedded ones in another, if there are processors left for Kafka, else before them.
+# A test process that falls ends the run: pytest-xdist would start another one, lose its tests and
+# wait for them for ever.
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-BESIDE ?= -n $(if $(filter 1 2 3,$(CORES)),2,3) --dist loadgroup --no-loadscope-reorder
+BESIDE ?= -n $(if $(filter 1 2 3,$(CORES)),2,3) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 
 test: venv
 	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \
