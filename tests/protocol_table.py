@@ -25,17 +25,17 @@ ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "protocol.md"
 
 CONVERSATIONS = (
-    *("lifecycle", "network", "answers", "polling", "metadata"),
+    *("lifecycle", "network", "sockets", "answers", "polling", "metadata"),
     *("coordinator", "membership", "commits", "positions", "fetching"),
 )
 
 HEAD = (
     "# The conversations",
-    "Every message between the actors, by conversation, with who says it and who hears it. Messages"
-    " are frozen values (`aktor/values.py`) in `aktor/events/`; their fields are documented there."
-    " This page is made from the code (`python -m tests.protocol_table`), and a test compares the"
-    " two: the receivers of a message are in `aktor/events/routes.py`; its sender is the actor"
-    " whose code makes it.",
+    "Every message between the actors, and from the sockets to the network actor, by conversation,"
+    " with who says it and who hears it. Messages are frozen values (`aktor/values.py`) in"
+    " `aktor/events/`; their fields are documented there. This page is made from the code"
+    " (`python -m tests.protocol_table`), and a test compares the two: the receivers of a message"
+    " are in `aktor/events/routes.py`; its sender is the actor whose code makes it.",
     "Each conversation is drawn. Where its messages are steps, or questions and answers, they stand"
     " from the top down in the order in which the module declares them: an answer is below its"
     " question, but not every message is said each time. Where they have no order, one arrow has"
@@ -52,6 +52,7 @@ SUPERVISED = in_start_order("auto")
 BEGINS = {
     "dispatcher": ["aktor.actors.runtime"],
     "supervisor": ["aktor.actors.supervisor"],
+    "sockets": ["aktor.actors.kafka_net"],
     **{kind.name: [kind.__module__] for kind in SUPERVISED},
     "application": ["aktor.consumer.facade"],
 }

@@ -43,14 +43,14 @@ from aktor.actors.diagnosis import Diagnosis
 from aktor.actors.dial import Dialer
 from aktor.actors.frames import SCRATCH_SIZE
 from aktor.actors.handshake import mechanism_of
-from aktor.actors.wire import (
+from aktor.events.message import Message
+from aktor.events.sockets import (
     ConnectionClosed,
     ConnectionFailed,
     ConnectionOpened,
     RequestAnswered,
     RequestBroken,
 )
-from aktor.events.message import Message
 from aktor.settings import Settings
 
 __all__ = ["KafkaNet"]
@@ -475,8 +475,11 @@ class _Connection:
         self.let_go()
         if error is None:
             return
-        report = ConnectionClosed if self._diagnosis.open else ConnectionFailed
-        self._net.tell(report(key=self._key, error=error, now=self._net.clock()))
+        now = self._net.clock()
+        if self._diagnosis.open:
+            self._net.tell(ConnectionClosed(key=self._key, error=error, now=now))
+        else:
+            self._net.tell(ConnectionFailed(key=self._key, error=error, now=now))
 
     def _discard_unsent(self) -> None:
         """Let the socket end by a reset (RST), which discards its send buffer.

@@ -25,15 +25,7 @@ from aktor.actors.metering import meter, milliseconds
 from aktor.actors.moment import Moment
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.actors.ways import least_loaded
-from aktor.actors.wire import (
-    ConnectionClosed,
-    ConnectionFailed,
-    ConnectionOpened,
-    Net,
-    NetFactory,
-    RequestAnswered,
-    RequestBroken,
-)
+from aktor.actors.wire import Net, NetFactory
 from aktor.errors import ActorRestartedError, AuthenticationError
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
@@ -53,6 +45,13 @@ from aktor.events.network import (
     SendRequests,
 )
 from aktor.events.routes import NETWORK
+from aktor.events.sockets import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    RequestAnswered,
+    RequestBroken,
+)
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 
@@ -123,7 +122,8 @@ class NetworkActor(CooperativeActor):
         ]
         self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
         self._complaints = Complaints(self._bootstrap, self.log)
-        self._net = net(self._report)
+        # A report waits its turn in the inbox like any message.
+        self._net = net(super().say)
 
     def duties(self) -> tuple[Callable[[float], float], ...]:
         """The duties on a tick, in this order. As the duties of a manager, each does what is due
@@ -166,10 +166,6 @@ class NetworkActor(CooperativeActor):
     def on_stop(self) -> None:
         """Pykka's hook: close every socket."""
         self._net.close()
-
-    def _report(self, report: Message) -> None:
-        """The sockets call this: the report waits its turn in the inbox like any message."""
-        self.tell(self.name, report)
 
     # -- requests in
 

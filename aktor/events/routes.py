@@ -20,6 +20,7 @@ from aktor.events import (
     network,
     polling,
     positions,
+    sockets,
 )
 
 __all__ = [
@@ -66,6 +67,11 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     network.ReportBootstrap: (NETWORK,),
     network.Rebootstrap: (NETWORK, COORDINATOR),
     network.BrokersLost: (APPLICATION,),
+    sockets.ConnectionOpened: (NETWORK,),
+    sockets.ConnectionFailed: (NETWORK,),
+    sockets.ConnectionClosed: (NETWORK,),
+    sockets.RequestAnswered: (NETWORK,),
+    sockets.RequestBroken: (NETWORK,),
     answers.Answered: (APPLICATION,),
     answers.Failed: (APPLICATION,),
     metadata.TrackTopics: (METADATA,),

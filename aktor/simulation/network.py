@@ -38,13 +38,6 @@ from aktor.actors.conversation import (
 from aktor.actors.diagnosis import Diagnosis
 from aktor.actors.frames import SCRATCH_SIZE
 from aktor.actors.handshake import mechanism_of
-from aktor.actors.wire import (
-    ConnectionClosed,
-    ConnectionFailed,
-    ConnectionOpened,
-    RequestAnswered,
-    RequestBroken,
-)
 from aktor.broker.call import Call
 from aktor.broker.codes import Code
 from aktor.broker.connection import Connection, Wire
@@ -52,6 +45,13 @@ from aktor.broker.faults import Action, FailPartly, FailWith, Fault
 from aktor.broker.sasl import Authentication
 from aktor.broker.wire import APIS
 from aktor.events.message import Message
+from aktor.events.sockets import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    RequestAnswered,
+    RequestBroken,
+)
 from aktor.settings import Settings
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History

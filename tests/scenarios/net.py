@@ -15,14 +15,14 @@ from typing import Any, Protocol
 from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
-from aktor.actors.wire import (
+from aktor.events.message import Message
+from aktor.events.sockets import (
     ConnectionClosed,
     ConnectionFailed,
     ConnectionOpened,
     RequestAnswered,
     RequestBroken,
 )
-from aktor.events.message import Message
 from aktor.protocol.fetch import FetchResponse
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.group import Timeline

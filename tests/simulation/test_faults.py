@@ -12,9 +12,9 @@ from kafka.structs import TopicPartition
 
 from aktor import KafkaConsumer
 from aktor.actors.runtime import CooperativeActor
-from aktor.actors.wire import RequestAnswered
 from aktor.broker.faults import CorruptRecords, Drop, Fault
 from aktor.errors import CorruptBatchError
+from aktor.events.sockets import RequestAnswered
 from aktor.settings import Settings
 from aktor.simulation import Simulation
 from aktor.simulation.chaos import (

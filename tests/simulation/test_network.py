@@ -10,11 +10,16 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.addresses import HEAD_START
-from aktor.actors.wire import ConnectionClosed, ConnectionFailed, ConnectionOpened, RequestAnswered
 from aktor.broker.codes import Code
 from aktor.broker.faults import Corrupt, Drop, FailWith, Fault, Swallow, Throttle, Truncate
 from aktor.broker.sasl import Authentication, Users
 from aktor.errors import AuthenticationError, FrameError
+from aktor.events.sockets import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    RequestAnswered,
+)
 from aktor.settings import Settings
 from aktor.simulation import Simulation
 from aktor.simulation.network import NOWHERE, SimulatedNet

@@ -35,14 +35,14 @@ from kafka.protocol.metadata import MetadataRequest
 from aktor.actors import frames
 from aktor.actors.addresses import Resolver
 from aktor.actors.kafka_net import KafkaNet
-from aktor.actors.wire import (
+from aktor.errors import AuthenticationError, FrameError
+from aktor.events.sockets import (
     ConnectionClosed,
     ConnectionFailed,
     ConnectionOpened,
     RequestAnswered,
     RequestBroken,
 )
-from aktor.errors import AuthenticationError, FrameError
 from aktor.settings import Settings
 from tests.unit.actors.certificates import Certificates
 from tests.unit.actors.sasl_broker import (

@@ -18,13 +18,6 @@ from aktor.actors.links import TRANSITIONS, ClientRequest, Link, LinkEvent, Link
 from aktor.actors.manager import Backoff
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import VirtualTime
-from aktor.actors.wire import (
-    ConnectionClosed,
-    ConnectionFailed,
-    ConnectionOpened,
-    RequestAnswered,
-    RequestBroken,
-)
 from aktor.errors import ActorRestartedError, AuthenticationError, FrameError
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
@@ -45,6 +38,13 @@ from aktor.events.network import (
     RequestFailed,
     ResponseReceived,
     SendRequests,
+)
+from aktor.events.sockets import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    RequestAnswered,
+    RequestBroken,
 )
 from aktor.settings import Settings
 from aktor.state_table import IllegalTransitionError
