@@ -9,7 +9,7 @@ import os
 import pkgutil
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 from typing import TypeGuard
@@ -19,9 +19,15 @@ import pytest
 import aktor
 from aktor.actors.handlers import failure_handlers, response_handlers
 from aktor.actors.manager import RequestManager
+from aktor.actors.runtime import Dispatcher
+from aktor.actors.supervisor import Supervisor
+from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.message import Message
 from aktor.events.metadata import TopicsNamed
-from aktor.events.routes import BY_NAME, FACTS, ROUTES
+from aktor.events.network import RequestFailed, ResponseReceived
+from aktor.events.routes import APPLICATION, BY_NAME, FACTS, KEPT, MEMBERSHIP, ROUTES
+from aktor.settings import Settings
+from aktor.trace import silent
 from aktor.values import Value
 from tests import protocol_table, settings_table, state_tables
 
@@ -553,6 +559,21 @@ def test_every_message_has_a_route_and_every_route_a_message() -> None:
     assert set(said()) == set(ROUTES) | BY_NAME
 
 
+def test_every_message_is_declared_in_the_module_of_its_conversation() -> None:
+    """A message that is declared elsewhere needs no route, and stands in no document."""
+    messages = {"Message", *(kind.__name__ for kind in said())}
+    for path in set(modules()) - set(modules("events")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                is_message = not messages.isdisjoint(map(ast.unparse, node.bases))
+                assert not is_message, f"{path.name}: {node.name} belongs in events/"
+
+
+def test_every_conversation_stands_in_the_protocol_document() -> None:
+    spoken = {kind.__module__.rpartition(".")[2] for kind in said()}
+    assert sorted(protocol_table.CONVERSATIONS) == sorted(spoken)
+
+
 def senders_of_requests() -> list[type[RequestManager]]:
     """The managers, with both membership managers in place of the one that chooses."""
     from aktor.consumer.system import actors
@@ -577,19 +598,54 @@ OF_848 = {TopicsNamed}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
-def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
+def test_every_receiver_understands_what_it_can_be_told_and_nothing_else(protocol: str) -> None:
+    """A handler of a message that nobody tells to its receiver would never be called."""
+    understood, told = understood_by_each(protocol), told_to_each(protocol)
+    assert understood.keys() == told.keys()
+    for name, kinds in told.items():
+        assert not kinds - understood[name], f"{name} is told these, and has no handler"
+        assert not understood[name] - kinds, f"{name} has handlers of these, and is never told them"
+
+
+def understood_by_each(protocol: str) -> Mapping[str, Set[type]]:
+    """Receiver -> the messages for which it has a handler."""
     from aktor.consumer.port import ApplicationPort
     from aktor.consumer.system import actors
 
-    understands = {kind.name: kind.understands() for kind in actors(protocol)}
-    understands["facts"] = frozenset(FACTS)
+    receivers = (Supervisor, *actors(protocol))
+    understood: dict[str, Set[type]] = {kind.name: kind.understands() for kind in receivers}
+    understood[APPLICATION] = ApplicationPort.understands()
+    understood[KEPT] = FACTS.keys()
     if protocol == "classic":
-        understands["membership"] |= OF_848
-    understands["application"] = ApplicationPort.understands()
-    for kind, names in ROUTES.items():
+        understood[MEMBERSHIP] |= OF_848
+    return understood
+
+
+def told_to_each(protocol: str) -> Mapping[str, Set[type]]:
+    """Receiver -> the messages that it can be told: those that are routed to it, and those that are
+    told by name."""
+    told: defaultdict[str, set[type]] = defaultdict(set)
+    for kind, names in [*ROUTES.items(), *receivers_by_name(protocol).items()]:
         for name in names:
-            if name != "supervisor":
-                assert kind in understands[name], f"{name} does not understand {kind.__name__}"
+            told[name].add(kind)
+    return told
+
+
+def receivers_by_name(protocol: str) -> Mapping[type, Collection[str]]:
+    """The messages of `BY_NAME`, and the receivers that can be told them."""
+    from aktor.consumer.system import Host, actors, composition
+
+    settings = Settings(group_id="g", group_protocol=protocol)
+    children = composition(settings, Host(), Dispatcher(ROUTES), silent())
+    managers = [kind.name for kind in actors(protocol) if issubclass(kind, RequestManager)]
+    by_name: dict[type, Collection[str]] = {
+        Tick: [child.name for child in children],
+        ActorsRestarted: [APPLICATION, *(child.name for child in children if child.asks)],
+        ResponseReceived: managers,
+        RequestFailed: managers,
+    }
+    assert by_name.keys() == BY_NAME
+    return by_name
 
 
 @pytest.mark.parametrize("manager", senders_of_requests(), ids=lambda kind: kind.__name__)
