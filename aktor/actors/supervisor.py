@@ -156,7 +156,7 @@ class Supervisor(CooperativeActor):
     @handles(ReportStatus)
     def on_report_status(self, asked: ReportStatus) -> None:
         """Answer with a tuple of `ActorStatus`."""
-        self.say(Answered(ticket=asked.ticket, value=self._status()))
+        self._say(Answered(ticket=asked.ticket, value=self._status()))
 
     def _status(self) -> tuple[ActorStatus, ...]:
         return tuple(
