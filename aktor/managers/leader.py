@@ -157,13 +157,17 @@ class Leader:
         """When DescribeGroups may be sent."""
         return self._describing.due
 
-    def asks(self) -> None:
-        """DescribeGroups is sent."""
-        self._describing.sent()
+    def asks(self) -> int:
+        """DescribeGroups is sent; returns the number of the attempt."""
+        return self._describing.sent()
 
-    def describe_ended(self) -> None:
-        """DescribeGroups was answered, or gets no answer."""
-        self._describing.ended()
+    def describe_ends(self, number: int) -> bool:
+        """This DescribeGroups was answered, or gets no answer; False if it was given up before."""
+        return self._describing.ends(number)
+
+    def abandon_description(self) -> None:
+        """The coordinator is lost: give the DescribeGroups in flight up, if there is one."""
+        self._describing.abandon()
 
     def asks_again(self, now: float, jitter: float) -> None:
         """There is no usable answer: DescribeGroups is sent again after the backoff."""

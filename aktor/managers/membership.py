@@ -41,7 +41,7 @@ from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.group_membership import Failure, GroupMembershipManager
-from aktor.managers.group_requests import GroupRequestSent, Identity
+from aktor.managers.group_requests import GroupRequestSent
 from aktor.managers.leave_group import Leave
 from aktor.managers.member import Member
 from aktor.managers.refused_heartbeats import RefusedHeartbeats
@@ -154,7 +154,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
-        self._member.leader.describe_ended()
+        self._member.leader.abandon_description()
         if self.state is State.SYNCING:
             self._member.must_rejoin(f"{reasons.COORDINATOR_LOST}{because}")
 
@@ -388,7 +388,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self.send(self._to_coordinator(body, deadline, note))
         return NEVER
 
-    def _to_coordinator(self, body: Any, deadline: float, note: object) -> Request:
+    def _to_coordinator(self, body: Any, deadline: float, note: GroupRequestSent) -> Request:
         """A request that the coordinator answers at once."""
         return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
 
@@ -469,19 +469,21 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return NEVER
         if now < leader.asks_at:
             return leader.asks_at
-        leader.asks()
         deadline = now + attempt_time(self.settings)
+        note = self._member.me.sends(leader.asks(), at=now)
         body = group_requests.describe_group(self.settings)
-        self.send(self._to_coordinator(body, deadline, self._member.me))
+        self.send(self._to_coordinator(body, deadline, note))
         return NEVER
 
     @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
         """The answer to DescribeGroups: what the members are assigned, or an error."""
         leader = self._member.leader
-        leader.describe_ended()
-        asked_by: Identity = received.request.context
-        if asked_by != self._member.me or not leader.must_learn:
+        sent: GroupRequestSent = received.request.context
+        if not leader.describe_ends(sent.number):
+            self._dropped(received.request, "it was given up before")
+            return
+        if not (sent.is_by(self._member.me) and leader.must_learn):
             self._dropped(received.request, "the generation changed meanwhile")
             return
         (described,) = received.response.groups
@@ -641,7 +643,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def on_description_failed(self, failed: RequestFailed) -> None:
         """DescribeGroups failed: send it again, or go on without the group's assignment."""
         leader = self._member.leader
-        leader.describe_ended()
+        sent: GroupRequestSent = failed.request.context
+        if not leader.describe_ends(sent.number):
+            self._dropped(failed.request, "it was given up before")
+            return
         if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):
             leader.asks_again(failed.now, failed.jitter)
         elif leader.must_learn:

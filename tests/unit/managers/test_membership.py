@@ -570,6 +570,30 @@ def test_a_leader_that_nobody_tells_the_assignment_watches_the_topics_from_then_
     assert scene.has_said(RevokePartitions)
 
 
+@pytest.mark.parametrize("late", ["an answer", "an error", "a failure"])
+def test_a_late_end_of_a_description_that_was_given_up_does_not_end_the_next(late: str) -> None:
+    scene = a_leader_that_came_back(a=4)
+    old = scene.sent(DescribeGroupsRequest)
+    scene.tell(CoordinatorLost(because="disconnected"))
+    scene.find_coordinator()
+    request = scene.sent(DescribeGroupsRequest)
+
+    match late:
+        case "an answer":
+            scene.answer(old, described("a-0 a-1", "a-2"))
+        case "an error":
+            scene.answer(old, described(code=NOT_COORDINATOR))
+        case _:
+            scene.fail(old)
+    scene.after(1.1)
+
+    assert not scene.has_sent(DescribeGroupsRequest)
+    assert not scene.has_said(RevokePartitions)
+    assert scene.traced("answer.dropped")
+    scene.answer(request, described("a-0 a-1", "a-2"))
+    assert scene.has_said(RevokePartitions)
+
+
 def test_a_description_of_an_earlier_generation_is_dropped() -> None:
     scene = a_leader_that_came_back(a=4)
     request = scene.sent(DescribeGroupsRequest)
