@@ -9,7 +9,7 @@ from aktor.consumer.delivery import Delivery
 from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.link import Link
 from aktor.consumer.questions import Questions
-from aktor.consumer.rebalancing import Rebalancing
+from aktor.consumer.rebalancing import Occasion, Rebalancing
 from aktor.consumer.subscription import Subscription
 from aktor.consumer.waiting import Waiting
 from aktor.errors import ActorRestartedError
@@ -21,6 +21,10 @@ __all__ = ["Leaving"]
 
 #: The part of the time for leaving that is kept for LeaveGroup, however long the last commit takes.
 LEAVE_SHARE: Final = 0.25
+
+#: Names the failure of the background, which happens to a consumer once: the listener is called
+#: once for it.
+_FAILURE: Final = Occasion()
 
 
 class Leaving:
@@ -56,7 +60,7 @@ class Leaving:
         self._expelled = False
         #: Names the leaving that is under way: the listener is called once for it, also if an
         #: interrupt ends the first attempt.
-        self._under_way: object = None
+        self._under_way: Occasion | None = None
 
     def expel(self, *, expelled: bool) -> None:
         """Note whether the group has refused the last commit because the member is expelled."""
@@ -130,7 +134,7 @@ class Leaving:
             loss = Loss.REVOKED if self.is_member() else Loss.LOST
             owned = frozenset(self._delivery.partitions)
             began = self._clock()
-            self._under_way = self._under_way or object()
+            self._under_way = self._under_way or Occasion()
             if owned and self._rebalancing.listener is not None:  # which may take its time
                 self._publish(PausePartitions(partitions=owned))
             error = yield from self._rebalancing.revoke(owned, loss, self._under_way)
@@ -154,7 +158,7 @@ class Leaving:
         if self._subscription.in_group:
             self._events.forget_steps()
             owned = frozenset(self._delivery.partitions)
-            error = yield from self._rebalancing.revoke(owned, Loss.LOST, self)
+            error = yield from self._rebalancing.revoke(owned, Loss.LOST, _FAILURE)
         self._delivery.assign(())
         return error
 

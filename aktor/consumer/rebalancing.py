@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafka.structs import TopicPartition
 
@@ -18,6 +18,7 @@ from aktor.consumer.delivery import Delivery
 from aktor.consumer.waiting import Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.fetching import PausePartitions
+from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import (
     AssignPartitions,
     CallbackFinished,
@@ -32,7 +33,18 @@ from aktor.events.positions import AssignmentChanged
 from aktor.events.routes import APPLICATION
 from aktor.trace import Trace
 
-__all__ = ["Rebalancing"]
+__all__ = ["Occasion", "Rebalancing"]
+
+
+class Occasion:
+    """What partitions are taken for when no message asks for it: a leaving, or the failure of the
+    background."""
+
+    __slots__ = ()
+
+
+#: What partitions are taken for, or assigned for. Compared by identity.
+TakenFor: TypeAlias = Step | ActorsRestarted | Occasion
 
 
 class UserCode:
@@ -54,7 +66,7 @@ class _Outcome:
 
     __slots__ = ("begun", "error", "step")
 
-    def __init__(self, step: object) -> None:
+    def __init__(self, step: TakenFor | None) -> None:
         self.step = step
         self.begun = False
         self.error: BaseException | None = None
@@ -138,12 +150,12 @@ class Rebalancing:
         self.log.debug("partitions.held_back", partitions=revoked, loss=step.loss)
 
     def revoke(
-        self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
+        self, partitions: frozenset[TopicPartition], loss: Loss, event: TakenFor | None = None
     ) -> Waiting[BaseException | None]:
         """Run the callback for revoked or lost partitions, then remove them.
 
-        `event` is what the partitions are taken for: a step, a restart, a leaving. For the same
-        object the listener is called once.
+        `event` is what the partitions are taken for. For the same object the listener is called
+        once.
         """
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
@@ -155,7 +167,7 @@ class Rebalancing:
         try:
             self._in_callback |= new
             if new or self._outcome.step is event:
-                error = yield from self._call(callback, new, event or object())
+                error = yield from self._call(callback, new, event or Occasion())
         finally:
             self._in_callback = before
         self._delivery.remove(owned)
@@ -176,7 +188,7 @@ class Rebalancing:
         return error
 
     def _call(
-        self, name: str, partitions: set[TopicPartition], event: object
+        self, name: str, partitions: set[TopicPartition], event: TakenFor
     ) -> Waiting[BaseException | None]:
         """Call the listener, once for each event; returns the error that it raised."""
         if self._outcome.step is not event:

@@ -52,7 +52,7 @@ class Recovery:
         self._publish = link.publish
         self._log = link.log
         #: The restart that is being acted on; None: there is none.
-        self.restoring: object = None
+        self.restoring: ActorsRestarted | None = None
 
     def begin_call(self) -> None:
         """An outermost call begins: no restart is being acted on."""

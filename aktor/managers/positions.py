@@ -141,7 +141,7 @@ class _Partition:
     because: str = ""
     #: Which broker was asked last, and when; and the error of the attempt before.
     asked: _AskedOf | None = None
-    trouble: object = None
+    trouble: Exception | None = None
 
     def move(self, trigger: Trigger) -> None:
         """The only place where `state` is assigned again."""
@@ -171,7 +171,7 @@ class _Partition:
         self.asked = _AskedOf(node, now)
         self.exchange.sent()
 
-    def failed(self, trouble: object, now: float, jitter: float) -> None:
+    def failed(self, trouble: Exception | None, now: float, jitter: float) -> None:
         """The attempt has failed with this; None: it was not made, since no leader is known."""
         self.trouble = trouble
         self.exchange.failed(now, jitter)
@@ -206,7 +206,7 @@ class _Question:
     since: float | None = None
     in_flight: dict[TopicPartition, _AskedOf] = field(default_factory=dict)
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
-    troubles: dict[TopicPartition, object] = field(default_factory=dict)
+    troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
 
     @property
     def due(self) -> float:
@@ -762,7 +762,7 @@ class PositionManager(RequestManager):
         self._say(Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"))
 
     def _obstacle(
-        self, tp: TopicPartition, asked: _AskedOf | None, trouble: object, now: float
+        self, tp: TopicPartition, asked: _AskedOf | None, trouble: Exception | None, now: float
     ) -> str:
         """Why the offset of a partition is not found yet."""
         info = self._cluster.leader(*tp)
