@@ -317,7 +317,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             # If we could not free our `group_instance_id`, another member has it: say that.
             if self.state is State.FREEING_INSTANCE_ID:
                 error, error_message = UnreleasedInstanceIdError, self._registration.taken_because
-            self._fail(self._refusal(error, error_message))
+            self._fail(self._refusal(error, error_message), meaning)
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(meaning, because)
 
@@ -387,12 +387,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"{reasons.FENCED}{because}")
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, meaning: Do) -> None:
         """Only the user can mend this: give up all partitions, tell the application, and stop."""
         if not self.falls_back_to_classic(error):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = Failure(error)
-        self._registration.ended(is_member=self._member.has_generation)
+        self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"{reasons.AFTER}{type(error).__name__}")
         self._tell_failure()
@@ -441,5 +441,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._registration.forget_fields()
         self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
-        if Do.RAISE in self._unanswered(self._answer_to(sent), failed):
-            self._fail(self._refusal(type(failed.error), str(failed.error)))
+        meaning = self._unanswered(self._answer_to(sent), failed)
+        if Do.RAISE in meaning:
+            self._fail(self._refusal(type(failed.error), str(failed.error)), meaning)

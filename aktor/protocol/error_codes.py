@@ -397,14 +397,14 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         codes={
             **_NO_COORDINATOR,
             UnknownMemberIdError: Do.PARTITIONS_LOST | Do.REJOIN,
-            # The group still has the member; the others above and below say that it has not.
+            # The group still has the member, with another epoch.
             FencedMemberEpochError: Do.PARTITIONS_LOST | Do.REJOIN | Do.LEAVE,
             # A group without members may have been deleted, or be a classic one by now.
             GroupIdNotFoundError: Do.PARTITIONS_LOST | Do.REJOIN,
             # The member stays; the coordinator checks its subscription again at each heartbeat.
             TopicAuthorizationFailedError: _TRY_ON,
         },
-        fatal=_NO_MEMBER,
+        fatal=_NO_MEMBER | Do.LEAVE,  # when the consumer is closed
         unanswered=_SUSPECT,
     ),
     Answer.CONSUMER_FREE: Rows(
