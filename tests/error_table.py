@@ -32,10 +32,13 @@ HEAD = (
     "# What error codes mean",
     "A broker's answer has an error code, for all of it or for a topic or partition; or there is no"
     " answer. What the consumer does about each of these stands in one table,"
-    " `aktor/protocol/error_codes.py`; this page is made from it (`python -m tests.error_table`),"
-    " and a test has every manager meet every code, and every reason why there is no answer"
-    " (`tests/unit/managers/test_error_codes.py`). Where the member's state matters"
-    " too, the manager decides; the row says between what.",
+    " `aktor/protocol/error_codes.py`; this page is made from it (`python -m tests.error_table`)."
+    " Where the member's state matters too, the manager decides; the row says between what.",
+    "A test lets whoever asks, a manager or the handshake of a connection, meet every code in every"
+    " kind of answer, and every reason why there is no answer"
+    " (`tests/unit/managers/test_error_codes.py`). For each action in the table it compares the row"
+    " with what is said and sent. Some actions cannot be seen beside others: LEAVE of a member that"
+    " stays, for example. The test says which.",
     "Codes without a row of their own go by whether Kafka calls them retriable. A code that is"
     " newer than this version is treated as UNKNOWN_SERVER_ERROR, and an error that is raised for"
     " it tells its number. UNSUPPORTED_VERSION is also the error of a request that the broker has"
@@ -100,6 +103,11 @@ def beside_the_rows() -> list[str]:
         " error is raised, and the batch is fetched again a few times"
         " (`aktor/consumer/corrupt_batches.py`). If the bytes that come are sound, the error is"
         " over.",
+        "",
+        "RAISE of ApiVersions, SaslHandshake or SaslAuthenticate ends the connection. The network"
+        " actor tells the application of a refused login at once, but if the login was only to be"
+        " renewed, it connects again first. After a refused ApiVersions the requests that wait for"
+        " the connection fail, and it connects again after the backoff.",
         "",
         f"`{FORBIDDEN.__name__}` is about topics, not about the member or the group: the error"
         " names the topics. If an answer to OffsetCommit has several errors, the commit ends with"

@@ -265,6 +265,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.API_VERSIONS: Rows(codes={UnsupportedVersionError: Do.RETRY}, retriable=Do.RAISE),
     Answer.SASL_HANDSHAKE: Rows(retriable=Do.RAISE),
     Answer.SASL_AUTHENTICATE: Rows(retriable=Do.RAISE),
+    # If a call has asked, METADATA_QUESTION says whether it goes on; a name is always asked again.
     Answer.METADATA: Rows(
         codes={
             RebootstrapRequired: Do.RETRY | Do.REBOOTSTRAP,

@@ -1,4 +1,5 @@
-"""Each kind of answer that a broker can refuse, and what a manager makes of any code in it.
+"""Each kind of answer that a broker can refuse, and what we make of any code in it: the managers,
+and the handshake on a connection.
 
 An exception in place of a code: the request ends in it, without an answer.
 """
@@ -6,9 +7,10 @@ An exception in place of a code: the request ends in it, without an answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from kafka.errors import KafkaError
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
     HeartbeatRequest,
@@ -16,15 +18,21 @@ from kafka.protocol.consumer import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
+from aktor.actors.diagnosis import Diagnosis
+from aktor.actors.handshake import Ask, Handshake, Steps, Work, mechanism_of
 from aktor.actors.manager import RequestManager
+from aktor.events.commits import FindStartingOffsets
+from aktor.events.coordinator import SuspectCoordinator
 from aktor.events.membership import (
     CallbackFinished,
     LeaveGroup,
-    Loss,
     PartitionsReleased,
     RevokePartitions,
 )
+from aktor.events.message import Message
 from aktor.events.metadata import DescribeTopics, NameTopics, RefreshMetadata, TrackTopics
 from aktor.events.network import Request
 from aktor.events.positions import (
@@ -39,9 +47,18 @@ from tests.unit.managers import builders_commits as commits
 from tests.unit.managers import builders_fetch as fetching
 from tests.unit.managers import builders_membership as classic
 from tests.unit.managers import builders_positions as positions
-from tests.unit.managers.builders_consumer import ConsumerScene, a_leave, refused
+from tests.unit.managers.builders_consumer import (
+    UNRELEASED_INSTANCE_ID,
+    AutoScene,
+    ConsumerScene,
+    a_leave,
+    refused,
+)
 from tests.unit.managers.test_coordinator import coordinating
-from tests.unit.managers.test_membership import a_leader_that_came_back
+from tests.unit.managers.test_membership import (
+    a_leader_that_came_back,
+    a_stable_cooperative_member,
+)
 
 #: How long after the refusal we look at what is sent: longer than any backoff.
 PATIENCE = 2.5
@@ -49,12 +66,24 @@ PATIENCE = 2.5
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a refusal: messages, requests at once and within `PATIENCE`, and the manager."""
+    """What came of a refusal: messages, requests at once and within `PATIENCE`, and those after the
+    application has polled again (of a member); `wakes_in` so many seconds (of a Fetch)."""
 
     said: list[object]
     at_once: list[Any]
     later: list[Any]
-    manager: Any
+    polled: list[Any] = field(default_factory=list)
+    wakes_in: float = 0.0
+
+    @property
+    def soon(self) -> list[Any]:
+        """The requests until `PATIENCE` is over."""
+        return [*self.at_once, *self.later]
+
+    @property
+    def sent(self) -> list[Any]:
+        """All requests."""
+        return [*self.soon, *self.polled]
 
 
 #: A code, or why there is no answer.
@@ -64,14 +93,15 @@ Probe = Callable[[What], Outcome]
 
 
 def _outcome(manager: RequestManager, said: list[object], now: float) -> Outcome:
-    """Tick at once, and again when all backoffs are over."""
+    """Tick at once, and again when all backoffs are over. A coordinator is found if need be."""
     first = commits.tick(manager, now)
+    if any(isinstance(one, SuspectCoordinator) for one in said):
+        manager.handle(commits.found())
     second = commits.tick(manager, now + PATIENCE)
     return Outcome(
         [*said, *first.said, *second.said],
         [one.body for one in first.requests],
         [one.body for one in second.requests],
-        manager,
     )
 
 
@@ -91,26 +121,90 @@ def _end(
 def _of_scene(
     scene: classic.Scene, request: Request, code: What, response: Callable[[int], Any]
 ) -> Outcome:
+    _refuse(scene, request, code, response)
+    _let_go(scene)
+    at_once = _bodies(scene)
+    scene.after(PATIENCE)
+    later = _bodies(scene)
+    said = list(scene.messages)
+    scene.poll()
+    return Outcome(said, at_once, later, _bodies(scene))
+
+
+def _refuse(
+    scene: classic.Scene, request: Request, code: What, response: Callable[[int], Any]
+) -> None:
     scene.forget()
     if isinstance(code, int):
         scene.answer(request, response(code))
     else:
         scene.fail(request, code)
-    _let_go(scene)
-    at_once = [one.body for one in scene.requests]
+
+
+def _bodies(scene: classic.Scene) -> list[Any]:
+    """What was sent since the last look."""
+    bodies = [one.body for one in scene.requests]
     scene.requests.clear()
-    scene.after(PATIENCE)
-    return Outcome(
-        list(scene.messages), at_once, [one.body for one in scene.requests], scene.manager
-    )
+    return bodies
 
 
 def _let_go(scene: classic.Scene) -> None:
     """The application gives up what it must: before that it is told of no error."""
     for step in scene.messages[:]:
-        if isinstance(step, RevokePartitions) and step.loss is Loss.LOST:
+        if isinstance(step, RevokePartitions):
             scene.tell(PartitionsReleased(rebalance=step.rebalance, positions={}))
             scene.tell(CallbackFinished(rebalance=step.rebalance, error=None))
+
+
+# -- the handshake
+
+
+def _of_handshake(steps: Steps[Any], *responses: Any) -> Outcome:
+    """The broker answers with these, one after the other. What ends the connection is said."""
+    said: list[object] = []
+    asked: list[Any] = []
+    try:
+        step = steps.send(None)
+        for response in responses:
+            step = steps.send(response)
+            while isinstance(step, Work):
+                step = steps.send(step.work())
+        asked += [step.body] if isinstance(step, Ask) else []
+    except KafkaError as refusal:
+        said.append(refusal)
+    return Outcome(said, asked, [])
+
+
+def _handshake() -> Handshake:
+    login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": "p"}
+    settings = Settings(security_protocol="SASL_PLAINTEXT", connection=login)
+    diagnosis = Diagnosis(
+        "b:9092",
+        security_protocol=settings.security_protocol,
+        mechanism=mechanism_of(settings),
+        config=settings.connection,
+    )
+    return Handshake(settings, diagnosis)
+
+
+def api_versions(code: What) -> Outcome:
+    response = ApiVersionsResponse(version=0, error_code=code, api_keys=[])
+    return _of_handshake(_handshake().learn_versions(), response)
+
+
+def _shaken(code: What) -> Any:
+    return SaslHandshakeResponse(version=1, error_code=code, mechanisms=["PLAIN"])
+
+
+def sasl_handshake(code: What) -> Outcome:
+    return _of_handshake(_handshake().log_in("b"), _shaken(code))
+
+
+def sasl_authenticate(code: What) -> Outcome:
+    response = SaslAuthenticateResponse(
+        version=1, error_code=code, error_message=None, auth_bytes=b"", session_lifetime_ms=0
+    )
+    return _of_handshake(_handshake().log_in("b"), _shaken(0), response)
 
 
 # -- the coordinator
@@ -134,17 +228,50 @@ def _metadata() -> MetadataManager:
     return manager
 
 
-def metadata(code: What) -> Outcome:
+def _of_metadata(asked: Message, code: What, refused: Callable[[int], Any]) -> Outcome:
     manager = _metadata()
-    manager.handle(RefreshMetadata(because="a test"))
+    manager.handle(asked)
     request = positions.tick(manager, 1.0).request
-
-    def refused(code: int) -> Any:
-        response = positions.metadata(positions.a_topic())
-        response.error_code = code
-        return response
-
     return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
+
+
+def _whole(code: int) -> Any:
+    response = positions.metadata(positions.a_topic())
+    response.error_code = code
+    return response
+
+
+REFRESH = RefreshMetadata(because="a test")
+QUESTION = DescribeTopics(ticket=1, topics=frozenset({"u"}), deadline=9.0)
+NAMES = NameTopics(topic_ids=frozenset({positions.topic_id(7)}))
+
+
+def metadata(code: What) -> Outcome:
+    return _of_metadata(REFRESH, code, _whole)
+
+
+def metadata_of_question(code: What) -> Outcome:
+    return _of_metadata(QUESTION, code, _whole)
+
+
+def metadata_of_names(code: What) -> Outcome:
+    return _of_metadata(NAMES, code, _whole)
+
+
+def metadata_question(code: What) -> Outcome:
+    def refused(code: int) -> Any:
+        return positions.metadata(positions.a_topic("u", error=code))
+
+    return _of_metadata(QUESTION, code, refused)
+
+
+def metadata_name(code: What) -> Outcome:
+    def refused(code: int) -> Any:
+        answer = positions.a_topic("u", error=code)
+        answer.topic_id = positions.topic_id(7)
+        return positions.metadata(answer)
+
+    return _of_metadata(NAMES, code, refused)
 
 
 def metadata_topic(code: What) -> Outcome:
@@ -153,6 +280,7 @@ def metadata_topic(code: What) -> Outcome:
     manager.handle(TrackTopics(owner="application", topics=frozenset({"t"})))
     now, said = 0.0, list[object]()
     for now in (0.0, 3.0):
+        manager.handle(REFRESH)
         request = positions.tick(manager, now).request
         said += _end(
             manager,
@@ -161,32 +289,7 @@ def metadata_topic(code: What) -> Outcome:
             lambda code: positions.metadata(positions.a_topic(error=code)),
             now=now,
         )
-        manager.handle(RefreshMetadata(because="a test"))
     return _outcome(manager, said, now)
-
-
-def metadata_question(code: What) -> Outcome:
-    manager = _metadata()
-    manager.handle(DescribeTopics(ticket=1, topics=frozenset({"u"}), deadline=9.0))
-    request = positions.tick(manager, 1.0).request
-
-    def refused(code: int) -> Any:
-        return positions.metadata(positions.a_topic("u", error=code))
-
-    return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
-
-
-def metadata_name(code: What) -> Outcome:
-    manager = _metadata()
-    manager.handle(NameTopics(topic_ids=frozenset({positions.topic_id(7)})))
-    request = positions.tick(manager, 1.0).request
-
-    def refused(code: int) -> Any:
-        answer = positions.a_topic("u", error=code)
-        answer.topic_id = positions.topic_id(7)
-        return positions.metadata(answer)
-
-    return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
 
 
 # -- positions
@@ -220,13 +323,22 @@ def list_offsets_question(code: What) -> Outcome:
 # -- commits
 
 
-def _commits(asked: object, code: What, *, member_848: bool = False, **settings: Any) -> Outcome:
+def _commits(
+    asked: Message,
+    code: What,
+    *,
+    member_848: bool = False,
+    meanwhile: Message | None = None,
+    **settings: Any,
+) -> Outcome:
     manager = commits.committing(commits.T0, **settings)
     if member_848:
         manager.handle(commits.member_848(5, t=1))
         manager.handle(commits.topics(t=1))
     manager.handle(asked)
     request = commits.tick(manager, 0.0).request
+    if meanwhile is not None:
+        manager.handle(meanwhile)
     said = _end(
         manager, request, code, lambda code: commits.decoded(commits.committed(request, code))
     )
@@ -249,29 +361,51 @@ def offset_commit_revocation(code: What) -> Outcome:
     return _commits(commits.before_revocation({commits.T0: 5}), code)
 
 
+def offset_commit_next_generation(code: What) -> Outcome:
+    """The answer comes when the member is in the next generation already."""
+    asked = commits.commit({commits.T0: 5})
+    return _commits(asked, code, meanwhile=commits.member(6))
+
+
 def offset_commit_by_hand(code: What) -> Outcome:
     return _commits(commits.commit({commits.T0: 5}), code, generation=None)
 
 
-def _offset_fetch(code: What, *, by_group: bool) -> Outcome:
+def _offset_fetch(code: What, asked: Message, *, by_group: bool = False) -> Outcome:
+    """What is asked again at once gets the same answer."""
     manager = commits.committing(commits.T0)
-    manager.handle(commits.fetch(commits.T0))
-    request = commits.tick(manager, 0.0).request
+    manager.handle(asked)
 
     def refused(code: int) -> Any:
         if by_group:
             return commits.decoded(commits.fetched({}, group_code=code))
         return commits.decoded(commits.fetched({}, codes={commits.T0: code}))
 
-    return _outcome(manager, _end(manager, request, code, refused), 0.0)
+    said: list[object] = []
+    for _ in range(2):
+        turn = commits.tick(manager, 0.0)
+        said += turn.said
+        for request in turn.requests:
+            said += _end(manager, request, code, refused)
+    return _outcome(manager, said, 0.0)
 
 
 def offset_fetch(code: What) -> Outcome:
-    return _offset_fetch(code, by_group=False)
+    return _offset_fetch(code, commits.fetch(commits.T0))
 
 
 def offset_fetch_group(code: What) -> Outcome:
-    return _offset_fetch(code, by_group=True)
+    return _offset_fetch(code, commits.fetch(commits.T0), by_group=True)
+
+
+def offset_fetch_last_attempt(code: What) -> Outcome:
+    """The deadline of the call comes before the backoff is over."""
+    return _offset_fetch(code, commits.fetch(commits.T0, deadline=0.01))
+
+
+def offset_fetch_start(code: What) -> Outcome:
+    """It is asked where to begin to read."""
+    return _offset_fetch(code, FindStartingOffsets(partitions=frozenset({commits.T0})))
 
 
 # -- the classic group
@@ -281,6 +415,28 @@ def join_group(code: What) -> Outcome:
     scene = classic.Scene().wants_to_join()
     request = scene.sent(JoinGroupRequest)
     return _of_scene(scene, request, code, lambda code: classic.join_refused(code, member="named"))
+
+
+def join_group_again(code: What) -> Outcome:
+    """A member that has partitions."""
+    scene = _rebalances()
+    request = scene.sent(JoinGroupRequest)
+    return _of_scene(scene, request, code, lambda code: classic.join_refused(code, member="named"))
+
+
+def _rebalances() -> classic.Scene:
+    """A member that keeps its partitions while its group rebalances."""
+    scene = a_stable_cooperative_member()
+    scene.beats(classic.REBALANCE_IN_PROGRESS)
+    return scene
+
+
+def sync_group_again(code: What) -> Outcome:
+    """A member that has partitions."""
+    scene = _rebalances()
+    joined = classic.joined(generation=2, assignor="cooperative-sticky")
+    scene.answer(scene.sent(JoinGroupRequest), joined)
+    return _of_scene(scene, scene.sent(SyncGroupRequest), code, classic.sync_refused)
 
 
 def sync_group(code: What) -> Outcome:
@@ -303,9 +459,13 @@ def leave_group(code: What) -> Outcome:
 
 
 def describe_groups(code: What) -> Outcome:
+    """Later the topic gets more partitions."""
     scene = a_leader_that_came_back(a=3)
     request = scene.sent(DescribeGroupsRequest)
-    return _of_scene(scene, request, code, lambda code: classic.described("a-0 a-1", code=code))
+    _refuse(scene, request, code, lambda code: classic.described("a-0 a-1", code=code))
+    scene.after(PATIENCE)
+    scene.see(a=4)
+    return Outcome(list(scene.messages), _bodies(scene), [])
 
 
 # -- the consumer protocol
@@ -321,15 +481,46 @@ def consumer_join(code: What) -> Outcome:
     return _of_scene(scene, scene.next_beat(), code, _why)
 
 
+def consumer_join_and_close(code: What) -> Outcome:
+    scene = ConsumerScene()
+    scene.wants_to_join()
+    return _closed(scene, code)
+
+
 def consumer_static_join(code: What) -> Outcome:
     scene = ConsumerScene(group_instance_id="i")
     scene.wants_to_join()
     return _of_scene(scene, scene.next_beat(), code, _why)
 
 
+def consumer_auto_join(code: What) -> Outcome:
+    """With `group_protocol="auto"`."""
+    scene = AutoScene()
+    scene.wants_to_join()
+    return _of_scene(scene, scene.next_beat(), code, _why)
+
+
+def consumer_free(code: What) -> Outcome:
+    scene = ConsumerScene(group_instance_id="i")
+    scene.wants_to_join()
+    scene.is_refused(UNRELEASED_INSTANCE_ID)
+    return _of_scene(scene, scene.next_beat(), code, _why)
+
+
 def consumer_heartbeat(code: What) -> Outcome:
     scene = ConsumerScene().is_stable()
     return _of_scene(scene, scene.next_beat(), code, _why)
+
+
+def consumer_heartbeat_and_close(code: What) -> Outcome:
+    return _closed(ConsumerScene().is_stable(), code)
+
+
+def _closed(scene: ConsumerScene, code: What) -> Outcome:
+    """The application leaves at once, before the member can come back."""
+    _refuse(scene, scene.next_beat(), code, _why)
+    scene.leave()
+    return Outcome(list(scene.messages), _bodies(scene), [])
 
 
 def consumer_leave(code: What) -> Outcome:
@@ -346,8 +537,9 @@ def _of_fetch(
 ) -> Outcome:
     said = answer(code) if isinstance(code, int) else around.fail(request, code)
     at_once = [one.body for one in around.tick()]
+    wakes_in = around.wake_at - around.now
     later = [one.body for one in around.tick(PATIENCE)]
-    return Outcome(said, at_once, later, around.manager)
+    return Outcome(said, at_once, later, wakes_in=wakes_in)
 
 
 def fetch_session(code: What) -> Outcome:
@@ -378,36 +570,3 @@ def fetch_replica(code: What) -> Outcome:
         code,
         lambda code: around.answer(request, fetching.of(0, error_code=code)),
     )
-
-
-PROBES: dict[str, Probe] = {
-    one.__name__: one
-    for one in (
-        find_coordinator,
-        metadata,
-        metadata_topic,
-        metadata_question,
-        metadata_name,
-        list_offsets,
-        list_offsets_question,
-        offset_commit,
-        offset_commit_848,
-        offset_commit_async,
-        offset_commit_revocation,
-        offset_commit_by_hand,
-        offset_fetch,
-        offset_fetch_group,
-        join_group,
-        sync_group,
-        heartbeat,
-        leave_group,
-        describe_groups,
-        consumer_join,
-        consumer_static_join,
-        consumer_heartbeat,
-        consumer_leave,
-        fetch_session,
-        fetch,
-        fetch_replica,
-    )
-}
