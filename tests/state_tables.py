@@ -26,6 +26,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "The consumer": {
         "aktor.managers.classic_states.TRANSITIONS": "A member of a classic group",
         "aktor.managers.consumer_states.TRANSITIONS": "A member of a KIP-848 group",
+        "aktor.managers.registration.TRANSITIONS": "Registration in a KIP-848 group",
         "aktor.managers.leader.STAGES": "Leader of a classic group",
         "aktor.managers.reconciliation.STAGES": "Reconciliation",
         "aktor.managers.revocation.STAGES": "Revocation",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from aktor.managers.consumer_heartbeats import Report, SentFields
 from aktor.settings import Settings
+from aktor.state_table import follow
 
-__all__ = ["Registration", "RegistrationStatus"]
+__all__ = ["TRANSITIONS", "Registration", "RegistrationEvent", "RegistrationStatus"]
 
 
 class RegistrationStatus(enum.Enum):
@@ -29,6 +31,33 @@ class RegistrationStatus(enum.Enum):
     AWAITED = "awaited"
     """A static member that has left with epoch -2. Its partitions are kept for it until its session
     ends."""
+
+
+class RegistrationEvent(enum.Enum):
+    """What leads from one status to the next."""
+
+    SENT = "a heartbeat is sent"
+    LEFT = "the group was told that the member leaves for good, or could not be told in time"
+    LEFT_FOR_NOW = "the same, but the member is static and leaves with epoch -2"
+    ENDED = "the membership is over, and nothing is left to tell the group"
+    OUTLIVED = "the membership is over for us, but the group may have the member still"
+
+
+_S, _E = RegistrationStatus, RegistrationEvent
+
+#: The whole machine. An application that polls too late makes the member leave, perhaps before its
+#: first heartbeat was sent: so a leave heartbeat may be sent in any status.
+TRANSITIONS: Final[Mapping[RegistrationStatus, Mapping[RegistrationEvent, RegistrationStatus]]] = {
+    _S.NONE: {_E.SENT: _S.MEMBER, _E.LEFT: _S.NONE, _E.LEFT_FOR_NOW: _S.AWAITED},
+    _S.MEMBER: {
+        _E.SENT: _S.MEMBER,
+        _E.LEFT: _S.NONE,
+        _E.LEFT_FOR_NOW: _S.AWAITED,
+        _E.ENDED: _S.NONE,
+        _E.OUTLIVED: _S.MEMBER,
+    },
+    _S.AWAITED: {_E.SENT: _S.MEMBER, _E.LEFT: _S.NONE, _E.LEFT_FOR_NOW: _S.AWAITED},
+}
 
 
 class Registration:
@@ -53,7 +82,7 @@ class Registration:
 
     def heartbeat(self, report: Report) -> Any:
         """A heartbeat, which is sent now: from here on the group may have us."""
-        self.status = RegistrationStatus.MEMBER
+        self._on(RegistrationEvent.SENT)
         return self._fields.heartbeat(report)
 
     def is_subscribed(self, report: Report) -> bool:
@@ -85,8 +114,11 @@ class Registration:
 
     def left(self, *, stays: bool) -> None:
         """The group was told that the member leaves, or could not be told in time."""
-        self.status = RegistrationStatus.AWAITED if stays else RegistrationStatus.NONE
+        self._on(RegistrationEvent.LEFT_FOR_NOW if stays else RegistrationEvent.LEFT)
 
     def ended(self, *, is_member: bool) -> None:
         """The membership is over for us; `is_member`: the group may have the member still."""
-        self.status = RegistrationStatus.MEMBER if is_member else RegistrationStatus.NONE
+        self._on(RegistrationEvent.OUTLIVED if is_member else RegistrationEvent.ENDED)
+
+    def _on(self, event: RegistrationEvent) -> None:
+        self.status = follow(TRANSITIONS, self.status, event)

@@ -1817,6 +1817,29 @@ def test_a_static_member_that_polls_too_late_keeps_its_place() -> None:
     assert scene.beat().body.member_epoch == -2
 
 
+@pytest.mark.parametrize("has_left", [False, True])
+def test_a_static_member_that_polls_too_late_may_leave_before_its_first_heartbeat(
+    has_left: bool,
+) -> None:
+    scene = a_static_member()
+    if has_left:
+        scene.is_stable()
+        scene.leave()
+        scene.answer(scene.beat(), heard(-2))
+        scene.tell(LOST)
+    scene.subscribe("a")
+    scene.poll()
+    assert scene.state is State.JOINING
+    scene.after(300.0)
+    assert scene.state is State.STALE
+
+    scene.find_coordinator()
+    scene.answer(scene.beat(), heard(-2))
+
+    assert scene.state is State.STALE
+    assert not scene.has_beaten
+
+
 def test_a_stale_member_does_not_join_while_its_goodbye_is_in_flight() -> None:
     """A goodbye that arrived after the new beginning would end it."""
     scene = a_member_in(State.STALE)
