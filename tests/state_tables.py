@@ -32,6 +32,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "aktor.managers.revocation.STAGES": "Revocation",
         "aktor.managers.coordinator.TRANSITIONS": "Coordinator",
         "aktor.managers.positions.TRANSITIONS": "Position of a partition",
+        "aktor.consumer.partition.STAGES": "Delivery of a partition",
         "aktor.actors.bootstrap.TRANSITIONS": "Bootstrap",
         "aktor.actors.links.TRANSITIONS": "Link",
         "aktor.actors.conversation.TRANSITIONS": "Conversation",

@@ -6,7 +6,7 @@ Only its own methods change its fields; each method is named after what has happ
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -16,22 +16,60 @@ from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.protocol.error_codes import is_corrupt
 from aktor.records import RecordReader
+from aktor.state_table import follow
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
-__all__ = ["Partition"]
+__all__ = ["STAGES", "Partition", "Stage", "StageEvent"]
 
 
 class Stage(Enum):
     """Whether records may be given out, as far as the group is concerned (as in Java's
-    SubscriptionState: pendingOnAssignedCallback, pendingRevocation)."""
+    SubscriptionState: pendingOnAssignedCallback, pendingRevocation).
 
-    #: `on_partitions_assigned` has not returned yet; chunks that arrive are kept.
+    A partition of `assign()` begins as OWNED. A partition that is removed is forgotten as a whole.
+    """
+
+    # A rebalance may move thousands of partitions. Enum.__hash__ is Python code; see
+    # `managers/classic_states`.
+    __hash__ = object.__hash__
+
     PENDING_CALLBACK = "pending callback"
+    """The group has assigned it. `on_partitions_assigned` has not returned yet, or has failed;
+    chunks that arrive are kept."""
+
     OWNED = "owned"
-    #: It is about to be revoked; chunks that arrive are dropped.
+    """Its records may be given out, unless the user has paused it."""
+
     PENDING_REVOCATION = "pending revocation"
+    """It is about to be revoked; chunks that arrive are dropped. The end: the partition is removed
+    when the callback has returned."""
+
+
+class StageEvent(Enum):
+    """What leads from one stage to the next."""
+
+    __hash__ = object.__hash__
+
+    DELIVERED = "on_partitions_assigned has returned"
+    REVOKED = "a revocation, a loss or a leave begins"
+
+
+_S, _E = Stage, StageEvent
+
+#: The whole machine. DELIVERED is told to all partitions of the assignment, also to those that were
+#: owned before. It is told to one that is about to be revoked if the callback has called
+#: `unsubscribe`, which was interrupted, and has caught the interrupt. REVOKED is told twice: when
+#: delivery stops and before the callback.
+STAGES: Final[Mapping[Stage, Mapping[StageEvent, Stage]]] = {
+    _S.PENDING_CALLBACK: {_E.DELIVERED: _S.OWNED, _E.REVOKED: _S.PENDING_REVOCATION},
+    _S.OWNED: {_E.DELIVERED: _S.OWNED, _E.REVOKED: _S.PENDING_REVOCATION},
+    _S.PENDING_REVOCATION: {
+        _E.DELIVERED: _S.PENDING_REVOCATION,
+        _E.REVOKED: _S.PENDING_REVOCATION,
+    },
+}
 
 
 #: The epoch of a partition that is not assigned any more. No batch, chunk or answer has it.
@@ -94,8 +132,7 @@ class Partition:
 
     def deliver(self) -> None:
         """`on_partitions_assigned` has returned: the buffered records may be given out."""
-        if self.stage is Stage.PENDING_CALLBACK:
-            self.stage = Stage.OWNED
+        self._on(StageEvent.DELIVERED)
 
     def pause(self) -> None:
         """The user has paused it."""
@@ -107,11 +144,14 @@ class Partition:
 
     def revoke(self) -> None:
         """The partition is about to be revoked: deliver no more of its records."""
-        self.stage = Stage.PENDING_REVOCATION
+        self._on(StageEvent.REVOKED)
 
     def release(self) -> None:
         """The partition is no longer assigned: an iteration must not hand out records of it."""
         self.epoch = RELEASED
+
+    def _on(self, event: StageEvent) -> None:
+        self.stage = follow(STAGES, self.stage, event)
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
         """Go to this position in a new epoch; None: it is looked up, as `reset` says, which has the
