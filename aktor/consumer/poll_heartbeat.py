@@ -72,10 +72,17 @@ class PollHeartbeat:
         credit = delivery.credit
         freed = credit.unreported
         news = bool(freed or delivery.moved)
-        if not (news or force or self._urgent) and now < self._told_at + self._repeat:
-            return  # the rules below say the same; most polls that find nothing end here
-        wake = force or self._urgent or (news and self.has_run_dry) or self._must_wake(now, freed)
-        if not wake and now < self._told_at + (NEWS_EVERY if news else self._repeat):
+        repeats = now >= self._told_at + self._repeat
+        if not (news or force or self._urgent or repeats):
+            return  # most polls that find nothing end here
+        wake = (
+            force
+            or self._urgent
+            or (news and self.has_run_dry)
+            or self._unread_bytes + freed >= self._wake_bytes
+            or (repeats and self._rebalances)
+        )
+        if news and not wake and now < self._told_at + NEWS_EVERY:
             return
         moved = delivery.take_moved()
         incarnation, given_back = credit.incarnation, credit.given_back
@@ -104,10 +111,8 @@ class PollHeartbeat:
         back."""
         return not (self._delivery.buffered_bytes or self._port.chunks)
 
-    def _must_wake(self, now: float, freed: int) -> bool:
-        if self._unread_bytes + freed >= self._wake_bytes:
-            return True
-        if now < self._told_at + self._repeat:
-            return False
+    @property
+    def _rebalances(self) -> bool:
+        """Whether the group has yet to make us a stable member."""
         state = self._port.membership.member.state
         return self._subscription.in_group and state is not MemberState.STABLE
