@@ -17,19 +17,22 @@ class Attempts:
     request, again and again.
     """
 
-    __slots__ = ("_backoff", "begun_at", "failed_at", "failing_since", "failure", "retry_at")
+    __slots__ = ("_backoff", "begun_at", "failed_at", "failing_since", "failure")
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self.begun_at = -math.inf
         #: When an attempt, a connection or an answer last failed.
         self.failed_at = -math.inf
-        #: No attempt may be begun before this time.
-        self.retry_at = -math.inf
         #: When the first of the failures in a row was; None once the broker has answered again.
         self.failing_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
+
+    @property
+    def retry_at(self) -> float:
+        """No attempt may be begun before this time."""
+        return self._backoff.retry_at
 
     def begin(self, now: float) -> None:
         """An attempt begins."""
@@ -42,7 +45,7 @@ class Attempts:
         if self.failing_since is None:
             self.failing_since = now
         self.failed_at = now
-        self.retry_at = self._backoff.failed(now, jitter)
+        self._backoff.failed(now, jitter)
 
     def succeeded(self) -> None:
         """The broker has answered."""
@@ -51,9 +54,8 @@ class Attempts:
 
     def pause(self, until: float) -> None:
         """Begin no attempt before `until`, whatever the backoff says."""
-        self.retry_at = until
+        self._backoff.pause(until)
 
     def begin_anew(self) -> None:
         """Forget the failures: the next attempt may be begun at once (it is to another address)."""
         self._backoff.reset()
-        self.retry_at = -math.inf

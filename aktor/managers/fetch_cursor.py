@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 from kafka.structs import TopicPartition
@@ -48,7 +47,6 @@ class FetchCursor:
         "leader",
         "offset",
         "replica",
-        "retry_at",
         "stopped",
         "told_watermarks",
         "tp",
@@ -71,8 +69,8 @@ class FetchCursor:
         self._is_refusal_told = False
         #: The watermarks that the application knows.
         self.told_watermarks: Watermarks | None = None
+        #: The partition is not fetched before `backoff.retry_at`.
         self.backoff = backoff
-        self.retry_at = -math.inf
         #: Bytes that the application holds; `_spans` are their (end offset, size).
         self.buffered = 0
         self._spans: deque[tuple[int, int]] = deque()
@@ -128,15 +126,14 @@ class FetchCursor:
     def try_again(self) -> None:
         """Forget the failures: the partition may be fetched at once."""
         self.backoff.reset()
-        self.retry_at = -math.inf
 
     def retry_later(self, now: float, jitter: float) -> None:
         """Fetching it failed: ask for it again after the backoff."""
-        self.retry_at = self.backoff.failed(now, jitter)
+        self.backoff.failed(now, jitter)
 
     def rest(self, until: float) -> None:
         """Do not ask for it before this time, however short the backoff is."""
-        self.retry_at = max(self.retry_at, until)
+        self.backoff.pause(max(self.backoff.retry_at, until))
 
     def refused(self, until: float) -> bool:
         """The broker refuses the partition, perhaps until an operator mends the cause: try again at
@@ -145,7 +142,7 @@ class FetchCursor:
         Returns True if the application must be told: this is the first refusal since the last
         answer without one.
         """
-        self.retry_at = until
+        self.backoff.pause(until)
         is_news = not self._is_refusal_told
         self._is_refusal_told = True
         return is_news

@@ -253,7 +253,7 @@ class FetchPlan:
             state = FetchState.OUT
         elif paused:
             state = FetchState.PAUSED
-        elif now < cursor.retry_at:
+        elif now < cursor.backoff.retry_at:
             state = FetchState.WAITING
         elif source is None:
             state = FetchState.LEADERLESS
@@ -292,7 +292,7 @@ class FetchPlan:
         at = NEVER
         if cursor is not None and after is not None:
             if after.state is FetchState.WAITING:
-                at = cursor.retry_at
+                at = cursor.backoff.retry_at
             if cursor.replica is not None and after.source == cursor.replica.node:
                 at = min(at, cursor.replica.until)
         before = self._alarm_at.pop(tp, NEVER)

@@ -120,7 +120,7 @@ def test_what_cannot_be_asked_for_now_is_not_and_counts_at_its_node_if_it_will_b
         case "paused":
             plan.pause({tp(0)})
         case "waiting":
-            cursor.retry_at = 1.0
+            cursor.backoff.pause(1.0)
         case "crowded":
             cursor.buffer(9, BOUND // 2, WATERMARKS)
         case "stopped":
@@ -197,8 +197,8 @@ def test_a_partition_whose_offset_is_looked_up_has_nothing_buffered() -> None:
 
 def test_a_partition_that_waits_is_looked_at_when_its_time_has_come() -> None:
     table = Table({0: 1, 1: 1})
-    table.cursor(0).retry_at = 1.0
-    table.cursor(1).retry_at = 2.0
+    table.cursor(0).backoff.pause(1.0)
+    table.cursor(1).backoff.pause(2.0)
     table.look(0, 1)
     assert table.plan.wake_at == 1.0
 
@@ -211,16 +211,16 @@ def test_a_partition_that_waits_is_looked_at_when_its_time_has_come() -> None:
 
 def test_a_time_that_holds_no_more_wakes_nobody() -> None:
     table = Table({0: 1, 1: 1})
-    table.cursor(0).retry_at = 1.0
+    table.cursor(0).backoff.pause(1.0)
     table.look(0)
 
     table.cursor(0).try_again()
     assert table.look(0) == [(1, 0)]
     assert table.plan.wake_at == NEVER
 
-    table.cursor(0).retry_at = 3.0
+    table.cursor(0).backoff.pause(3.0)
     table.look(0)
-    table.cursor(0).retry_at = 2.0
+    table.cursor(0).backoff.pause(2.0)
     table.look(0)
     assert table.plan.wake_at == 2.0
     assert table.look(at=2.0) == [(1, 0)]
@@ -243,11 +243,11 @@ def test_a_preferred_replica_is_read_until_its_time_is_over() -> None:
 def test_a_replica_that_waits_wakes_at_whichever_comes_first() -> None:
     table = Table({0: 1})
     table.cursor(0).prefer_replica(2, 300.0)
-    table.cursor(0).retry_at = 301.0
+    table.cursor(0).backoff.pause(301.0)
     table.look(0)
     assert table.plan.wake_at == 300.0
 
-    table.cursor(0).retry_at = 299.0
+    table.cursor(0).backoff.pause(299.0)
     table.look(0)
     assert table.plan.wake_at == 299.0
 
@@ -255,7 +255,7 @@ def test_a_replica_that_waits_wakes_at_whichever_comes_first() -> None:
 def test_what_is_assigned_no_more_leaves_no_trace() -> None:
     table = Table({0: 1, 1: 2, 2: 3})
     table.cursor(0).buffer(9, 10, WATERMARKS)
-    table.cursor(1).retry_at = 1.0
+    table.cursor(1).backoff.pause(1.0)
     table.cursor(2).leader = None
     table.look(0, 1, 2)
 
@@ -308,7 +308,7 @@ def _change(table: Table, one: int, draw: random.Random) -> None:
         case 0:
             plan.paused ^= {tp(one)}
         case 1:
-            cursor.retry_at = table.now + draw.choice([0.5, 1.0, 2.0])
+            cursor.backoff.pause(table.now + draw.choice([0.5, 1.0, 2.0]))
         case 2:
             cursor.buffer(9, draw.choice([10, BOUND]), WATERMARKS)
         case 3:
