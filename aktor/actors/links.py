@@ -238,11 +238,11 @@ class Link:
             late_at = min(late_at, max(waiting.request.deadline, patient_until))
         return late_at
 
-    def room(self, max_in_flight: int, now: float) -> int:
-        """How many more requests may be sent at `now`."""
-        if self.state is not LinkState.READY or self.throttled_until > now:
-            return 0
-        return max_in_flight - self.load
+    def free_at(self, max_in_flight: int) -> float:
+        """When another request may be sent, after those in the queue; NEVER: not before a message
+        comes."""
+        is_full = len(self.unsent) + len(self.in_flight) >= max_in_flight
+        return NEVER if is_full or self.state is not LinkState.READY else self.throttled_until
 
     def owes_since(self, moment: float) -> bool:
         """Whether something that was sent before `moment` has not been answered."""

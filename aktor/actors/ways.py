@@ -34,26 +34,22 @@ def least_loaded(
     way = _best(lanes, bootstrap, now, max_in_flight)
     if way is not None:
         return way
-    # The choice changes with time only at these moments. A moment in the past belongs to a link
-    # that may be opened already, but is not, because the attempt on another link has not ended yet.
-    changes = (_changes_at(link) for link in (*lanes.nodes.values(), *bootstrap))
-    return min((moment for moment in changes if moment > now), default=NEVER)
-
-
-def _changes_at(link: Link) -> float:
-    """When this link may change the choice, if no message comes before."""
-    match link.state:
-        case LinkState.IDLE:
-            return link.connect_at
-        case LinkState.CONNECTING:
-            return _trying_until(link)
-        case LinkState.READY:
-            return link.throttled_until
+    # `_best` compares `now` with these times of a link and with no others: else a moment would be
+    # missed. One in the past belongs to a link that may be opened already, but is not, because the
+    # attempt on another link has not ended yet. No moment is needed for an answer that gets late
+    # (`owes_since`): it matters only where a link is ready, and makes that one less wanted.
+    moments = [
+        moment
+        for link in (*lanes.nodes.values(), *bootstrap)
+        for moment in (link.free_at(max_in_flight), link.connect_at, _trying_until(link))
+        if moment > now
+    ]
+    return min(moments, default=NEVER)
 
 
 def _best(lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int) -> Link | None:
     nodes = lanes.nodes.values()
-    ready = [link for link in (*nodes, *bootstrap) if link.room(max_in_flight, now) > 0]
+    ready = [link for link in (*nodes, *bootstrap) if link.free_at(max_in_flight) <= now]
     if not ready:
         return _to_open(nodes, bootstrap, now)
     failed = _failed_nodes((*lanes.all(), *bootstrap))
