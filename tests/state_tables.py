@@ -44,13 +44,47 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
+#: Enums that are named like states, or like how far something is, and have no table; and why.
+WITHOUT_TABLE: Final[Mapping[str, str]] = {
+    "aktor.actors.diagnosis.Phase": "a note for the words of an error: which step a connection has"
+    " begun",
+    "aktor.managers.fetch_plan.FetchState": "worked out anew, from the facts, whenever a partition"
+    " is looked at",
+    "aktor.events.membership.MemberState": "what others are told of a member's state, in"
+    " kafka-python's three words",
+    "aktor.broker.groups.consumer_member.MemberState": "the machine without a table: one pure"
+    " function (`reconcile`) makes the next member, as Kafka's CurrentAssignmentBuilder",
+    "aktor.simulation.drill.Phase": "which part of a drill's script is being played",
+}
+
 HEAD = (
     "# The state machines",
-    "Every state machine is one table in the code: which trigger leads from which state to which."
-    " What is not in the table is refused as a bug in us (`aktor/state_table.py`). This page is"
-    " made from the tables and their docstrings (`python -m tests.state_tables`), and a test"
-    " compares the two.",
+    "Every state machine is one table in the code, but for one of the embedded cluster (see below):"
+    " which trigger leads from which state to which. What is not in the table is refused as a bug"
+    " in us (`aktor/state_table.py`). This page is made from the tables and their docstrings"
+    " (`python -m tests.state_tables`), and a test compares the two.",
+    "A fact that may be true in any state is no machine, but a plain attribute: whether a partition"
+    " is paused, whether a link has brought an answer, when something is due. Every enum that is"
+    " named like a state has a table, but for these:",
+    "\n".join(f"- `{name}`: {why}." for name, why in WITHOUT_TABLE.items()),
 )
+
+#: How an enum of states is named.
+_STATES: Final = re.compile(r"class (\w*(?:State|Stage|Status|Phase))\(.*Enum\):")
+
+
+def named_like_states() -> set[str]:
+    """All enums in the sources that are named like states, by dotted name."""
+    return {
+        f"{_module(path)}.{name}"
+        for path in (ROOT / "aktor").rglob("*.py")
+        for name in _STATES.findall(path.read_text())
+    }
+
+
+def with_table() -> set[str]:
+    """The enums of states that have a table, by dotted name."""
+    return {f"{one.__module__}.{one.__qualname__}" for one in map(states_of, found())}
 
 
 def found() -> list[str]:
@@ -59,14 +93,17 @@ def found() -> list[str]:
 
 
 def _tables(path: Path) -> Iterator[str]:
-    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     source = path.read_text()
     if not re.search(r"\.[A-Z_]+:\s+\{", source):
         return  # without a row of a table: most files need not be parsed
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assign | ast.AnnAssign) and _is_table(node.value):
             target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-            yield f"{module}.{ast.unparse(target)}"
+            yield f"{_module(path)}.{ast.unparse(target)}"
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 def _is_table(node: ast.expr | None) -> bool:

@@ -705,6 +705,41 @@ def test_every_state_machine_that_has_a_name_is_found() -> None:
     assert set(state_tables.found()) == named
 
 
+def test_an_enum_of_states_has_a_table_or_a_reason_for_none() -> None:
+    found = state_tables.named_like_states() - state_tables.with_table()
+    assert found == set(state_tables.WITHOUT_TABLE), "the reason stands in `WITHOUT_TABLE`"
+
+
+@pytest.mark.parametrize("package", ["actors", "consumer", "managers"])
+def test_one_method_assigns_the_state_of_a_state_machine_and_asks_its_table(package: str) -> None:
+    """But for the first state, which the constructor sets, and for kafka-python's `TaskState`."""
+    for path in modules(package):
+        for one in ast.walk(ast.parse(path.read_text())):
+            if isinstance(one, ast.ClassDef):
+                assigned = assignments_of_state(one)
+                assert all(map(follows, assigned)), f"{path.name}: {one.name}"
+                assert len(assigned) <= 1, f"{path.name}: {one.name}"
+
+
+def assignments_of_state(one: ast.ClassDef) -> list[ast.Assign | ast.AnnAssign | ast.AugAssign]:
+    """Where an attribute with the name of a state is set, except in the constructor."""
+    return [
+        node
+        for method in one.body
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if re.fullmatch(r"self\._?(state|stage|status)", ast.unparse(target))
+        and "TaskState." not in ast.unparse(node)
+    ]
+
+
+def follows(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> bool:
+    called = node.value.func if isinstance(node.value, ast.Call) else None
+    return called is not None and ast.unparse(called).rpartition(".")[2] == "follow"
+
+
 @pytest.mark.parametrize("name", state_tables.found())
 def test_a_state_machine_is_drawn_and_its_states_and_triggers_say_what_they_mean(name: str) -> None:
     """A trigger may be a message, and its value may be a sentence."""
