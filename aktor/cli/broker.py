@@ -154,7 +154,8 @@ def _announce(
 
 
 def _listen_for_the_end() -> queue.SimpleQueue[int]:
-    """Where the signal arrives that shall end us. A second one interrupts whatever takes long."""
+    """The queue that gets the first SIGINT or SIGTERM, which stops the cluster. A second one raises
+    KeyboardInterrupt: it cuts off a stop that takes too long."""
     ended: queue.SimpleQueue[int] = queue.SimpleQueue()  # its `put` may be called by a handler
 
     def end(number: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,7 @@
 """`aktor sim`: run storms of many seeds, repeat one seed, or shrink a seed that fails.
 
-A crash of each actor at each point; how long a group needs after each kind of fault.
+`aktor sim crashes` crashes each actor at each of its messages. `aktor sim recovery` measures how
+long a group needs after each kind of fault.
 """
 
 from __future__ import annotations
@@ -202,7 +203,8 @@ def _leave_interrupts_to_the_parent() -> None:
 
 @contextlib.contextmanager
 def _interrupted() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed: the seed that runs is brought to an end. A second one ends it."""
+    """Gives a function that says whether Ctrl-C was pressed. After the first Ctrl-C the run
+    ends with the next result; a second one raises KeyboardInterrupt."""
     pressed: list[int] = []
 
     def remember(number: int, _frame: Any) -> None:

@@ -19,11 +19,11 @@ NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 #: the time of the copy is not worth having the batch in memory twice.
 COPY_AT_MOST: Final = 16 * 1024 * 1024
 
-#: How many bytes one batch may decompress to. Producers make batches of 1 MB by default, counted
-#: before they are compressed (`max.request.size`), so honest ones stay far below. A batch is
-#: decompressed as a whole, for no binding of zstd that we use gives pieces: so this is what a bomb
-#: costs at most, before it is refused. With it the consumer stays within `max_buffered_bytes` and
-#: 64 MB, together with what a decoder takes for itself (9 MB at most: lz4).
+#: How many bytes one batch may decompress to. By default producers make batches of at most 1 MB
+#: before compression (`max.request.size`), which is far below this limit. A batch is decompressed
+#: as a whole, because the zstd binding that we use cannot decompress piece by piece. So a hostile
+#: batch costs this much memory before it is refused. The consumer then takes at most
+#: `max_buffered_bytes` and 64 MB: this limit, and what a decoder takes for itself (lz4: 9 MB).
 MAX_BATCH_BYTES: Final = 48 * 1024 * 1024
 
 #: How much one step of gzip takes in and gives out.
@@ -264,9 +264,10 @@ def _decompress_into(
     limit: int,
     room: Callable[[int], Any],
 ) -> Any:
-    """Decompress `data`, which gives `bound` bytes at most, into no more than `limit`.
+    """Decompress `data` into at most `limit` bytes.
 
-    Its blocks could give more than that, but need not: writers may leave them half full.
+    `bound` is the most that its blocks can give. It may be above `limit` although the data is not:
+    a writer may leave blocks half full. So `Oversized` is raised only when decompression fails.
     """
     space = room(max(1, min(bound, limit)))
     try:

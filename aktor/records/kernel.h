@@ -160,8 +160,8 @@ aktor_check_headers(const uint8_t *at, const uint8_t *end, aktor_record *record)
     return AKTOR_SOUND;
 }
 
-/* Reads the record at `at`. Its offset must be greater than the `previous` one, and not than that
- * of the `last`; these count from the first of the batch. */
+/* Reads the record at `at`. Its offset delta must be greater than `previous` and not greater than
+ * `last`. (Deltas count from the base offset of the batch.) */
 static inline int
 aktor_read_record(const uint8_t *at, const uint8_t *end, int64_t previous, int64_t last,
                   aktor_record *record)
@@ -237,8 +237,9 @@ aktor_read_record(const uint8_t *at, const uint8_t *end, int64_t previous, int64
     return (uint64_t)(record->end - start) * 2 == length ? AKTOR_SOUND : AKTOR_LENGTH;
 }
 
-/* Passes the record at `at` if its offset is less than `wanted`: 1, and `at` and `previous` are
- * those after it; 0 if it is not, -1 with a `fault` if it cannot be passed. */
+/* Skips the record at `at` if its offset delta is less than `wanted`. Returns 1 if it did: then
+ * `at` is where the next record begins, and `previous` is the delta of the record that was skipped.
+ * Returns 0 if the delta is not less, and -1 with a `fault` if the record is not sound. */
 static inline int
 aktor_skip_record(const uint8_t **at, const uint8_t *end, int64_t wanted, int64_t *previous,
                   int *fault)

@@ -218,14 +218,14 @@ cdef class _Piece:
 
 
 cdef inline const uint8_t *bytes_of(bytes content) noexcept:
-    """Where they are; NULL: there are none."""
+    """The address of the bytes of `content`; NULL if it is None."""
     if content is None:
         return NULL
     return <const uint8_t *>PyBytes_AS_STRING(content)
 
 
 cdef inline Py_ssize_t size_of(bytes content) except -2:
-    """As in a record: -1 if there are none."""
+    """The size of `content`; -1 if it is None, as in a record."""
     return -1 if content is None else len(content)
 
 
@@ -608,7 +608,7 @@ cdef class RecordReader:
         return 0
 
     cdef _Room _decompressed(self, int codec, const uint8_t *at, const uint8_t *end):
-        """The records of the batch, whose compressed ones are these."""
+        """The decompressed records of the batch; `at` to `end` are the compressed bytes."""
         cdef int64_t bound = -1, size
         if codec == LZ4:
             bound = aktor_lz4_bound(at, end)
@@ -803,7 +803,8 @@ cdef class RecordReader:
         return 0
 
     cdef int _read_columns(self, Columns columns) except -1:
-        """Add the next records, all but some of them without the GIL; returns what is wrong."""
+        """Add the next records to `columns` without the GIL, until these are full or a header has a
+        name that is not ASCII (its record is added with the GIL). Returns the fault, 0 for none."""
         cdef aktor_record one
         cdef int32_t topic = columns.topic(self._topic), partition = self._partition
         cdef int fault = 0, headers = 1
@@ -854,7 +855,7 @@ cdef class RecordReader:
         )
 
     cdef int _fill_with_messages(self, Columns columns) except -1:
-        """The same for the message of format v0 or v1 being read."""
+        """Move the next record from the message of format v0 or v1 being read to `columns`."""
         cdef list rows = []
         cursor = self._messages
         try:
@@ -957,8 +958,8 @@ cdef class RecordReader:
             except Exception as cause:
                 del rows[index:]
                 return undeserializable(record, cause)
-            # By the class itself: what a deserializer gives may be a container, which may refer to
-            # the record, so that the garbage collector must know of both.
+            # Made by `tuple.__new__`, so that the garbage collector tracks it: a deserializer may
+            # return a container that refers to the record, and such a cycle would not be freed.
             made = list(record)
             made[6] = key
             made[7] = value
@@ -968,7 +969,8 @@ cdef class RecordReader:
     cdef int _fail(self, fault, int64_t offset) except -1:
         """Keep the public error for `fault`; the position goes to `offset` and stays there."""
         self._position = offset
-        self._records = NULL  # nothing is read any more: a bomb's room would stay until a seek
+        # Nothing more is read. Kept, the memory of a hostile batch would stay until a seek.
+        self._records = NULL
         self._room = None
         self._space = None
         self.error = public_error(

@@ -108,7 +108,8 @@ class MessageCursor:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.magic = outer.magic
-        # A wrapper's word on the time holds for all in it (KIP-32); v0 knows no time.
+        # With LogAppendTime the timestamp of a compressed (wrapper) message is that of all messages
+        # in it (KIP-32). Format v0 has no timestamps.
         self.timestamp_type = (
             (1 if outer.attributes & LOG_APPEND_TIME else 0) if self.magic else None
         )
@@ -124,7 +125,8 @@ class MessageCursor:
             self.buffer = _unwrap(outer, limit)
             count, last_offset = _count(self.buffer)
             if self.magic:
-                # Offsets in a wrapper of v1 are relative; its own is that of the last (KIP-31).
+                # In v1 the messages in a wrapper have relative offsets. The offset of the wrapper
+                # is the absolute offset of its last message (KIP-31).
                 self.base_offset = outer.offset - last_offset
                 if self.base_offset < 0:
                     raise Malformed(f"offset {last_offset} in the wrapper {outer.offset}")

@@ -142,8 +142,9 @@ aktor_lz4_block(const uint8_t *at, const uint8_t *end, uint8_t *to, int64_t room
     return -1;
 }
 
-/* Decompresses a frame that has a bound into as much room, a block and slack more; how many bytes
- * it was, or -1: it is not sound. */
+/* Decompresses a frame whose `aktor_lz4_bound` is not -1. `to` must have room for that bound, for
+ * one more block and for AKTOR_LZ4_SLACK. Returns how many bytes it gave, or -1 if the frame is not
+ * sound. */
 static int64_t
 aktor_lz4_frame(const uint8_t *at, const uint8_t *end, uint8_t *to)
 {

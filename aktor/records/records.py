@@ -30,8 +30,8 @@ class Mark(NamedTuple):
 class RecordCursor:
     """Owns how far one v2 batch has been read.
 
-    `decode` leaves `mark` alone and returns the new one, so that whoever is interrupted before
-    it has handed over the records can decode them again.
+    `decode` returns the new mark and does not set `mark`. The caller sets it when it has handed
+    over the records. If it is interrupted before that, the same records are decoded again.
     """
 
     __slots__ = ("buffer", "header", "mark", "partition", "topic")
@@ -275,7 +275,7 @@ def _read_headers(buffer: bytes | memoryview, pos: int) -> tuple[Headers, int, i
             headers.append((key, bytes(buffer[pos:end])))
             total += end - pos
             pos = end
-    # A slice is cut silently where its buffer ends; a position is not.
+    # A slice beyond the end of the buffer is shorter, without an error: so compare the position.
     if pos > len(buffer):
         raise Malformed("a header runs beyond its batch")
     return headers, total if headers else -1, pos

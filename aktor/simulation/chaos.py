@@ -397,7 +397,7 @@ def _refuse_all(sim: Simulation, code: Code, apis: Sequence[str], node: int | No
 
 
 def _records_corrupted(sim: Simulation, draw: random.Random) -> End:
-    """On the way from a broker: its disk has them right."""
+    """Fetch answers of a broker are corrupted on the way; the log on its disk is sound."""
     node = _some_broker(sim, draw)
     return sim.network.disturb(
         rules.Fault(action=CorruptRecords(), api="Fetch", node=node, times=draw.randint(1, 3))

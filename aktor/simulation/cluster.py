@@ -194,7 +194,7 @@ class Brokers:
         self.faults.add(Fault(action=FailWith(code), api=api, client_id=client_id, times=times))
 
     def refuse_no_more(self) -> None:
-        """What is asked from now on is handled."""
+        """Handle all requests from now on: take back what `refuse` has left."""
         self.faults.clear()
 
     def _tick(self) -> None:
@@ -237,7 +237,8 @@ class Brokers:
             raise ValueError(f"there is no broker {node!r}: {known}")
 
     def _check_topic(self, name: str, partition: int = 0) -> None:
-        """What was deleted is no mistake: faults meet it, too."""
+        """Refuse a topic or partition that never existed. One that was deleted is allowed: a
+        fault may hit a topic that another fault has deleted."""
         if name not in self._known:
             known = ", ".join(self._known) or "make one by Simulation.topic"
             raise ValueError(f"there was never a topic {name!r}: {known}")
@@ -251,7 +252,7 @@ class Brokers:
             self._look_ahead()
 
     def restart(self, node: int) -> None:
-        """It is back."""
+        """Start the broker again, if it does not run."""
         self._check(node)
         if node in self.running:
             return
@@ -274,7 +275,7 @@ class Brokers:
             self._look_ahead()
 
     def unfence(self, node: int) -> None:
-        """The controller hears of it again, if it runs."""
+        """The controller gets the broker's heartbeats again, if the broker runs."""
         self._check(node)
         if node in self.running:
             self._history.note("broker.unfenced", broker=node)
@@ -301,7 +302,7 @@ class Brokers:
         return node
 
     def release_follower(self, topic: str, partition: int, node: int) -> None:
-        """It fetches again, unless its broker does not run."""
+        """The follower on this broker fetches again, if the broker runs."""
         self._check(node)
         self._check_topic(topic, partition)
         if node in self.running and self.model.topics.partition(topic, partition) is not None:
@@ -493,16 +494,16 @@ class Brokers:
         self._history.note("topic.forbidden", topic=topic)
 
     def hide(self, topic: str) -> None:
-        """No user may DESCRIBE it, whether it exists or not."""
+        """From now on no user may DESCRIBE this topic, whether it exists or not."""
         self.model.topics.hidden.add(topic)
 
     def permit(self, topic: str) -> None:
-        """Everybody may again."""
+        """All users may READ this topic again."""
         self.model.topics.forbidden.discard(topic)
         self._history.note("topic.permitted", topic=topic)
 
     def is_replicated(self, topic: str, partition: int, end: int) -> bool:
-        """Whether all in sync have the log up to here."""
+        """Whether all in-sync replicas have the log up to the offset `end`."""
         return self.end(topic, partition) >= end
 
     # -- transactions
@@ -699,7 +700,8 @@ class _Model(Cluster):
         coordinator_epoch: int,
         now: float,
     ) -> bool:
-        """Again, until all in sync have it."""
+        """Write the transaction marker, if that was not done yet. Returns whether all in-sync
+        replicas have it: until then the transaction coordinator calls this again."""
         found = self.topics.partition(topic, partition)
         if found is None:
             return True

@@ -517,7 +517,7 @@ class Drill:
             site.break_connections(node)
 
     def _stand_still(self) -> None:
-        """Longer than a session."""
+        """Suspend alice for longer than a session."""
         self.alice.freeze()
         self.sim.scheduler.after(2.3, self.alice.thaw)
         self.sim.sleep(0.01)
@@ -547,7 +547,7 @@ class Drill:
         self._leaving.add(carol)
 
     def _send_back_to_bootstrap(self) -> None:
-        """KIP-1102."""
+        """A broker answers alice with REBOOTSTRAP_REQUIRED (KIP-1102)."""
         self.sim.brokers.refuse("Metadata", Code.REBOOTSTRAP_REQUIRED, client_id=self.alice.name)
         self._attempt(self._consumer.topics)
         self._poll(0.5)

@@ -70,7 +70,7 @@ def _look(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def _look_around(loop: Loop, consumer: KafkaConsumer) -> None:
-    """Also at what others own."""
+    """Ask for offsets of any partitions, also those that other members own."""
     topics = sorted(consumer.topics())
     every = [
         TopicPartition(topic, number)
@@ -94,7 +94,7 @@ def _pause(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
-    """A little, as one does who wants to do something again."""
+    """Seek three records back in one partition, as an application does to process them again."""
     for partition in _one(loop, consumer):
         position = consumer.position(partition, timeout_ms=A_SECOND)
         if position is not None:
@@ -131,7 +131,7 @@ def waver(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def _change_its_mind(loop: Loop, consumer: KafkaConsumer) -> None:
-    """To the beginning; no, only a little back."""
+    """Seek to the beginning of a partition, and then only a little back from where it was."""
     for partition in _one(loop, consumer):
         position = consumer.position(partition, timeout_ms=A_SECOND)
         if position is None:
@@ -171,7 +171,7 @@ def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
-    """With offsets, or what was given out; and wait for it, or not."""
+    """Commit the positions of some partitions, or all that was given out; sync or async."""
     if not loop.has_group:
         return
     offsets = None
@@ -205,7 +205,7 @@ def _resubscribe(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def _read_less(loop: Loop, consumer: KafkaConsumer) -> None:
-    """Something else for a while, maybe nothing at all."""
+    """Subscribe to something else for some turns, sometimes after an `unsubscribe`."""
     loop.later(loop.draw.randint(1, ELSEWHERE_FOR), lambda: loop.subscribe(consumer))
     if loop.draw.random() < 0.5:
         consumer.unsubscribe()

@@ -118,7 +118,7 @@ class Site(Host):
         return f"{self.name}-{random.Random(f'{self._seed} member').getrandbits(64):016x}"
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
-        """From now on it takes turns."""
+        """From now on the dispatcher of this consumer takes turns."""
         if (group := self.consumer.config["group_id"]) is not None:
             self._simulation.learn(group)
         self.note("consumer.started", **settings_told(self.consumer))
@@ -177,7 +177,7 @@ class Site(Host):
             net.freeze()
 
     def thaw(self) -> None:
-        """It goes on."""
+        """The process goes on after `freeze`."""
         self.frozen = False
         for net in self._nets:
             net.thaw()
@@ -215,7 +215,7 @@ class Site(Host):
                     net.swallow(key)
 
     def swallow_what_is_dead(self) -> None:
-        """The same of connections by an address that leads nowhere."""
+        """What is sent on its connections to a dead address vanishes."""
         for net in self._nets:
             net.swallow_what_is_dead()
 

@@ -48,17 +48,17 @@ class Tasks:
         self._hear = hear
 
     def call_soon(self, begin: Callable[[], Coroutine[Future, None, None]]) -> _Task:
-        """At once; it waits for something that takes its time."""
+        """Begin the coroutine at once. (It waits for something that takes virtual time.)"""
         return _Task(begin())
 
     def call_later(self, delay: float, act: Callable[[], None]) -> _Timer:
-        """In so many seconds."""
+        """Call `act` after `delay` seconds."""
         timer = _Timer(act)
         self._scheduler.after(delay, lambda: self._hear(timer.go_off))
         return timer
 
     def cancel(self, task: _Task | _Timer) -> None:
-        """It is not to be done."""
+        """Cancel a task or a timer."""
         task.cancel()
 
 

@@ -167,7 +167,7 @@ class Network:
         self._silent.setdefault(node, [])
 
     def speak(self, node: int) -> None:
-        """It goes on with what has come meanwhile."""
+        """The broker handles requests again, first those that came while it was silent."""
         for act in self._silent.pop(node, []):
             act()
 
@@ -298,7 +298,7 @@ class Network:
         self.brokers.receive(call, api)
 
     def can_go_on(self, connection: Connection) -> None:
-        """At the next opportunity."""
+        """Let the broker's end of the connection go on, at its next turn."""
         if connection not in self._ready:
             self._ready[connection] = None
             self.scheduler.after(0.0, lambda: self._go_on(connection))
@@ -308,12 +308,12 @@ class Network:
         self.at_broker(connection.node, connection.go_on)
 
     def ended(self, connection: Connection) -> None:
-        """Nothing of it is left."""
+        """The connection has ended: forget it and its requests."""
         del self._ends[connection]
         self.brokers.model.forget(lambda call: call.connection == connection.number)
 
     def hindered(self, connection: Connection, api: str, fault: Action) -> None:
-        """Note it."""
+        """Note in the history that a fault hit a request."""
         self.history.note(
             "request.hindered",
             connection.host,
@@ -404,7 +404,7 @@ class SimulatedNet:
         network.scheduler.after(timeout, lambda: self._give_up(connection, timeout))
 
     async def _reach(self, connection: _Connection) -> None:
-        """By one of its addresses."""
+        """Connect to the broker by one of its addresses."""
         try:
             connection.address, _ = await connection.race.winner()
         except OSError as error:
@@ -582,12 +582,12 @@ class SimulatedNet:
 
     @property
     def keys(self) -> list[str]:
-        """Of its connections, also of those that are being opened."""
+        """The keys of its connections, also of those that are being opened."""
         return list(self._connections)
 
     @property
     def open_connections(self) -> list[str]:
-        """Their keys."""
+        """The keys of its connections that are open."""
         return sorted(
             connection.key for connection in self._connections.values() if connection.open
         )
@@ -598,7 +598,7 @@ class SimulatedNet:
         connection.there.dead = connection.back.dead = True
 
     def swallow_what_is_dead(self) -> None:
-        """The same of connections by an address that leads nowhere."""
+        """From now on all that is sent on connections to a dead address vanishes, both ways."""
         for connection in self._connections.values():
             if self.network.names.is_dead(connection.node, connection.address):
                 self.swallow(connection.key)
@@ -650,7 +650,7 @@ class SimulatedNet:
     # -- what arrives
 
     def _arrived(self, connection: _Connection, data: bytes) -> None:
-        """At the broker."""
+        """Data of the consumer arrives at the broker."""
         end, node = connection.end, connection.node
         if end is not None and end.open:
             end.take(data)
@@ -659,7 +659,8 @@ class SimulatedNet:
             self.later(connection, lambda: self.lost(connection, "knows no such connection"))
 
     def arrive(self, connection: _Connection, data: bytes) -> None:
-        """Here; what comes for a closed connection is answered by a reset."""
+        """Data of the broker arrives at the consumer. Data for a closed connection is answered by a
+        reset."""
         if self._connections.get(connection.key) is not connection:
             self._tell_end(connection)
             return
@@ -672,7 +673,7 @@ class SimulatedNet:
 
 
 def _run(conversation: Coroutine[Future, None, None], fails: Callable[[Exception], None]) -> None:
-    """Let it go on whenever the answer is there that it waits for."""
+    """Run the coroutine: go on with it each time the future that it waits for is done."""
 
     def go_on(_: object) -> None:
         try:

@@ -197,7 +197,8 @@ class Loop:
             self.sleep(busy)
 
     def _go_on_after_an_interrupt(self) -> None:
-        """Or end: it may have been in the middle of anything."""
+        """After a signal: close the consumer, or subscribe again and go on. The signal may have cut
+        off any call of the consumer."""
         if self._closing or self.draw.random() < 0.3:
             self._give_up()
         else:
@@ -274,7 +275,7 @@ class Loop:
     # -- its consumer
 
     def begin(self) -> None:
-        """A new one."""
+        """Make a new consumer, and subscribe."""
         config = self._config()
         number = len(self._member.sites) + 1
         name = self._member.name
@@ -405,7 +406,7 @@ class Loop:
         self._simulation.sleep(seconds)
 
     def takes_time(self) -> None:
-        """A listener that a fault has made slow."""
+        """Called by a listener: sleep, if a fault makes listeners slow."""
         if self._member.slow_listener:
             self.sleep(self._member.slow_listener)
 

@@ -120,7 +120,7 @@ class Distribution:
         return cls(sorted(recovery_time(kind, seed, protocol) for seed in seeds))
 
     def quantile(self, share: float) -> float:
-        """So large a share of them took no longer."""
+        """The time that this share of the recoveries did not exceed."""
         return self.seconds[max(0, math.ceil(share * len(self.seconds)) - 1)]
 
     def cells(self) -> list[str]:

@@ -204,15 +204,15 @@ class SimulatedSelector:
     modify = register
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Not any more. Raises KeyError."""
+        """Wait for this socket no more. Raises KeyError."""
         return self._keys.pop(fileobj)
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        """What it was registered for. Raises KeyError."""
+        """The key with which this socket was registered. Raises KeyError."""
         return self._keys[fileobj]
 
     def get_map(self) -> dict[Any, Any]:
-        """All that is waited for; never empty, for there is a bell."""
+        """The keys of all registered sockets, and the bell: so it is never empty."""
         return {_BELL: None, **self._keys}
 
     def ring(self) -> None:

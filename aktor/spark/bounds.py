@@ -77,9 +77,10 @@ class Bounds:
     option: str
     default: At | None
     given: Mapping[TopicPartition, At] = field(default_factory=dict)
-    #: Where there is no record at or after a time: Spark's startingOffsetsByTimestampStrategy.
-    #: None: an error, but the end where the time is relative. (An idle partition has no record of
-    #: the last 15 minutes, and nothing is wrong with that.)
+    #: What to do for a partition without a record at or after the time (Spark's
+    #: startingOffsetsByTimestampStrategy). None, if the user does not set it: an error for an
+    #: absolute time; for a relative one the partition begins at its end. (An idle partition has no
+    #: record of the last 15 minutes, and nothing is wrong with that.)
     no_match: Literal["error", "latest"] | None = "latest"
     #: Where the group has committed nothing.
     no_commit: int = EARLIEST

@@ -151,7 +151,8 @@ def with_defaults(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any
     """The arguments of a consumer of ours: these, the defaults of the source, and those of Java's
     client that are others than kafka-python's."""
     defaults["allow_auto_create_topics"] = False
-    if "reconnect_backoff_ms" not in settings:  # must not be more than the longest wait
+    # Left out if the user sets reconnect_backoff_ms: a value above this maximum would be refused.
+    if "reconnect_backoff_ms" not in settings:
         defaults["reconnect_backoff_max_ms"] = _RECONNECT_MAX_MS
     return defaults | dict(settings)
 
@@ -265,7 +266,8 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     if isinstance(rule, Refused):
         raise ConfigurationError(f"kafka.{name} is not supported: {rule}")
     ours = name.replace(".", "_")
-    # With underscores (`kafka.group_id`) a name would pass by all that is looked up with dots.
+    # A name with underscores is refused: the code looks settings up by their names with dots
+    # (`group.id`), so it would not find `kafka.group_id`.
     is_ours = ours in known and ours not in _NO_TEXT and "_" not in name
     if rule is not None and not (rule is ignored and is_ours):
         return rule

@@ -88,7 +88,8 @@ def check_named_once(options: SourceOptions, schema: StructType) -> None:
 class Layout:
     """Owns how a batch of `poll_arrow` becomes one that Spark takes.
 
-    Made where it is needed: Spark's schema must be the batch's to the letter.
+    Spark takes a batch only if its schema is exactly the one that PySpark's `to_arrow_schema` makes
+    of the query's schema. So that function makes it here.
     """
 
     def __init__(self, schema: StructType, *, decode: str | None) -> None:

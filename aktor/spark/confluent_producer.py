@@ -47,8 +47,9 @@ class _Log:
 
 
 class _Failures:
-    """Owns what a confluent-kafka producer told of failures since the last look. Apart from the
-    producer, which refers to it: a cycle would keep a dropped producer alive."""
+    """Owns the failures that a confluent-kafka producer has reported since it was made. It is an
+    object of its own, because the library's producer keeps the callbacks: if they referred to the
+    `ConfluentProducer`, this cycle would keep a dropped producer alive."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -184,10 +185,11 @@ class ConfluentProducer:
         self._call(self._producer.abort_transaction, self._timeout)
 
     def _call(self, act: Callable[..., Any], *arguments: Any) -> Any:
-        """Call the library. ProducerFencedError, KafkaError: it has failed.
+        """Call the library. Raises ProducerFencedError or KafkaError if the producer has failed.
 
-        If it fails for good (it is fenced), it sets an exception, and then calls `on_delivery` for
-        records that fail by that: Python makes a SystemError of this, or the exception is lost.
+        At a fatal error (fencing, for example) the library sets a Python exception, and then calls
+        `on_delivery` for the records that fail with it. Python turns that into a SystemError, or
+        the exception is lost: then `_fatal_error` looks for the reason.
         """
         try:
             return act(*arguments)
@@ -196,8 +198,9 @@ class ConfluentProducer:
         except self._error as raised:
             raise self._failed(raised.args[0]) from None
         finally:
-            # The library may never let go of an exception that it has raised, and with it of this
-            # frame: it must not keep the producer, whose threads would never end.
+            # The library may keep an exception that it has raised for ever, and the traceback keeps
+            # this frame. `act` is a method of the producer: without `del` the producer would never
+            # be freed, and its threads would never end.
             del act
 
     def _fatal_error(self, raised: Exception) -> Any:

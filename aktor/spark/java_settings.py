@@ -207,7 +207,8 @@ _RULES: Final[dict[str, Rule]] = {
     "partition.assignment.strategy": ignored,
     "share.acknowledgement.mode": ignored,
     "share.acquire.mode": ignored,
-    # How hard a client tries. (The consumer has some of them.)
+    # Tuning of retries and compression. Those that our consumer has too (retry.backoff.max.ms) are
+    # used by the source, not ignored.
     "compression.gzip.level": ignored,
     "compression.lz4.level": ignored,
     "compression.zstd.level": ignored,

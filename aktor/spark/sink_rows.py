@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_PARTITIONS", "TOO_BIG", "RowLayout", "Rows"]
 
-#: A producer asks for a topic that does not exist again and again, and then only says that the time
-#: has passed.
+#: If a topic does not exist, a producer repeats its Metadata request until its timeout, and its
+#: error says only that it timed out. So this is added to the error.
 NO_PARTITIONS: Final = (
     "; no broker has told of the topic's partitions: create the topic if it does not exist"
 )
@@ -154,7 +154,8 @@ class RowLayout:
                 ends, ends[1:], column.is_valid().to_pylist(), strict=False
             )
         ]
-        # A slice of a batch has the keys of all of it here: which rows are bad is looked up.
+        # `column.values` has the headers of the whole batch, also if `batch` is a slice of it. So a
+        # bad key may belong to a row outside of the slice: look for the row.
         zeros = pc.match_substring(pa.array(keys, pa.string()), "\0")
         if None in keys or pc.any(zeros).as_py():
             for place, headers in enumerate(found, first):

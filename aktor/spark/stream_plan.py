@@ -236,8 +236,9 @@ class StreamPlan:
         """The topics that may be missing without a mistake in the options: these, and those that
         were planned before.
 
-        A checkpoint does not tell which topics were deleted while the query ran without them. So
-        in a query that goes on from one it may be any, if a loss of data does not end the query.
+        A checkpoint does not tell which topics were deleted while the query ran without them. So in
+        a query that goes on from a checkpoint with failOnDataLoss=false, any topic of the options
+        may be missing.
         """
         known = {*topics, *self._topic_ids}
         if self._initial is None and not self._options.fail_on_data_loss:

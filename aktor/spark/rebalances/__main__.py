@@ -47,8 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("aktor rebalances")
     if not chosen.stream:
-        # Over these sockets a worker that is dismissed prints a traceback (after a minute without
-        # work, Spark 4.3): a stream waits for files most of the time.
+        # Unix sockets make tasks faster. Not in a stream, which waits for files most of the time:
+        # Spark 4.3 ends a worker after a minute without work, and with these sockets it then prints
+        # a traceback.
         builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     spark = builder.getOrCreate()
     for place in (chosen.logs, chosen.out):
@@ -109,7 +110,8 @@ def _write(tables: Mapping[str, DataFrame], folder: str) -> None:
 
 
 def _write_page(tables: Mapping[str, DataFrame], folder: str) -> None:
-    """The page, in a local folder; elsewhere (HDFS, S3) here."""
+    """Write the page into the folder if that is a local one; else (HDFS, S3) into the working
+    directory."""
     place = _local(folder) if os.path.isdir(_local(folder)) else "."
     with open(os.path.join(place, PAGE), "w", encoding="utf-8") as file:
         file.write(render(summarise(tables)))
@@ -117,7 +119,8 @@ def _write_page(tables: Mapping[str, DataFrame], folder: str) -> None:
 
 
 def _check_file_system(parser: argparse.ArgumentParser, spark: SparkSession, place: str) -> None:
-    """Before the job: that a report cannot be written would be noticed at its end."""
+    """Refuse a place whose file system Spark does not have. Without this check the job would fail
+    at its end, when it writes the report."""
     try:
         files_at(spark, place)
     except Py4JJavaError as error:

@@ -133,7 +133,8 @@ class _Group:
         self._traces.repeated = 0
 
     def _complete(self) -> None:
-        """What comes now is not complete."""
+        """The watermark is reached: give out the rows that are complete, and keep the state for the
+        next batch. Rows of later events may still change (`open`)."""
         if self._is_open or self._watermark is None:
             return
         self._traces.wait(self._watermark)

@@ -1,13 +1,14 @@
 """The same as a stream: over the files that come into a folder.
 
-An event is complete when another one is `lateness` seconds later (the watermark): then nothing
-before it is expected any more. A batch takes what is complete to where it was left, and what is not
-(the pending events) through a copy of that, so that the tables always show what is known. An event
-from before the watermark comes too late and is counted.
+The watermark is `lateness` seconds before the newest event. Events up to the watermark are
+complete: no earlier one is expected, and one that comes all the same is counted as late and left
+out. Events after the watermark are pending. A batch gives the complete events to the `GroupTraces`
+of their group, and keeps that state. It gives the pending events to a copy only, for the rows that
+may still change (`open`): so the tables always show all that is known.
 
-The folder has the rows of all batches, and those of the last one that may still change (`open`).
-For each batch it has the groups' states, the pending events and the watermark; a batch that is run
-again after a crash begins with those of the batch before and writes its own anew.
+The folder has the complete rows of all batches, and the open rows of the last one. For the last two
+batches it also has the states of the groups, the pending events and the watermark. A batch that is
+run again after a crash begins with those of the batch before, and writes its own anew.
 """
 
 from __future__ import annotations

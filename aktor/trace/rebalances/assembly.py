@@ -22,7 +22,8 @@ REACH: Final = 30.0
 #: Clocks of hosts differ by so many seconds.
 SKEW: Final = 2.0
 
-#: Who begins a rebalance says so by one of the other causes.
+#: A part with one of these causes did not trigger the rebalance: another member or the first round
+#: did, or its trace does not say why it began.
 _OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
 
 
@@ -94,8 +95,8 @@ class Assembly:
         self.generations |= other.generations
 
     def trigger(self, departures: Iterable[Departure]) -> Departure | None:
-        """Who began it, and why: the first who says so. None if that is later than its beginning:
-        then it is the consequence of something that no trace tells."""
+        """The first part or departure that gives a cause of its own: it triggered the rebalance.
+        None if it is later than the beginning by more than SKEW: then no trace has the trigger."""
         candidates = [
             Departure(part.began, part.cause, part.because, part.name)
             for part in self.parts
@@ -130,8 +131,9 @@ class Assembly:
         counted, seen = self.counted
         unfinished = any(part.outcome == "unfinished" for part in self.parts)
         if counted > len(self.members) or unfinished:
-            # The assignor has given partitions to members that are not seen, or left at once. Or it
-            # is not known how a part went on: who owned what is that of long after.
+            # The assignor has given partitions to members that have no trace here or left at once,
+            # so `owners` lacks them. Or a part is unfinished: it is ended after ABANDONED, and
+            # `owners` are those of that time. In both cases the least moves are not known.
             return Moves(len(known), moved, first, unseen=max(0, counted - seen))
         owned_before = sum(owner is not None for owner in known.values())
         least = least_moves(list(kept.values()), len(kept), len(known), owned_before)
@@ -274,8 +276,9 @@ def _done_last(took: float, slowest: Part, parts: Iterable[Part]) -> list[str]:
 
 
 def _awaited(joined: Part, parts: Iterable[Part]) -> Part | None:
-    """The member for which this one waited in JoinGroup: the coordinator answers when all have
-    joined, and that one joined after most of this time, since it gave up partitions before."""
+    """The member for which `joined` waited in JoinGroup, if one is known. The coordinator answers
+    when all have joined. A member joins late if its revocation (`prepare`) takes long: here at
+    least half as long as the wait."""
     others = [
         part
         for part in parts

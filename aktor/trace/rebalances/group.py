@@ -150,11 +150,12 @@ class GroupTraces:
             self._count(part.counted, generation)
 
     def _count(self, counted: int, generation: int) -> None:
-        """If the leader has counted fewer members than seem to be in the group, the others are out
-        of it: they were killed, and their sessions have ended. Those have told nothing for longest.
+        """If the leader counts fewer members than seem to be in the group, some were killed and
+        their sessions have ended. Take out the members whose traces have been silent for longest.
 
-        (As long as a static member's session has not ended it is counted, though it is dead. Who
-        joins and has yet to tell that it is in the generation is in the group as soon as it does.)
+        (A static member that was killed is counted until its session ends. A member may be taken
+        out wrongly if its trace does not yet say that it is in the generation: it is back in the
+        group with its next `membership.moved` or `rebalance.completed`.)
         """
         members = [life for life in self._lives.values() if life.in_group]
         if not 0 < counted < len(members):
@@ -170,8 +171,8 @@ class GroupTraces:
         life.protocol = "consumer"
         part, life.last_part = life.part or life.lately(at), None
         if part is not None and part.generation is None:
-            # It is taken into the group; or it has given up what the epoch takes from it, and is
-            # told of the epoch only now.
+            # The member was taken into the group with this epoch. Or it has revoked partitions, and
+            # the coordinator gives it the new epoch only after that (KIP-848).
             self._is_of(part, epoch)
         else:
             life.epoch = epoch, at
@@ -262,8 +263,9 @@ class GroupTraces:
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
             self._add(row)
             if before is not None and before.source != life.source and before.released is None:
-                # A coordinator waits until the owner has given it up, or is out of the group. (An
-                # owner whose clock is ahead, or that only stood still, will tell of its next step.)
+                # A coordinator gives a partition away when its owner has released it or is out of
+                # the group. So the old owner is taken for gone. (If it was only suspended, or its
+                # clock is ahead, its next `membership.moved` corrects that.)
                 self._lives[before.source].in_group = False
             if before is not None and before.revoked_in is not None and part is not None:
                 self._join(self._of.get(before.revoked_in), self._of.get(part))
@@ -331,8 +333,9 @@ class GroupTraces:
     # -- time passes
 
     def _pass_time(self, now: float) -> None:
-        """What is due by now comes to its end. (Not at the time of the next event: that may be one
-        that was left out because it changes nothing.)"""
+        """Make the rows that are due by `now`. `now` is the due time itself, not the time of the
+        next event. That event depends on the lines that `Deliveries` leaves out, and the rows must
+        not."""
         self._now = now
         for life in self._lives.values():
             if life.part is not None and now >= life.part.seen + ABANDONED:
@@ -367,8 +370,8 @@ class GroupTraces:
         self._open = [assembly for assembly in self._open if assembly.parts]
 
     def _close(self, assembly: Assembly) -> None:
-        """It is complete. A row is made of it when it is known of the partitions of a killed member
-        as well how long they were not delivered."""
+        """The rebalance is complete: no later part is added to it. Its row is made OVERLAP seconds
+        later, when it is known how long a killed member's partitions were not delivered."""
         if assembly.parts[0] not in self._of:
             return  # it was closed before
         for part in assembly.parts:
@@ -407,7 +410,8 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
 
 
 def _told(life: Life) -> tuple[bool, float]:
-    """When it told of a rebalance last; who is in none is taken for more silent."""
+    """A key to sort members by: first those that are in no rebalance; among equals first the one
+    whose trace told of a rebalance longest ago."""
     part = life.part or life.last_part
     return life.part is not None, -math.inf if part is None else part.seen
 
@@ -423,8 +427,8 @@ def _number(event: Mapping[str, Any], key: str) -> int | None:
 
 
 def _real(event: Event, key: str) -> float | None:
-    """The milliseconds of this name. More than 30 years are none: a time before them may be one
-    that no table can hold."""
+    """The milliseconds under this key; None if there are none or they are more than 30 years. (A
+    rebalance that began so long before would have a time that no table can hold.)"""
     value = event.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -48,14 +48,17 @@ _TAIL: Final = re.compile(
 )
 _TAIL_MAX: Final = 400
 
-#: Times from here on (the year 5138) are none, and greater numbers than the second are left out.
+#: A time (`t`) from here on (the year 5138) is not understood, and a number as great as _GREATEST
+#: is replaced by null.
 _T_END: Final = 1e11
 _GREATEST: Final = 10**15
 
-#: So many values in each other are too many: an event is pickled, and Python pickles 500 at most.
+#: A line whose JSON is nested deeper than this is not understood. Events are pickled, and Python
+#: pickles 500 levels at most.
 _DEEPEST: Final = 200
 
-#: What a line has that may have a string that is no UTF-8 (a lone surrogate), or such a number.
+#: Finds the lines that may need `_cleaned`: those with a lone surrogate (which is no UTF-8) or
+#: with such a great number.
 _ODD: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]|[0-9]{16}|[0-9][eE]|Infinity|NaN")
 
 
@@ -70,7 +73,8 @@ class Glance(NamedTuple):
 
 
 def glance(line: str) -> Glance | None:
-    """The same as `parse` would say; None if it takes `parse` to say it."""
+    """A few fields of the line, found without parsing it. None if the line does not look as aktor
+    writes it: then call `parse`."""
     tail = _TAIL.search(line, max(0, len(line) - _TAIL_MAX))
     head = None if tail is None else _HEAD.match(line)
     if tail is None or head is None or tail[1] not in EVENTS:
@@ -109,7 +113,8 @@ def parse(line: str, file: str = "") -> Event:
 
 
 def _load(line: str) -> Event | None:
-    """The JSON object of a line; of two that a torn line made one, the last."""
+    """The JSON object of a line. If a torn line and the next one became one line, that of the
+    second."""
     for start in _starts(line):
         try:
             found = json.loads(line[start:] if start else line)

@@ -25,15 +25,15 @@ class Owner:
     name: Name
     assigned: float
     released: float | None = None
-    #: When it was given records last, and the offset after these. If it never was, and ends: those
-    #: of the owner before.
+    #: When records were delivered to it last, and the offset after these. If none were delivered
+    #: before the next owner came, these are the values of the owner before it.
     last: float | None = None
     next_offset: int | None = None
     #: The part of a rebalance in which it was given the partition, and in which it was revoked.
     given_in: Part | None = None
     revoked_in: Part | None = None
-    #: The owner before, until it is known how long nothing was delivered; and when and with which
-    #: offset delivery went on.
+    #: `before`: the owner before; None as soon as the row of the hand-over is made. `resumed` and
+    #: `first_offset`: when this owner delivered first, and the offset of that record.
     before: Owner | None = None
     resumed: float | None = None
     first_offset: int | None = None
@@ -41,25 +41,26 @@ class Owner:
 
 @dataclass(slots=True, eq=False)
 class Ownership:
-    """Owns who owns what in one group."""
+    """Knows the owner of each partition of one group."""
 
     group: str
     _owners: dict[str, Owner] = field(default_factory=dict)
-    #: When delivery went on, of those partitions that their owners before did not release.
+    #: When the new owner delivered first, for partitions that the old owner did not release.
     _resumed: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something comes to its end by the passing of time."""
+        """Whether there is a hand-over whose row is made when OVERLAP seconds have passed."""
         return bool(self._resumed)
 
     @property
     def due(self) -> float:
-        """When that is."""
+        """When the first of these rows is due."""
         return min(self._resumed.values(), default=math.inf) + OVERLAP
 
     def pass_time(self, now: float) -> Iterator[Downtime]:
-        """These are over: the owner before has delivered nothing beside the new one."""
+        """The rows of the hand-overs that are due by `now`: for OVERLAP seconds the old owner has
+        delivered nothing beside the new one."""
         due = [partition for partition, at in self._resumed.items() if at + OVERLAP <= now]
         for partition in sorted(due):
             row = self._end_wait(partition, self._owners[partition])
@@ -77,7 +78,8 @@ class Ownership:
     def assign(
         self, partition: str, source: str, name: Name, at: float, part: Part | None
     ) -> tuple[Owner | None, Downtime | None]:
-        """It has this owner from now on. Returns the owner before, and the end of its own wait."""
+        """The partition has this owner from now on. Returns the owner before, and the row of the
+        hand-over to that one if it was not made yet."""
         before = self._owners.get(partition)
         if before is not None and before.source == source and before.released is None:
             return before, None  # owned all the time; or a line that came twice
@@ -88,7 +90,8 @@ class Ownership:
         return before, unused
 
     def release(self, partition: str, source: str, at: float, part: Part | None) -> Downtime | None:
-        """This owner owns it no more. Returns a row if it never delivered anything."""
+        """This owner has released the partition. Returns the row of the hand-over to it if that
+        was not made yet: the owner delivered nothing, or OVERLAP had not passed."""
         owner = self._owners.get(partition)
         if owner is None:
             return None
@@ -144,7 +147,8 @@ class Ownership:
         self._resumed.pop(partition, None)
         if before is None:
             return None
-        # Which one was the last before the other began is not known of those that were left out.
+        # With an overlap the last delivery of the old owner is not known: `Deliveries` leaves out
+        # some of its lines.
         last, expected = (None, None) if overlap else (before.last, before.next_offset)
         if owner.last is None:
             # The pause goes on: it lasts until an owner delivers something.

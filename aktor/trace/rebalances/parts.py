@@ -28,8 +28,8 @@ CALLBACKS: Final = {
     "on_partitions_lost": "lost_callback",
 }
 
-#: The states in which a member is in its group, or about to be; in the others it is not, and its
-#: part in a rebalance ends so.
+#: The states in which a member is in its group or about to join it. In the states of
+#: OUT_OF_GROUP it is not, and its part in a rebalance ends with the outcome that stands there.
 IN_GROUP: Final = frozenset({*PHASES, "stable"})
 OUT_OF_GROUP: Final = {
     "unjoined": "lost",
@@ -48,7 +48,8 @@ _CONSUMER: Final = {
     *("fenced", "stale", "fatal"),
 }
 
-#: An epoch explains what a member does so many seconds later.
+#: A member's new epoch (`member.epoch`) is that of a part which begins at most so many seconds
+#: after it, or has ended at most so many seconds before it.
 _FRESH: Final = 1.0
 
 #: A consumer's client id and its host.
@@ -114,7 +115,7 @@ class Life:
 
     @property
     def generation(self) -> int | None:
-        """That of its part, or of its last one."""
+        """The generation of the rebalance that this member is in, or of its last one."""
         part = self.part or self.last_part
         return None if part is None else part.generation
 
@@ -129,7 +130,7 @@ class Life:
             self.protocol = "consumer"
 
     def begin(self, at: float, because: str | None, cause: Cause) -> Part:
-        """A rebalance begins for it."""
+        """A rebalance begins for this member: make its part."""
         part = Part(self.source, self.name, self.member, because, cause, began=at, seen=at)
         if self.epoch is not None and at - self.epoch[1] <= _FRESH:
             part.generation = self.epoch[0]
@@ -138,7 +139,7 @@ class Life:
         return part
 
     def end(self, at: float, outcome: str) -> Part | None:
-        """The rebalance is over for it."""
+        """The rebalance is over for this member. Returns its part, if there was one."""
         part, self.part = self.part, None
         if part is not None:
             self._spend_in(part, at)

@@ -29,7 +29,8 @@ class Storms:
 
     @property
     def due(self) -> float:
-        """When they are over if nothing more comes. (A row may come long after its rebalance.)"""
+        """When these rebalances are over (`end`) if no other row comes. That is later than QUIET,
+        because the row of a rebalance comes a minute after its end."""
         return self._ended + 3 * QUIET if self._rows else float("inf")
 
     def add(self, row: Rebalance) -> list[Storm]:
