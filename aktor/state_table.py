@@ -21,11 +21,12 @@ def follow(table: Mapping[S, Mapping[K, S]], before: S, trigger: K) -> S:
 
     A trigger is a member of an enum, or the type of a message.
     """
-    try:
-        return table[before][trigger]
-    except KeyError:
+    # Without `try`: a signal handler may raise a KeyError here, which is not ours to catch.
+    after = table[before].get(trigger)
+    if after is None:
         name = trigger.name if isinstance(trigger, enum.Enum) else trigger.__name__
-        raise IllegalTransitionError(f"{name} while {before.name}") from None
+        raise IllegalTransitionError(f"{name} while {before.name}")
+    return after
 
 
 def mermaid(table: Mapping[S, Mapping[K, S]]) -> str:
