@@ -34,8 +34,8 @@ HEAD = (
     " answer. What the consumer does about each of these stands in one table,"
     " `aktor/protocol/error_codes.py`; this page is made from it (`python -m tests.error_table`)."
     " Where the member's state matters too, the manager decides; the row says between what.",
-    "A test lets whoever asks, a manager or the handshake of a connection, meet every code in every"
-    " kind of answer, and every reason why there is no answer"
+    "A test lets every manager, and the handshake of a connection, meet every code in every kind of"
+    " answer, and every reason why there is no answer"
     " (`tests/unit/managers/test_error_codes.py`). For each action in the table it compares the row"
     " with what is said and sent. Some actions cannot be seen beside others: LEAVE of a member that"
     " stays, for example. The test says which.",

@@ -54,11 +54,11 @@ from tests.unit.managers.builders_consumer import (
     a_leave,
     refused,
 )
-from tests.unit.managers.test_coordinator import coordinating
-from tests.unit.managers.test_membership import (
+from tests.unit.managers.builders_membership import (
     a_leader_that_came_back,
     a_stable_cooperative_member,
 )
+from tests.unit.managers.test_coordinator import coordinating
 
 #: How long after the refusal we look at what is sent: longer than any backoff.
 PATIENCE = 2.5

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import (
@@ -61,6 +63,10 @@ GROUP_AUTHORIZATION_FAILED = 30
 MEMBER_ID_REQUIRED = 79
 GROUP_MAX_SIZE_REACHED = 81
 FENCED_INSTANCE_ID = 82
+
+
+EAGER = {"partition_assignment_strategy": (RangePartitionAssignor,)}
+COOPERATIVE = {"partition_assignment_strategy": (CooperativeStickyAssignor,)}
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:
@@ -369,3 +375,40 @@ class Scene:
         request = self.sent(LeaveGroupRequest)
         self.answer(request, left())
         return request
+
+
+class StaticSettings(Settings):
+    """Settings of a static member (KIP-345)."""
+
+    group_instance_id: str | None = "instance-1"
+
+
+def a_member(**settings: object) -> Scene:
+    return Scene(**{**EAGER, **settings})
+
+
+def a_cooperative_member(**settings: object) -> Scene:
+    return Scene(**{**COOPERATIVE, **settings})
+
+
+def a_stable_cooperative_member(owned: str = "a-0 a-1", **settings: object) -> Scene:
+    return a_cooperative_member(**settings).is_stable(owned, assignor="cooperative-sticky")
+
+
+def a_static_member(**settings: object) -> Scene:
+    return Scene(settings=StaticSettings(group_id="g"), **{**EAGER, **settings})
+
+
+def a_leader_that_came_back(**topics: int) -> Scene:
+    """A static leader that is told to keep the assignment (KIP-814): a-0 and a-1 are its own."""
+    scene = a_static_member()
+    scene.see(**topics)
+    members = {"m": a_subscription("a"), "n": a_subscription("a")}
+    scene.is_syncing("a", leader="m", members=members, skip_assignment=True)
+    if not topics:
+        scene.after(2)  # it waits no longer for metadata
+    request = scene.sent(SyncGroupRequest)
+    assert list(request.body.assignments) == []
+    scene.answer(request, synced("a-0 a-1"))
+    scene.apply()
+    return scene

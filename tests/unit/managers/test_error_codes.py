@@ -1,5 +1,5 @@
-"""Whoever asks a broker does what the table of `aktor.protocol.error_codes` says, for every code,
-and for every request without an answer."""
+"""Managers, and the handshake of a connection, do what the table of `aktor.protocol.error_codes`
+says, for every code, and for every request without an answer."""
 
 from __future__ import annotations
 

@@ -66,8 +66,10 @@ from aktor.settings import Settings
 from aktor.trace.rebalances.causes import Cause, cause_of
 from aktor.values import replace
 from tests.unit.managers.builders_membership import (
+    COOPERATIVE,
     COORDINATOR_LOADING,
     COORDINATOR_NOT_AVAILABLE,
+    EAGER,
     FENCED_INSTANCE_ID,
     GROUP_AUTHORIZATION_FAILED,
     GROUP_MAX_SIZE_REACHED,
@@ -81,6 +83,11 @@ from tests.unit.managers.builders_membership import (
     UNKNOWN_MEMBER_ID,
     Scene,
     a_cluster,
+    a_cooperative_member,
+    a_leader_that_came_back,
+    a_member,
+    a_stable_cooperative_member,
+    a_static_member,
     a_subscription,
     beaten,
     described,
@@ -91,31 +98,6 @@ from tests.unit.managers.builders_membership import (
     sync_refused,
     synced,
 )
-
-EAGER = {"partition_assignment_strategy": (RangePartitionAssignor,)}
-COOPERATIVE = {"partition_assignment_strategy": (CooperativeStickyAssignor,)}
-
-
-class StaticSettings(Settings):
-    """Settings of a static member (KIP-345)."""
-
-    group_instance_id: str | None = "instance-1"
-
-
-def a_member(**settings: object) -> Scene:
-    return Scene(**{**EAGER, **settings})
-
-
-def a_cooperative_member(**settings: object) -> Scene:
-    return Scene(**{**COOPERATIVE, **settings})
-
-
-def a_stable_cooperative_member(owned: str = "a-0 a-1", **settings: object) -> Scene:
-    return a_cooperative_member(**settings).is_stable(owned, assignor="cooperative-sticky")
-
-
-def a_static_member(**settings: object) -> Scene:
-    return Scene(settings=StaticSettings(group_id="g"), **{**EAGER, **settings})
 
 
 def a_leave(deadline: float, ticket: int = 7) -> LeaveGroup:
@@ -471,21 +453,6 @@ def test_a_leader_that_lacks_a_topic_it_tracks_already_asks_for_fresh_metadata()
     scene.answer(scene.sent(JoinGroupRequest), joined(3, leader="m", members=members))
 
     assert "b" in scene.said(RefreshMetadata).because
-
-
-def a_leader_that_came_back(**topics: int) -> Scene:
-    """A static leader that is told to keep the assignment (KIP-814): a-0 and a-1 are its own."""
-    scene = a_static_member()
-    scene.see(**topics)
-    members = {"m": a_subscription("a"), "n": a_subscription("a")}
-    scene.is_syncing("a", leader="m", members=members, skip_assignment=True)
-    if not topics:
-        scene.after(2)  # it waits no longer for metadata
-    request = scene.sent(SyncGroupRequest)
-    assert list(request.body.assignments) == []
-    scene.answer(request, synced("a-0 a-1"))
-    scene.apply()
-    return scene
 
 
 def test_a_leader_that_must_skip_the_assignment_learns_it_and_watches_the_topics() -> None:
