@@ -59,7 +59,7 @@ mutations: venv
 	@$(PY) -m tests.mutations $(ARGS)
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info aktor/*/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info $$(find aktor -name "*.so") .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv: $(STAMP) $(KERNEL)
@@ -67,7 +67,7 @@ venv: $(STAMP) $(KERNEL)
 build: venv
 
 # What is compiled. Without a compiler nothing is built, and the twins in Python are used.
-$(KERNEL): $(wildcard aktor/*/*.pyx aktor/*/*.h) setup.py | $(STAMP)
+$(KERNEL): $(shell find aktor -name "*.pyx" -o -name "*.h") setup.py | $(STAMP)
 	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace && touch $@
 
 # Written last, and only then: an interrupted installation is done again.

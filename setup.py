@@ -23,8 +23,8 @@ def compiled(module: str, *depends: str) -> Extension:
 modules = cythonize(
     [
         compiled("aktor.records.kernel", "kernel.h", "columns.h", "lz4.h"),
-        compiled("aktor.actors.frame_memory"),
-        compiled("aktor.consumer.record_iterator"),
+        compiled("aktor.actors.sockets.frame_memory"),
+        compiled("aktor.consumer.core.record_iterator"),
     ],
     build_dir="build",
 )

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     )
 
     from aktor import errors
+    from aktor.consumer.columns.json_columns import json_columns
+    from aktor.consumer.core.pattern import SubscriptionPattern
     from aktor.consumer.facade import KafkaConsumer
-    from aktor.consumer.json_columns import json_columns
-    from aktor.consumer.pattern import SubscriptionPattern
     from aktor.consumer.status import ConsumerStatus, PartitionStatus
 
 __all__ = [
@@ -58,9 +58,9 @@ _MODULES: Final = {
     "OffsetAndMetadata": "kafka.structs",
     "OffsetAndTimestamp": "kafka.structs",
     "PartitionStatus": "aktor.consumer.status",
-    "SubscriptionPattern": "aktor.consumer.pattern",
+    "SubscriptionPattern": "aktor.consumer.core.pattern",
     "TopicPartition": "kafka.structs",
-    "json_columns": "aktor.consumer.json_columns",
+    "json_columns": "aktor.consumer.columns.json_columns",
 }
 
 

@@ -18,7 +18,7 @@ __all__ = ["Settings"]
 
 
 class Settings(Value):
-    """Made by `aktor.consumer.configuration` from the user's keyword arguments.
+    """Made by `aktor.consumer.configuration.configuration` from the user's keyword arguments.
 
     Times are seconds, sizes are bytes. `connection` holds what only the connections need (TLS,
     SASL, socket options), under kafka-python's names; it is kept out of `repr` for its secrets.

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pykka
 
-from aktor.actors.handlers import handles
-from aktor.actors.manager import RequestManager
-from aktor.actors.runtime import Bell, Dispatcher, VirtualTime
-from aktor.actors.wire import Net
-from aktor.consumer.port import ApplicationPort
+from aktor.actors.runtime.dispatcher import Bell, Dispatcher, VirtualTime
+from aktor.actors.runtime.handlers import handles
+from aktor.actors.runtime.manager import RequestManager
+from aktor.actors.sockets.wire import Net
+from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.system import ActorSystem, Host
 from aktor.events.message import Message
 from aktor.events.polling import Poll

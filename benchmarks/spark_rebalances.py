@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from aktor.simulation import Simulation
 from aktor.simulation.history import History
-from aktor.simulation.storm import run_storm
+from aktor.simulation.selftest.storm import run_storm
 from aktor.trace.rebalances.lines import EVENTS
 from benchmarks.tables import Table, at_least
 

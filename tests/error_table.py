@@ -90,7 +90,7 @@ def lasting() -> list[str]:
         "",
         f"{names}: the application gets such an error again at a later `poll`, until it seeks or"
         " pauses the partition. Each other error of a partition is raised once for each attempt to"
-        " find its position, or to fetch from it (`aktor/consumer/position_errors.py`).",
+        " find its position, or to fetch from it (`aktor/consumer/core/partition_errors.py`).",
     ]
 
 
@@ -101,8 +101,8 @@ def beside_the_rows() -> list[str]:
         "",
         f"`{CORRUPT.__name__}` (the broker cannot read a batch, or our decoder cannot): the"
         " error is raised, and the batch is fetched again a few times"
-        " (`aktor/consumer/corrupt_batches.py`). If the bytes that come are sound, the error is"
-        " over.",
+        " (`aktor/consumer/core/corrupt_batches.py`). If the bytes that come are sound, the error"
+        " is over.",
         "",
         "RAISE of ApiVersions, SaslHandshake or SaslAuthenticate ends the connection. The network"
         " actor tells the application of a refused login at once, but if the login was only to be"

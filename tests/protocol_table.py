@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from aktor.actors.manager import RequestManager
+from aktor.actors.runtime.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.routes import BY_NAME, KEPT, ROUTES
-from aktor.simulation.crashes import in_start_order
+from aktor.simulation.faults.crashes import in_start_order
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "protocol.md"
@@ -48,20 +48,20 @@ IN_ORDER = frozenset({"lifecycle", "membership", "commits", "positions"})
 #: The actors that the supervisor looks after, with the membership manager that has both protocols.
 SUPERVISED = in_start_order("auto")
 
-#: The modules in which an actor begins; it goes on in the modules of its folder that they import.
+#: The modules in which an actor begins; it goes on in the modules of its package that they import.
 BEGINS = {
-    "dispatcher": ["aktor.actors.runtime"],
-    "supervisor": ["aktor.actors.supervisor"],
-    "sockets": ["aktor.actors.kafka_net"],
+    "dispatcher": ["aktor.actors.runtime.dispatcher"],
+    "supervisor": ["aktor.actors.runtime.supervisor"],
+    "sockets": ["aktor.actors.sockets.kafka_net"],
     **{kind.name: [kind.__module__] for kind in SUPERVISED},
     "application": ["aktor.consumer.facade"],
 }
 
 #: What an actor imports without being it.
 OTHERS = {
-    "aktor.actors.runtime",
-    "aktor.actors.supervision",
-    "aktor.actors.manager",
+    "aktor.actors.runtime.dispatcher",
+    "aktor.actors.runtime.supervision",
+    "aktor.actors.runtime.manager",
     "aktor.consumer.system",
 }
 
@@ -84,20 +84,36 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse((stub if stub.exists() else path.with_suffix(".py")).read_text())
 
 
+#: What is in another package, and still a part of each actor that imports it: what this reads of
+#: the settings, the actor reads.
+PARTS_OF_ALL = ("aktor.actors.runtime.exchange",)
+
+
 def _imports(module: str) -> Iterator[str]:
-    folder = module.rpartition(".")[0]
+    """The modules of the same package (`aktor.managers`, with all its rooms) that it imports, and
+    the parts of it that are elsewhere."""
+    package = ".".join(module.split(".")[:2])
     for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(folder + "."):
-            yield str(node.module)
+        if isinstance(node, ast.ImportFrom) and (
+            f"{node.module}.".startswith(f"{package}.") or node.module in PARTS_OF_ALL
+        ):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [one for one in names if _is_module(one)]
+            yield from modules or [str(node.module)]
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return any(path.with_suffix(suffix).exists() for suffix in (".py", ".pyi"))
 
 
 def modules_of(actor: str) -> set[str]:
-    """The modules that are this actor's: where it begins, and what that imports of its folder."""
+    """The modules that are this actor's: where it begins, and what that imports of its package."""
     return modules_from(BEGINS[actor])
 
 
 def modules_from(begin: Iterable[str]) -> set[str]:
-    """These modules, and what they import of their folder."""
+    """These modules, and what they import of their package."""
     found: set[str] = set()
     left = list(begin)
     while left:
@@ -118,7 +134,7 @@ def made_in(module: str) -> set[str]:
 def _made_by() -> Mapping[str, set[str]]:
     made = {actor: set[str]().union(*map(made_in, modules_of(actor))) for actor in BEGINS}
     for actor in MANAGERS:
-        made[actor] |= made_in("aktor.actors.manager")
+        made[actor] |= made_in("aktor.actors.runtime.manager")
     return made
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from aktor.actors.kafka_net import KafkaNet
-from aktor.actors.network import NetworkActor
+from aktor.actors.network.actor import NetworkActor
+from aktor.actors.sockets.kafka_net import KafkaNet
 from aktor.settings import Settings
-from aktor.simulation.crashes import in_start_order
+from aktor.simulation.faults.crashes import in_start_order
 from tests.protocol_table import modules_from, modules_of, tree_of
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"

@@ -24,21 +24,23 @@ DOCUMENT = ROOT / "docs" / "state_machines.md"
 #: What the page calls the machine of each table, in the order of the page.
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "The consumer": {
-        "aktor.managers.classic_states.TRANSITIONS": "A member of a classic group",
-        "aktor.managers.consumer_states.TRANSITIONS": "A member of a KIP-848 group",
-        "aktor.managers.registration.TRANSITIONS": "Registration in a KIP-848 group",
-        "aktor.managers.leader.STAGES": "Leader of a classic group",
-        "aktor.managers.reconciliation.STAGES": "Reconciliation",
-        "aktor.managers.revocation.STAGES": "Revocation",
+        "aktor.managers.membership.classic.states.TRANSITIONS": "A member of a classic group",
+        "aktor.managers.membership.consumer.states.TRANSITIONS": "A member of a KIP-848 group",
+        "aktor.managers.membership.consumer.registration.TRANSITIONS": (
+            "Registration in a KIP-848 group"
+        ),
+        "aktor.managers.membership.classic.leader.STAGES": "Leader of a classic group",
+        "aktor.managers.membership.consumer.reconciliation.STAGES": "Reconciliation",
+        "aktor.managers.membership.revocation.STAGES": "Revocation",
         "aktor.managers.coordinator.TRANSITIONS": "Coordinator",
         "aktor.managers.positions.TRANSITIONS": "Position of a partition",
-        "aktor.consumer.partition.STAGES": "Delivery of a partition",
-        "aktor.actors.bootstrap.TRANSITIONS": "Bootstrap",
-        "aktor.actors.links.TRANSITIONS": "Link",
-        "aktor.actors.conversation.TRANSITIONS": "Conversation",
+        "aktor.consumer.core.partition.STAGES": "Delivery of a partition",
+        "aktor.actors.network.bootstrap.TRANSITIONS": "Bootstrap",
+        "aktor.actors.network.links.TRANSITIONS": "Link",
+        "aktor.actors.sockets.conversation.TRANSITIONS": "Conversation",
     },
     "The embedded cluster": {
-        "aktor.broker.groups.classic_states.TRANSITIONS": "Classic group",
+        "aktor.broker.groups.classic.states.TRANSITIONS": "Classic group",
         "aktor.broker.transactions.transaction.TRANSITIONS": "Transaction",
         "aktor.broker.sasl._TRANSITIONS": "Login of a client",
     },
@@ -46,15 +48,15 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 
 #: Enums that are named like states, or like how far something is, and have no table; and why.
 WITHOUT_TABLE: Final[Mapping[str, str]] = {
-    "aktor.actors.diagnosis.Phase": "a note for the words of an error: which step a connection has"
-    " begun",
-    "aktor.managers.fetch_plan.FetchState": "worked out anew, from the facts, whenever a partition"
+    "aktor.actors.sockets.diagnosis.Phase": "a note for the words of an error: which step a"
+    " connection has begun",
+    "aktor.managers.fetch.plan.FetchState": "worked out anew, from the facts, whenever a partition"
     " is looked at",
     "aktor.events.membership.MemberState": "what others are told of a member's state, in"
     " kafka-python's three words",
-    "aktor.broker.groups.consumer_member.MemberState": "the machine without a table: one pure"
+    "aktor.broker.groups.consumer.member.MemberState": "the machine without a table: one pure"
     " function (`reconcile`) makes the next member, as Kafka's CurrentAssignmentBuilder",
-    "aktor.simulation.drill.Phase": "which part of a drill's script is being played",
+    "aktor.simulation.selftest.drill.Phase": "which part of a drill's script is being played",
 }
 
 HEAD = (

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
-    from aktor.simulation.crashes import Point
-    from aktor.simulation.storm import Outcome
+    from aktor.simulation.faults.crashes import Point
+    from aktor.simulation.selftest.storm import Outcome
 
 __all__ = ["add_arguments", "run"]
 
@@ -110,7 +110,7 @@ def _number_from(least: int) -> Callable[[str], int]:
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand's subcommand."""
     try:
-        from aktor.simulation import storm
+        from aktor.simulation.selftest import storm
     except ModuleNotFoundError as error:
         if error.name != "greenlet":
             raise
@@ -143,7 +143,7 @@ class _Result:
 
 
 def _run_one(seed: int, protocol: str) -> _Result:
-    from aktor.simulation.storm import run_storm
+    from aktor.simulation.selftest.storm import run_storm
 
     outcome = run_storm(seed, protocol=protocol)
     failure = None if outcome.error is None else _first_lines(outcome)
@@ -276,8 +276,8 @@ def _again(result: _Result) -> str:
 
 
 def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None) -> int:
-    from aktor.simulation import crash_table
-    from aktor.simulation.crashes import ACTORS
+    from aktor.simulation.faults.crashes import ACTORS
+    from aktor.simulation.selftest import crash_table
 
     if actor not in (None, *ACTORS):
         raise CommandLineError(f"there is no actor {actor!r}; there are {', '.join(ACTORS)}")
@@ -301,7 +301,7 @@ def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None
 
 def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
     """The table of this protocol (and actor), and how many drills went wrong."""
-    from aktor.simulation import crash_table
+    from aktor.simulation.selftest import crash_table
 
     points = [point for point in crash_table.PROTOCOLS[protocol][0] if actor in (None, point.actor)]
     cells: dict[Point, list[str]] = {}
@@ -323,8 +323,8 @@ def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
 
 
 def _recover(kind: str | None, protocol: str | None, seeds: int) -> int:
-    from aktor.simulation import recovery
     from aktor.simulation.errors import SimulationError
+    from aktor.simulation.selftest import recovery
 
     if kind not in (None, *recovery.ALONE):
         raise CommandLineError(
@@ -346,7 +346,7 @@ def _recover(kind: str | None, protocol: str | None, seeds: int) -> int:
 
 def _put(path: Path, protocol: str, table: str | None = None) -> None:
     """Put the table of this protocol into a document; None: the one that it has."""
-    from aktor.simulation.crash_table import replaced, shown
+    from aktor.simulation.selftest.crash_table import replaced, shown
 
     try:
         document = path.read_text()
@@ -403,7 +403,7 @@ def _shrink(storm: Any, outcome: Outcome) -> int:
     for fault in least.faults:
         print(f"  at {fault.at:.3f} s {fault.kind} for {fault.seconds:g} s (number {fault.number})")
     arguments = f"{outcome.seed}, protocol={outcome.protocol!r}, size={least.size!r}"
-    print(f"again: aktor.simulation.storm.run_storm({arguments})")
+    print(f"again: aktor.simulation.selftest.storm.run_storm({arguments})")
     _explain(least)
     return 1
 

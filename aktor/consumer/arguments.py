@@ -16,8 +16,8 @@ from typing import Any, Final
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.util import ensure_valid_topic_name
 
-from aktor.consumer.checks import INT32_MAX, INT64_MAX, is_number
-from aktor.consumer.pattern import SubscriptionPattern
+from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX, is_number
+from aktor.consumer.core.pattern import SubscriptionPattern
 
 __all__ = [
     "check_callback",

@@ -28,18 +28,20 @@ from kafka.structs import (
     TopicPartition,
 )
 
-from aktor.consumer import arguments, arrow_range, configuration, deserializers
-from aktor.consumer.batch import iterator
-from aktor.consumer.engine import Engine
+from aktor.consumer import arguments, deserializers
+from aktor.consumer.columns import arrow_range
+from aktor.consumer.configuration import configuration
+from aktor.consumer.core.batch import iterator
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.iteration import Calls, Iteration
+from aktor.consumer.core.link import Link
+from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.waiting import Blocking
 from aktor.consumer.guard import Guard, exclusive, looking
-from aktor.consumer.iteration import Calls, Iteration
-from aktor.consumer.link import Link
 from aktor.consumer.metrics import ConsumerMetrics
-from aktor.consumer.pattern import SubscriptionPattern
-from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host
-from aktor.consumer.waiting import Blocking
 from aktor.errors import ConfigurationError, ConsumerClosedError
 from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
@@ -72,9 +74,9 @@ LAST_COMMIT_WAIT: Final = 5.0
 
 
 def import_arrow() -> Any:
-    """The module `aktor.consumer.arrow`, which needs pyarrow."""
+    """The module `aktor.consumer.columns.arrow`, which needs pyarrow."""
     try:
-        from aktor.consumer import arrow
+        from aktor.consumer.columns import arrow
     except ImportError as error:
         text = f"columns need pyarrow: pip install pyarrow ({error})"
         raise ImportError(text) from None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka.metrics import AnonMeasurable, KafkaMetric, MetricConfig, MetricName
 
-from aktor.consumer.engine import Engine
+from aktor.consumer.core.engine import Engine
 from aktor.events.lifecycle import ActorStatus
 
 __all__ = ["ConsumerMetrics"]

@@ -17,21 +17,21 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from aktor.actors.kafka_net import KafkaNet
-from aktor.actors.manager import RequestManager
-from aktor.actors.network import NetworkActor
-from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
-from aktor.actors.supervision import Child
-from aktor.actors.supervisor import Supervisor
-from aktor.actors.wire import Net
-from aktor.consumer.port import ApplicationPort
+from aktor.actors.network.actor import NetworkActor
+from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher
+from aktor.actors.runtime.manager import RequestManager
+from aktor.actors.runtime.supervision import Child
+from aktor.actors.runtime.supervisor import Supervisor
+from aktor.actors.sockets.kafka_net import KafkaNet
+from aktor.actors.sockets.wire import Net
+from aktor.consumer.core.port import ApplicationPort
 from aktor.events.message import Message
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK, ROUTES
-from aktor.managers.commits import CommitManager
+from aktor.managers.commits.manager import CommitManager
 from aktor.managers.coordinator import CoordinatorManager
-from aktor.managers.fetch import FetchManager
-from aktor.managers.membership import ClassicMembershipManager
-from aktor.managers.metadata import MetadataManager
+from aktor.managers.fetch.manager import FetchManager
+from aktor.managers.membership.classic.manager import ClassicMembershipManager
+from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions import PositionManager
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -70,10 +70,10 @@ def _membership(protocol: str) -> type[RequestManager]:
     if protocol == "classic":
         return ClassicMembershipManager
     if protocol == "auto":
-        from aktor.managers.auto_membership import AutoMembershipManager
+        from aktor.managers.membership.auto import AutoMembershipManager
 
         return AutoMembershipManager
-    from aktor.managers.consumer_membership import ConsumerMembershipManager
+    from aktor.managers.membership.consumer.manager import ConsumerMembershipManager
 
     return ConsumerMembershipManager
 
@@ -147,7 +147,7 @@ def composition(
         # Made once: a restarted manager is the same member to its group (KIP-1082).
         more[MEMBERSHIP]["member_id"] = host.make_member_id()
     if settings.group_protocol == "auto":
-        from aktor.managers.protocol_choice import ProtocolChoice
+        from aktor.managers.membership.consumer.protocol_choice import ProtocolChoice
 
         more[MEMBERSHIP]["choice"] = ProtocolChoice()
 

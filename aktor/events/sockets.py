@@ -1,5 +1,5 @@
 """The conversation of the sockets: what they report to the network actor, which calls them as a
-`Net` (`actors/wire`).
+`Net` (`actors/sockets/wire`).
 
 A connection is named by a `key` which is used once: a report about an old connection cannot be
 taken for one about its successor. Each report says when it was made (`now`, by the dispatcher's

@@ -15,8 +15,15 @@ from kafka.errors import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from aktor.actors.handlers import answers_to, failure_of, handles
-from aktor.actors.manager import NEVER, REFUSED_PAUSE, Backoff, Duty, RequestManager, stretched
+from aktor.actors.runtime.handlers import answers_to, failure_of, handles
+from aktor.actors.runtime.manager import (
+    NEVER,
+    REFUSED_PAUSE,
+    Backoff,
+    Duty,
+    RequestManager,
+    stretched,
+)
 from aktor.events.coordinator import (
     CoordinatorFound,
     CoordinatorLost,

@@ -23,8 +23,9 @@ from kafka.errors import (
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
-from aktor.actors.handlers import answers_to, failure_of, handles
-from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
+from aktor.actors.runtime.exchange import Exchange
+from aktor.actors.runtime.handlers import answers_to, failure_of, handles
+from aktor.actors.runtime.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     ExplainStartingOffset,
@@ -47,7 +48,6 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
-from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import topics_refused

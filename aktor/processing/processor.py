@@ -23,7 +23,7 @@ from typing import Any, Final
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from aktor.consumer.waiting import Waiting
+from aktor.consumer.core.waiting import Waiting
 from aktor.errors import (
     ConcurrentAccessError,
     CorruptBatchError,

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.runtime import Bell
-from aktor.consumer.engine import Engine
-from aktor.consumer.waiting import Blocking
+from aktor.actors.runtime.dispatcher import Bell
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.waiting import Blocking
 from aktor.trace import Trace
 
 __all__ = ["Consumer", "Host", "Surroundings"]

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple, Protocol
 
-from aktor.actors.runtime import Bell
+from aktor.actors.runtime.dispatcher import Bell
 
 __all__ = ["Coroutines", "Job", "Processes", "Threads", "Workers"]
 

@@ -1,7 +1,7 @@
 """Records as columns, in the layout of Apache Arrow: the twin in Python of `kernel.Columns`.
 
-pyarrow is not needed here: `aktor.consumer.arrow` makes a RecordBatch of these buffers, without
-copying them.
+pyarrow is not needed here: `aktor.consumer.columns.arrow` makes a RecordBatch of these buffers,
+without copying them.
 """
 
 from __future__ import annotations

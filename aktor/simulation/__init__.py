@@ -11,7 +11,6 @@ Needs greenlet: the extra `simulation`.
 
 from __future__ import annotations
 
-from aktor.simulation.crashes import POINTS, Point
 from aktor.simulation.errors import (
     BlockingCallError,
     CheckFailedError,
@@ -21,11 +20,12 @@ from aktor.simulation.errors import (
     SpinError,
     TimeIsUpError,
 )
-from aktor.simulation.member import Member
+from aktor.simulation.faults.crashes import POINTS, Point
 from aktor.simulation.shrink import Shrunk, shrink
 from aktor.simulation.simulation import Simulation, Topic
 from aktor.simulation.sink import Guarantee, Sink
-from aktor.simulation.stored import Stored
+from aktor.simulation.world.member import Member
+from aktor.simulation.world.stored import Stored
 
 __all__ = [
     "POINTS",

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aktor.simulation.chaos import Fault
 from aktor.simulation.errors import CheckFailedError, MemberFailedError
+from aktor.simulation.faults.chaos import Fault
 from aktor.simulation.trial import trial_of
 
 __all__ = ["Shrunk", "shrink"]

@@ -21,13 +21,10 @@ from kafka.structs import TopicPartition
 
 from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
-from aktor.consumer.pattern import SubscriptionPattern
-from aktor.simulation.chaos import ALL_REFUSALS, LOSSY, SURVIVABLE, Chaos
+from aktor.consumer.core.pattern import SubscriptionPattern
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.records import every_record_is_finished
-from aktor.simulation.cluster import Brokers
 from aktor.simulation.commit import commit
-from aktor.simulation.crashes import Crashes
 from aktor.simulation.errors import (
     CheckFailedError,
     DeadlockError,
@@ -35,15 +32,18 @@ from aktor.simulation.errors import (
     SimulationError,
     TimeIsUpError,
 )
+from aktor.simulation.faults.chaos import ALL_REFUSALS, LOSSY, SURVIVABLE, Chaos
+from aktor.simulation.faults.crashes import Crashes
 from aktor.simulation.history import History
-from aktor.simulation.member import Member
-from aktor.simulation.network import Network
-from aktor.simulation.reader import Reader
-from aktor.simulation.scheduler import START, Scheduler
+from aktor.simulation.programs.reader import Reader
+from aktor.simulation.programs.writer import TransactionalWriter
 from aktor.simulation.sink import Guarantee, Origin, Sink, TopicSink, by_value
-from aktor.simulation.stored import Stored
 from aktor.simulation.trial import enter
-from aktor.simulation.writer import TransactionalWriter
+from aktor.simulation.world.cluster import Brokers
+from aktor.simulation.world.member import Member
+from aktor.simulation.world.network import Network
+from aktor.simulation.world.scheduler import START, Scheduler
+from aktor.simulation.world.stored import Stored
 
 __all__ = ["Simulation", "Topic"]
 

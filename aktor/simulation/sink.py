@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from aktor.simulation.stored import Stored
 from aktor.simulation.story import story
+from aktor.simulation.world.stored import Stored
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation, Topic

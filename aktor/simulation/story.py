@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from aktor.simulation.history import Event, History
-    from aktor.simulation.stored import Stored
+    from aktor.simulation.world.stored import Stored
 
 __all__ = ["LINES", "story"]
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
 
-from aktor.consumer import configuration
+from aktor.consumer.configuration import configuration
 from aktor.errors import (
     AuthenticationError,
     BootstrapError,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
-from aktor.consumer.configuration import DEFAULT_CONFIG
+from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings

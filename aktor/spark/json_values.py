@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from aktor.consumer.json_columns import JsonReader
+from aktor.consumer.columns.json_columns import JsonReader
 from aktor.errors import ConfigurationError
 
 __all__ = ["JsonValues"]

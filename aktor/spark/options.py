@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from kafka.structs import TopicPartition
 
-from aktor.consumer.configuration import DEFAULT_CONFIG
+from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
 from aktor.spark import bounds, client_settings
 from aktor.spark.bounds import EARLIEST, LATEST, Bounds

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aktor.consumer import configuration
+from aktor.consumer.configuration import configuration
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings
 

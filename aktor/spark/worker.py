@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafka.structs import TopicPartition
 
-from aktor.consumer.arrow import without
+from aktor.consumer.columns.arrow import without
 from aktor.consumer.facade import KafkaConsumer
 from aktor.spark import client_settings, data_loss, garbage
 from aktor.spark.options import SourceOptions

@@ -14,7 +14,7 @@ from typing import Final
 
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION, parse_fetch_response
 from aktor.records.extent import extent
-from tests.unit.managers.builders_fetch import Around
+from tests.unit.managers.fetch.builders import Around
 from tests.unit.records.building import (
     a_batch,
     a_marker,

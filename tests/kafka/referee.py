@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from aktor import KafkaConsumer
-from aktor.actors.runtime import Dispatcher
-from aktor.consumer.port import ApplicationPort
+from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.system import Host
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.readers import when
 from aktor.simulation.history import Event, History, fingerprint, told_by
-from aktor.simulation.observed import observe, settings_told
+from aktor.simulation.world.observed import observe, settings_told
 from aktor.trace import Trace
 
 #: What is not passed on: how long anything takes the tests judge themselves, who know what else

@@ -23,7 +23,7 @@ from kafka.errors import (
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.broker import EmbeddedKafka
-from aktor.consumer.waiting import Blocking
+from aktor.consumer.core.waiting import Blocking
 from aktor.errors import (
     BootstrapError,
     BrokersUnreachableError,

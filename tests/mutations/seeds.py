@@ -12,7 +12,7 @@ import sys
 import traceback
 
 from aktor.simulation.errors import CheckFailedError, SimulationError
-from aktor.simulation.storm import run_storm
+from aktor.simulation.selftest.storm import run_storm
 
 #: Seconds of a storm after which its process is ended: it will not end by itself.
 PATIENCE = 300

@@ -18,7 +18,7 @@ from kafka import ConsumerRebalanceListener
 from kafka.errors import IllegalStateError
 from kafka.structs import TopicPartition
 
-import aktor.consumer.arrow  # noqa: F401  # else its lines would count in the first program
+import aktor.consumer.columns.arrow  # noqa: F401  # else its lines would count in the first program
 from aktor.errors import (
     ConcurrentAccessError,
     ConsumerClosedError,

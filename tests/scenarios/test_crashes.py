@@ -16,7 +16,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.runtime import CooperativeActor
+from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.errors import ActorCrashedError, ActorRestartedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
@@ -24,7 +24,7 @@ from aktor.events.metadata import DescribeTopics, NameTopics
 from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
-from aktor.simulation.crashes import HEARS_OF, in_start_order
+from aktor.simulation.faults.crashes import HEARS_OF, in_start_order
 from tests.scenarios.play import T0, Play
 from tests.scenarios.world import Sabotage, World, seeds
 

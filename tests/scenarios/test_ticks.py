@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
-from aktor.simulation.crashes import ACTORS
+from aktor.simulation.faults.crashes import ACTORS
 from tests.scenarios.play import Play
 from tests.scenarios.world import seeds
 

@@ -11,8 +11,8 @@ import pytest
 from kafka.errors import CoordinatorNotAvailableError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.facade import KafkaConsumer
-from aktor.consumer.questions import ANSWER_GRACE
 from tests.scenarios.reading import T0, read
 from tests.scenarios.world import World
 

@@ -23,10 +23,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher, Seeded, VirtualTime
-from aktor.actors.wire import Net
+from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher, Seeded, VirtualTime
+from aktor.actors.sockets.wire import Net
+from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.facade import KafkaConsumer
-from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import HOST, Host
 from aktor.events.message import Message
 from aktor.events.routes import ROUTES

@@ -1,9 +1,9 @@
 """An actor of a member of a group falls over, at every point at which one can: the group goes on.
 
-Each test is a crash drill (`aktor.simulation.drill`). What must hold after it, and is checked in
-there: all partitions flow again and the member's commit succeeds; it closes and leaves nothing
-open; its listener has heard of all that it owned; the others take over; everything is read; every
-promise of `aktor.simulation.checks` was kept. A sample of the drills; AKTOR_DRILLS=all: all.
+Each test is a crash drill (`aktor.simulation.selftest.drill`). What must hold after it, and is
+checked in there: all partitions flow again and the member's commit succeeds; it closes and leaves
+nothing open; its listener has heard of all that it owned; the others take over; everything is read;
+every promise of `aktor.simulation.checks` was kept. A sample of the drills; AKTOR_DRILLS=all: all.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ from aktor.cli.main import main
 from aktor.errors import ActorCrashedError
 from aktor.events.lifecycle import Tick
 from aktor.simulation import Simulation
-from aktor.simulation.crash_table import COLUMNS, PROTOCOLS, Column, in_document, replaced
-from aktor.simulation.crashes import ACTORS, Crash, Crashes, Point
-from aktor.simulation.drill import BROKERS, CLOSE_MS, RECOVERED_WITHIN, Drill, Outcome, Phase
-from aktor.simulation.drill import drill as played
+from aktor.simulation.faults.crashes import ACTORS, Crash, Crashes, Point
+from aktor.simulation.selftest.crash_table import COLUMNS, PROTOCOLS, Column, in_document, replaced
+from aktor.simulation.selftest.drill import (
+    BROKERS,
+    CLOSE_MS,
+    RECOVERED_WITHIN,
+    Drill,
+    Outcome,
+    Phase,
+)
+from aktor.simulation.selftest.drill import drill as played
 from tests.scenarios.world import seeds
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "simulation.md"

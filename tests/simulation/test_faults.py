@@ -11,13 +11,13 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
 from aktor import KafkaConsumer
-from aktor.actors.runtime import CooperativeActor
+from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.broker.faults import CorruptRecords, Drop, Fault
 from aktor.errors import CorruptBatchError
 from aktor.events.sockets import RequestAnswered
 from aktor.settings import Settings
 from aktor.simulation import Simulation
-from aktor.simulation.chaos import (
+from aktor.simulation.faults.chaos import (
     COMPACTION_WEIGHTS,
     CONSUMER_WEIGHTS,
     HANDSHAKE_WEIGHTS,
@@ -28,13 +28,13 @@ from aktor.simulation.chaos import (
     SURVIVABLE,
     WEIGHTS,
 )
-from aktor.simulation.crashes import Crash
-from aktor.simulation.habits import go_back
-from aktor.simulation.member import Member
-from aktor.simulation.network import SimulatedNet
-from aktor.simulation.reader import TRIES
+from aktor.simulation.faults.crashes import Crash
+from aktor.simulation.programs.habits import go_back
+from aktor.simulation.programs.reader import TRIES
+from aktor.simulation.programs.ways import WAYS
 from aktor.simulation.simulation import Topic
-from aktor.simulation.ways import WAYS
+from aktor.simulation.world.member import Member
+from aktor.simulation.world.network import SimulatedNet
 
 #: Kinds of faults that only some storms have.
 WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys() | NAME_WEIGHTS.keys()

@@ -31,7 +31,7 @@ QUICK = [
 @pytest.mark.parametrize("mutation", mutations(), ids=lambda one: one.path.stem)
 def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation: Mutation) -> None:
     with mutated(mutation) as folder:
-        here = Path("aktor/managers/fetch.py")
+        here = Path("aktor/managers/fetch/manager.py")
 
         assert (folder / here).exists()
         assert any(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from aktor.actors.addresses import HEAD_START
+from aktor.actors.sockets.addresses import HEAD_START
 from aktor.broker.codes import Code
 from aktor.broker.faults import Corrupt, Drop, FailWith, Fault, Swallow, Throttle, Truncate
 from aktor.broker.sasl import Authentication, Users
@@ -22,7 +22,7 @@ from aktor.events.sockets import (
 )
 from aktor.settings import Settings
 from aktor.simulation import Simulation
-from aktor.simulation.network import NOWHERE, SimulatedNet
+from aktor.simulation.world.network import NOWHERE, SimulatedNet
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -13,11 +13,11 @@ from kafka.errors import KafkaError
 
 from aktor import KafkaConsumer
 from aktor.broker.faults import CorruptRecords, Fault
-from aktor.consumer.corrupt_batches import TRIES
+from aktor.consumer.core.corrupt_batches import TRIES
 from aktor.errors import ConsumerClosedError, CorruptBatchError
 from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink
-from aktor.simulation.interrupts import HANDLERS, INTERRUPTS
+from aktor.simulation.faults.interrupts import HANDLERS, INTERRUPTS
 from tests.scenarios.world import seeds
 
 PROTOCOLS = ("classic", "consumer")

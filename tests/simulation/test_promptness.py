@@ -19,7 +19,7 @@ from kafka.structs import TopicPartition
 from aktor import KafkaConsumer
 from aktor.errors import WakeupError
 from aktor.simulation import Simulation
-from aktor.simulation.cluster import SETTINGS
+from aktor.simulation.world.cluster import SETTINGS
 
 Manner = Literal["eager", "cooperative", "consumer"]
 MANNERS = pytest.mark.parametrize("manner", ["eager", "cooperative", "consumer"])

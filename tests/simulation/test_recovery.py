@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from aktor.cli.main import main
-from aktor.simulation.chaos import KINDS
-from aktor.simulation.recovery import ALONE, PROTOCOLS, Distribution, recovery_time
+from aktor.simulation.faults.chaos import KINDS
+from aktor.simulation.selftest.recovery import ALONE, PROTOCOLS, Distribution, recovery_time
 
 #: By kind of fault: virtual seconds that half of the groups, and nine of ten, may need.
 BOUNDS: Final[Mapping[str, tuple[float, float]]] = {

@@ -35,11 +35,11 @@ from aktor.simulation import (
     SimulationError,
     SpinError,
     TimeIsUpError,
-    blocking,
     checks,
-    storm,
 )
-from aktor.simulation.strangers import Strangers
+from aktor.simulation.faults.strangers import Strangers
+from aktor.simulation.selftest import storm
+from aktor.simulation.world import blocking
 
 
 def count_records(sim: Simulation, topic: str, wanted: int) -> int:

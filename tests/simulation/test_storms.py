@@ -18,8 +18,8 @@ from aktor.cli.main import main
 from aktor.simulation import CheckFailedError, Simulation, checks
 from aktor.simulation.commit import commit
 from aktor.simulation.history import History
-from aktor.simulation.protocol import draw_protocol
-from aktor.simulation.storm import USER, run_storm, shrink
+from aktor.simulation.selftest.protocol import draw_protocol
+from aktor.simulation.selftest.storm import USER, run_storm, shrink
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,7 +143,7 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
 
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
     program = (
-        "from aktor.simulation.storm import run_storm;"
+        "from aktor.simulation.selftest.storm import run_storm;"
         "print(*(run_storm(seed).history.text() for seed in (5, 7, 14, 69)))"
     )
     texts = {

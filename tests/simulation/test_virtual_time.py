@@ -15,7 +15,7 @@ import pytest
 
 from aktor import KafkaConsumer
 from aktor.simulation import Simulation
-from aktor.simulation.scheduler import START
+from aktor.simulation.world.scheduler import START
 
 REAL = {name: getattr(time, name) for name in ("sleep", "monotonic", "time", "perf_counter_ns")}
 

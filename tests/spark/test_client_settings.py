@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aktor.consumer import configuration
+from aktor.consumer.configuration import configuration
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings, producer_settings
 from aktor.spark.client_settings import (

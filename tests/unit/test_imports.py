@@ -33,8 +33,8 @@ def test_what_everybody_waits_for_imports_nothing_heavy(module: str) -> None:
 NOT_NEEDED = (
     "aktor.broker",
     "aktor.cli",
-    "aktor.managers.auto_membership",
-    "aktor.managers.consumer_membership",
+    "aktor.managers.membership.auto",
+    "aktor.managers.membership.consumer.manager",
     "aktor.protocol.consumer_group",
     "aktor.simulation",
     "aktor.testing",
@@ -89,7 +89,7 @@ def test_columns_do_not_import_pandas() -> None:
     pytest.importorskip("pandas")
     program = """
 import sys
-from aktor.consumer.arrow import DEFAULT_COLUMNS, batch_of
+from aktor.consumer.columns.arrow import DEFAULT_COLUMNS, batch_of
 from aktor.records import Columns, ConsumerRecord
 
 columns = Columns(9)

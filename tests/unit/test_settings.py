@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from aktor.actors.runtime import Dispatcher
+from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.system import Host, actors, composition
 from aktor.events.routes import ROUTES
-from aktor.managers.auto_membership import AutoMembershipManager
-from aktor.managers.consumer_membership import ConsumerMembershipManager
-from aktor.managers.membership import ClassicMembershipManager
-from aktor.managers.protocol_choice import ProtocolChoice
+from aktor.managers.membership.auto import AutoMembershipManager
+from aktor.managers.membership.classic.manager import ClassicMembershipManager
+from aktor.managers.membership.consumer.manager import ConsumerMembershipManager
+from aktor.managers.membership.consumer.protocol_choice import ProtocolChoice
 from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import replace

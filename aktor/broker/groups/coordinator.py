@@ -15,23 +15,23 @@ from typing import Any
 
 from aktor.broker.call import Call, Journal, NoJournal
 from aktor.broker.codes import Code, Refused
-from aktor.broker.groups.classic import ClassicGroup, check_session_timeout
-from aktor.broker.groups.classic_answers import (
+from aktor.broker.groups.classic.answers import (
     heartbeat_answer,
     join_answer,
     leave_answer,
     leave_unknown_group,
     sync_answer,
 )
-from aktor.broker.groups.classic_member import subscribed_topics
-from aktor.broker.groups.consumer import ConsumerGroup
-from aktor.broker.groups.consumer_requests import check_heartbeat, refusal
+from aktor.broker.groups.classic.group import ClassicGroup, check_session_timeout
+from aktor.broker.groups.classic.member import subscribed_topics
+from aktor.broker.groups.consumer.group import ConsumerGroup
+from aktor.broker.groups.consumer.requests import check_heartbeat, refusal
 from aktor.broker.groups.directory import Directory, Group, is_empty
 from aktor.broker.groups.listing import Listing
-from aktor.broker.groups.offset_commits import OffsetCommits
-from aktor.broker.groups.offset_deletes import OffsetDeletes
-from aktor.broker.groups.offset_fetches import OffsetFetches
-from aktor.broker.groups.offsets import GroupOffsets
+from aktor.broker.groups.offsets.commits import OffsetCommits
+from aktor.broker.groups.offsets.committed import GroupOffsets
+from aktor.broker.groups.offsets.deletes import OffsetDeletes
+from aktor.broker.groups.offsets.fetches import OffsetFetches
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.groups.subscriptions import TopicsView
 from aktor.protocol.consumer_group import JOIN_GROUP_MEMBER_EPOCH

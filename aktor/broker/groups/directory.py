@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from aktor.broker.call import Journal
 from aktor.broker.codes import Code, Refused
-from aktor.broker.groups.classic import ClassicGroup
-from aktor.broker.groups.consumer import ConsumerGroup
+from aktor.broker.groups.classic.group import ClassicGroup
+from aktor.broker.groups.consumer.group import ConsumerGroup
 from aktor.broker.groups.migration import check_upgradable, to_classic_members, to_consumer_members
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.groups.subscriptions import TopicsView

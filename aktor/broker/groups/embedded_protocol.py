@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aktor.broker.groups.assignors import Assignment
+from aktor.broker.groups.consumer.assignors import Assignment
 from aktor.broker.groups.subscriptions import TopicsView
 
 __all__ = [

@@ -8,9 +8,9 @@ from kafka.protocol.admin import DeleteGroupsResponse, DescribeGroupsResponse, L
 
 from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
-from aktor.broker.groups.classic import ClassicGroup
+from aktor.broker.groups.classic.group import ClassicGroup
 from aktor.broker.groups.directory import Directory, Group, is_empty
-from aktor.broker.groups.offsets import GroupOffsets
+from aktor.broker.groups.offsets.committed import GroupOffsets
 from aktor.protocol.consumer_group import ConsumerGroupDescribeResponse
 
 __all__ = ["Listing"]

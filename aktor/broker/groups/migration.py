@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.groups.assignors import Assignment
-from aktor.broker.groups.classic import ClassicGroup
-from aktor.broker.groups.classic_member import Member as ClassicMember
-from aktor.broker.groups.classic_members import Members as ClassicMembers
-from aktor.broker.groups.consumer_member import Classic, Member
+from aktor.broker.groups.classic.group import ClassicGroup
+from aktor.broker.groups.classic.member import Member as ClassicMember
+from aktor.broker.groups.classic.members import Members as ClassicMembers
+from aktor.broker.groups.consumer.assignors import Assignment
+from aktor.broker.groups.consumer.member import Classic, Member
 from aktor.broker.groups.embedded_protocol import (
     read_assignment,
     read_subscription,

@@ -12,7 +12,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer import arguments
 from aktor.consumer.arguments import FOREVER, TEXT_MAX
-from aktor.consumer.checks import INT32_MAX, INT64_MAX
+from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX
 
 A = TopicPartition("orders", 0)
 

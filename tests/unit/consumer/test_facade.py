@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aktor.actors.runtime import Dispatcher
+from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.errors import ConfigurationError, WakeupError

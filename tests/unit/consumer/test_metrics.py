@@ -9,8 +9,8 @@ from kafka.metrics import KafkaMetric
 
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
-from tests.unit.consumer.test_delivery import OVERHEAD, A, B, a_chunk
-from tests.unit.consumer.test_engine import Site, a_site
+from tests.unit.consumer.core.test_delivery import OVERHEAD, A, B, a_chunk
+from tests.unit.consumer.core.test_engine import Site, a_site
 
 FETCH = "consumer-fetch-manager-metrics"
 COORDINATOR = "consumer-coordinator-metrics"

@@ -21,9 +21,9 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-from aktor.actors.diagnosis import Diagnosis
-from aktor.actors.handshake import Ask, Handshake, Steps, Work, mechanism_of
-from aktor.actors.manager import RequestManager
+from aktor.actors.runtime.manager import RequestManager
+from aktor.actors.sockets.diagnosis import Diagnosis
+from aktor.actors.sockets.handshake import Ask, Handshake, Steps, Work, mechanism_of
 from aktor.events.commits import FindStartingOffsets
 from aktor.events.coordinator import SuspectCoordinator
 from aktor.events.membership import (
@@ -40,23 +40,23 @@ from aktor.events.positions import (
     AssignmentChanged,
     ListOffsets,
 )
-from aktor.managers.metadata import MetadataManager
+from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions import PositionManager
 from aktor.settings import Settings
-from tests.unit.managers import builders_commits as commits
-from tests.unit.managers import builders_fetch as fetching
-from tests.unit.managers import builders_membership as classic
 from tests.unit.managers import builders_positions as positions
-from tests.unit.managers.builders_consumer import (
+from tests.unit.managers.commits import builders as commits
+from tests.unit.managers.fetch import builders as fetching
+from tests.unit.managers.membership import builders as classic
+from tests.unit.managers.membership.builders import (
+    a_leader_that_came_back,
+    a_stable_cooperative_member,
+)
+from tests.unit.managers.membership.consumer.builders import (
     UNRELEASED_INSTANCE_ID,
     AutoScene,
     ConsumerScene,
     a_leave,
     refused,
-)
-from tests.unit.managers.builders_membership import (
-    a_leader_that_came_back,
-    a_stable_cooperative_member,
 )
 from tests.unit.managers.test_coordinator import coordinating
 

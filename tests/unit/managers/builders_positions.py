@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import TopicPartition
 
-from aktor.actors.manager import RequestManager
+from aktor.actors.runtime.manager import RequestManager
 from aktor.events.lifecycle import Tick, Ticked
 from aktor.events.metadata import Broker, Cluster, ClusterChanged, PartitionInfo, TopicInfo
 from aktor.events.network import Request, RequestFailed, ResponseReceived

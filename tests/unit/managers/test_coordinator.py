@@ -33,7 +33,7 @@ from aktor.managers.coordinator import (
 from aktor.settings import Settings
 from aktor.state_table import IllegalTransitionError
 from aktor.trace import recording
-from tests.unit.managers.builders_commits import (
+from tests.unit.managers.commits.builders import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_AUTHORIZATION_FAILED,
     INVALID_GROUP_ID,

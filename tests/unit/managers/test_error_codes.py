@@ -41,8 +41,8 @@ from aktor.events.positions import PositionsFailed
 from aktor.protocol.error_codes import ROWS, Answer, Do, error_of, means
 from tests.error_table import PARTS
 from tests.unit.managers import builders_errors as probes
-from tests.unit.managers.builders_consumer import HEARTBEAT
 from tests.unit.managers.builders_errors import Outcome, Probe, What
+from tests.unit.managers.membership.consumer.builders import HEARTBEAT
 
 #: All that Kafka has, two that kafka-python does not know, and two that nobody knows.
 CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 150, 999]

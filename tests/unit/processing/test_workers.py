@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from aktor.actors.runtime import Bell
+from aktor.actors.runtime.dispatcher import Bell
 from aktor.processing.workers import Coroutines, Job, Processes, Threads, Workers
 
 Outcomes = queue.SimpleQueue[BaseException | None]

@@ -43,26 +43,26 @@ CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 
 
 #: Who looks at the class of an error only for the words, or the class, of the error that is raised.
 WORDS = {
-    ("managers/commit_errors", "commit_refused"),
-    ("managers/commit_errors", "_member_refused"),
-    ("managers/commit_errors", "look_up_refused"),
-    ("managers/consumer_errors", "refusal"),
+    ("managers/commits/errors", "commit_refused"),
+    ("managers/commits/errors", "_member_refused"),
+    ("managers/commits/errors", "look_up_refused"),
+    ("managers/membership/consumer/errors", "refusal"),
     ("managers/coordinator", "_explain"),
-    ("managers/fetch_answer", "_refusal"),
-    ("managers/metadata", "_refuse"),
-    ("actors/conversation", "_log_in_again"),
-    ("actors/diagnosis", "reason_of"),
+    ("managers/fetch/answer", "_refusal"),
+    ("managers/metadata/manager", "_refuse"),
+    ("actors/sockets/conversation", "_log_in_again"),
+    ("actors/sockets/diagnosis", "reason_of"),
 }
 
 #: Who treats errors that arise on our side.
 OUR_SIDE = {
-    ("actors/advertised", "due"),
-    ("actors/bootstrap", "is_nobody_there"),
-    ("actors/diagnosis", "explain"),
-    ("actors/network", "on_connection_failed"),
-    ("managers/commit_errors", "no_answer"),
-    ("managers/fetch", "on_fetch_failed"),
-    ("managers/membership", "_failed_for_good"),
+    ("actors/network/advertised", "due"),
+    ("actors/network/bootstrap", "is_nobody_there"),
+    ("actors/sockets/diagnosis", "explain"),
+    ("actors/network/actor", "on_connection_failed"),
+    ("managers/commits/errors", "no_answer"),
+    ("managers/fetch/manager", "on_fetch_failed"),
+    ("managers/membership/classic/manager", "_failed_for_good"),
 }
 
 #: Where a code may be treated as no error.
@@ -160,7 +160,7 @@ def test_nobody_else_decides_by_the_class_of_an_error() -> None:
     """What a broker's error leads to is looked up in the table."""
     package = Path(aktor.__file__).parent
     deciders = {
-        (f"{folder}/{path.stem}", function.name)
+        (str(path.relative_to(package).with_suffix("")), function.name)
         for folder in ("managers", "actors", "consumer")
         for path in (package / folder).rglob("*.py")
         for function in ast.walk(ast.parse(path.read_text()))

@@ -14,7 +14,7 @@ import pytest
 import structlog
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.secrets import Secret
+from aktor.consumer.configuration.secrets import Secret
 from aktor.trace import open_trace, recording, silent
 
 A = TopicPartition("orders", 0)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from aktor.managers import classic_states, consumer_states
+from aktor.managers.membership.classic import states as classic_states
+from aktor.managers.membership.consumer import states as consumer_states
 from aktor.simulation import Simulation
 from aktor.trace.rebalances import GroupTraces, read, tell
 from aktor.trace.rebalances.deliveries import Deliveries

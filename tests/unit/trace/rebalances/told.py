@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from aktor.simulation.storm import run_storm
+from aktor.simulation.selftest.storm import run_storm
 from aktor.trace.rebalances import tell
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Row

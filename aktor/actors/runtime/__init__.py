@@ -1,0 +1,1 @@
+"""What actors run on: the dispatcher, handlers of messages, ticks, and supervision."""

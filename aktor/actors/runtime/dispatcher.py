@@ -1,0 +1,589 @@
+"""The runtime: Pykka actors that take turns on one thread, and the clock they are told.
+
+Pykka gives the actor, its reference, its future and its life-cycle; here are an inbox, a loop and a
+future for it (Pykka's hooks `_create_actor_inbox`, `_start_actor_loop`, `_create_future`, and
+`_handle_receive`). All actors of a consumer share one `Dispatcher`. In production it runs on a
+thread of its own and sleeps in the network's selector; in a test or a simulation the same actors
+get a dispatcher with a virtual clock and a seeded order, and no thread at all.
+
+    dispatcher = Dispatcher(ROUTES)             dispatcher = Dispatcher(ROUTES, clock=time,
+    dispatcher.start_thread("aktor-worker")                             order=Seeded(7))
+                                                run_until(dispatcher, time, 60.0)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
+
+import pykka
+from pykka._envelope import Envelope
+
+from aktor.actors.runtime.handlers import MessageHandler
+from aktor.actors.runtime.rounds import Rounds
+from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
+from aktor.events.message import Message
+from aktor.events.network import SendRequests
+from aktor.events.routes import SUPERVISOR
+from aktor.trace import Trace, silent
+
+__all__ = [
+    "Bell",
+    "CooperativeActor",
+    "Dispatcher",
+    "InOrder",
+    "Order",
+    "Receiver",
+    "Reply",
+    "Seeded",
+    "Sleeper",
+    "VirtualTime",
+    "run_until",
+]
+
+#: Messages delivered between two looks at the sockets.
+TURNS_PER_LOOK: Final = 256
+
+#: The messages of a round of ticks. Their delivery is no reason for another round.
+_CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
+
+#: The receiver, and the message.
+_Mail: TypeAlias = tuple["CooperativeActor", "_Letter"]
+
+#: A message of another actor, or an envelope that came through Pykka's reference.
+_Letter: TypeAlias = Message | Envelope[Any]
+
+
+class Receiver(Protocol):
+    """A receiver of messages: an actor's reference, or the application's port."""
+
+    def tell(self, message: Any) -> None:
+        """Take the message; never blocks, never raises for the message's content."""
+
+
+class Sleeper(Protocol):
+    """Where the dispatcher sleeps when there is nothing to do: the network's selector."""
+
+    def wait(self, timeout: float) -> None:
+        """Do what the sockets ask for, or sleep up to `timeout` seconds until they or `wake` do."""
+
+    def wake(self) -> None:
+        """End a `wait` early. From any thread."""
+
+
+class Bell:
+    """The application thread waits on it; it is rung when there may be news for that thread."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake the waiter, or keep the next wait from sleeping. From any thread."""
+        with contextlib.suppress(RuntimeError):  # raised if it rings already
+            self._lock.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until rung or `timeout` seconds have passed; False if it was not rung."""
+        return self._lock.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
+
+
+class Reply(pykka.ThreadingFuture[Any]):
+    """A Pykka future that can say whether it is done, and rings a bell when it is."""
+
+    def __init__(self, bell: Bell | None = None) -> None:
+        super().__init__()
+        #: The error, if it ended in one.
+        self.error: BaseException | None = None
+        self._bell = bell
+
+    @property
+    def done(self) -> bool:
+        """True once a result or an error was set."""
+        return self._result is not None
+
+    def set(self, value: Any = None) -> None:
+        """Set the result, wake the waiter."""
+        super().set(value)
+        if self._bell is not None:
+            self._bell.ring()
+
+    def fail(self, error: BaseException) -> None:
+        """End in `error`, wake the waiter."""
+        self.error = error
+        self.set_exception((type(error), error, error.__traceback__))
+        if self._bell is not None:
+            self._bell.ring()
+
+
+class Order(Protocol):
+    """The order of delivery among actors. The messages of one actor are never reordered."""
+
+    @property
+    def waiting(self) -> Sized:
+        """Empty if there is nothing to deliver."""
+
+    def put(self, mail: _Mail) -> None:
+        """Queue this message. From any thread."""
+
+    def put_all(self, mails: Sequence[_Mail]) -> None:
+        """Queue these messages, with no other between them. From any thread."""
+
+    def take(self) -> _Mail:
+        """Remove and return the next message to deliver. There must be one."""
+
+
+class InOrder:
+    """First come, first served: the order of production."""
+
+    __slots__ = ("put", "put_all", "take", "waiting")
+
+    def __init__(self) -> None:
+        queue: deque[_Mail] = deque()
+        # These are in C: each is done at one go, whichever thread calls it.
+        self.put, self.put_all, self.take = queue.append, queue.extend, queue.popleft
+        self.waiting = queue
+
+
+class Seeded:
+    """A seed chooses the next actor with messages; each actor gets its messages in order."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        #: The inbox of each actor that has messages.
+        self.waiting: dict[CooperativeActor, deque[_Mail]] = {}
+
+    def put(self, mail: _Mail) -> None:
+        """Add to the receiver's inbox."""
+        self.waiting.setdefault(mail[0], deque()).append(mail)
+
+    def put_all(self, mails: Sequence[_Mail]) -> None:
+        """Add each to its receiver's inbox. Simulations have one thread."""
+        for mail in mails:
+            self.put(mail)
+
+    def take(self) -> _Mail:
+        """Remove and return the oldest message of an actor drawn at random."""
+        actor = self._random.choice(list(self.waiting))
+        inbox = self.waiting[actor]
+        mail = inbox.popleft()
+        if not inbox:
+            del self.waiting[actor]
+        return mail
+
+
+class _Inbox:
+    """Pykka's inbox: hands every envelope on to the dispatcher, which keeps the order."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: CooperativeActor) -> None:
+        self._actor = actor
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        dispatcher = self._actor.dispatcher
+        assert dispatcher is not None, "an actor without a dispatcher can be called, not told"
+        dispatcher.post((self._actor, envelope))
+
+    def get(self) -> Envelope[Any]:
+        raise NotImplementedError("the dispatcher delivers; an actor does not read its inbox")
+
+    def empty(self) -> bool:
+        return True
+
+
+class CooperativeActor(MessageHandler, pykka.Actor):
+    """A Pykka actor that runs on a `Dispatcher` instead of a thread of its own.
+
+    Made without a dispatcher it is an ordinary object whose handlers can be called.
+    """
+
+    name: ClassVar[str] = "actor"
+    dead_letters = 0
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """The actor's counters, by name, for `metrics()`; empty for an actor without counters."""
+        return {}
+
+    @property
+    def sleeper(self) -> Sleeper | None:
+        """Where the thread sleeps while this actor is connected; None if this actor has no say."""
+        return None
+
+    def __init__(self, *, dispatcher: Dispatcher | None = None, incarnation: int = 1) -> None:
+        self.dispatcher = dispatcher
+        self.incarnation = incarnation
+        MessageHandler.__init__(self)
+        pykka.Actor.__init__(self)
+
+    @classmethod
+    def launch(cls, *args: Any, **kwargs: Any) -> Self:
+        """Start, and return the actor itself where Pykka's `start` returns its reference.
+
+        Pykka's references are weak: it is the dispatcher that keeps an actor alive.
+        """
+        actor = cls(*args, **kwargs)
+        actor._start_actor_loop()
+        return actor
+
+    def _create_actor_inbox(self) -> _Inbox:  # type: ignore[override]  # Pykka calls it on self
+        return _Inbox(self)
+
+    @staticmethod
+    def _create_future() -> Reply:
+        return Reply()
+
+    def _start_actor_loop(self) -> None:
+        # Pykka's registry is global: a user's `ActorRegistry.stop_all()` must not stop a consumer.
+        pykka.ActorRegistry.unregister(self.actor_ref)
+        self.on_start()
+
+    def receive(self, envelope: Envelope[Any]) -> None:
+        """Handle one envelope. An exception is a crash, also if Pykka's `ask` sent it."""
+        response = self._handle_receive(envelope.message)
+        if envelope.reply_to is not None:
+            envelope.reply_to.set(response)
+
+    def on_receive(self, message: Any) -> None:
+        """Pykka's hook: handle, then say."""
+        for said in self.handle(message):
+            self.say(said)
+
+    def drop(self, message: Message) -> None:
+        """Count the dead letter, too."""
+        self.count_dead_letter()
+        super().drop(message)
+
+    def count_dead_letter(self) -> None:
+        """A message for this actor is dropped: it has no handler for it, or was restarted."""
+        self.dead_letters += 1
+
+    def say(self, message: Message) -> None:
+        """Tell the message to each receiver that the routes name for its type."""
+        assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
+        self.dispatcher.publish(message)
+
+    def tell(self, name: str, message: Message) -> None:
+        """Tell one actor by name."""
+        assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
+        self.dispatcher.tell(name, message)
+
+
+class Dispatcher:
+    """Delivers messages to the actors of one consumer, one at a time, and keeps their time.
+
+    Owns the clock, the randomness and the order of delivery. `routes` maps message types to
+    receivers' names. Any thread may call `post`, `publish`, `tell`, `stop`; the rest belongs to
+    the dispatching thread.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[type, tuple[str, ...]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        order: Order | None = None,
+        seed: int | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.clock = clock
+        #: The sleeper of the actor that was connected last and has one; None if there was none.
+        self.sleeper: Sleeper | None = None
+        self.log = (trace or silent()).bind(actor="dispatcher")
+        self.dead_letters = 0
+        self.failure: BaseException | None = None
+        self._routes = routes
+        #: The receivers whose messages are queued, and those that are told at once. There are two
+        #: tables, because `isinstance` is slow for Pykka's actors (an abstract class).
+        self._actors: dict[str, CooperativeActor] = {}
+        self._others: dict[str, Receiver] = {}
+        self._order: Order = order or InOrder()
+        self._rounds = Rounds(seed)
+        #: Called before an actor is given a message: what it raises is a crash of that actor. For
+        #: simulations, which inject faults.
+        self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
+        self._sleeping = False
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._thread_id: int | None = None
+
+    # -- the receivers
+
+    def connect(self, name: str, receiver: Receiver | CooperativeActor) -> None:
+        """From now on `name` is this receiver."""
+        if isinstance(receiver, CooperativeActor):
+            self._actors[name] = receiver
+            self.sleeper = receiver.sleeper or self.sleeper
+        else:
+            self._others[name] = receiver
+
+    def disconnect(self, name: str) -> None:
+        """Messages to `name` are dropped until it is connected again."""
+        self._actors.pop(name, None)
+        self._others.pop(name, None)
+
+    def receivers_of(self, kind: type) -> tuple[str, ...]:
+        """The names of the receivers of this type of message."""
+        return self._routes.get(kind, ())
+
+    # -- talking (any thread)
+
+    def publish(self, message: Message, *, wake: bool = True) -> None:
+        """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken."""
+        names = self._routes.get(type(message), ())
+        if len(names) == 1:
+            self.tell(names[0], message, wake=wake)
+        else:
+            self._tell_all(names, message, wake=wake)
+
+    def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
+        if not names:
+            self._drop(message, because="nobody is named for it")
+        # All are queued at one go. Otherwise, when another thread publishes, the first receiver may
+        # handle the message and tell the second one something before the second has the message.
+        mails: list[_Mail] = []
+        for name in names:
+            actor = self._actors.get(name)
+            if actor is not None:
+                mails.append((actor, message))
+            else:
+                self.tell(name, message, wake=wake)
+        if mails:
+            self._order.put_all(mails)
+            if wake and self._sleeping:
+                self._wake_for_mail()
+
+    def tell(self, name: str, message: Message, *, wake: bool = True) -> None:
+        """Tell the receiver called `name`."""
+        actor = self._actors.get(name)
+        if actor is not None:
+            self._order.put((actor, message))
+            if wake and self._sleeping:
+                self._wake_for_mail()
+            return
+        receiver = self._others.get(name)
+        if receiver is None:
+            self._drop(message, because=f"there is no {name}")
+        else:
+            receiver.tell(message)
+
+    def post(self, mail: _Mail) -> None:
+        """Queue one message for one actor."""
+        self._order.put(mail)
+        if self._sleeping:
+            self._wake_for_mail()
+
+    def _wake_for_mail(self) -> None:
+        # The caller reads `_sleeping` after it has put the message: either it sees that the
+        # dispatcher sleeps, or the dispatcher sees the message (see `_sleep`).
+        if threading.get_ident() != self._thread_id:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self.sleeper is not None:
+            self.sleeper.wake()
+
+    def _drop(self, message: _Letter, *, because: str) -> None:
+        self.dead_letters += 1
+        self.log.warning("message.dropped", message=type(message).__name__, because=because)
+
+    # -- turning
+
+    def turn(self) -> float | None:
+        """Deliver one message, or start the tick that is due.
+
+        Returns None if something was done, else the time to sleep until.
+        """
+        order = self._order
+        if order.waiting:
+            actor, message = order.take()
+            self._deliver(actor, message)
+            return None
+        rounds = self._rounds
+        if rounds.is_on:
+            return None if self._restart_lost_round() else rounds.wake_at
+        due = rounds.begin(self.clock())
+        if due is None:
+            return rounds.wake_at
+        self.publish(due)
+        return None
+
+    @property
+    def news(self) -> Container[str]:
+        """The actors that got a message, other than of a round, since they were last asked. The set
+        itself, not a copy: it changes while the round goes on."""
+        return self._rounds.news
+
+    def round_finished(self, wake_at: float) -> None:
+        """The supervisor has asked every actor: sleep until `wake_at` unless a message comes."""
+        self._rounds.finish(wake_at)
+
+    def _restart_lost_round(self) -> bool:
+        """If the actors of a round have crashed, no message of it is left: begin a new round."""
+        if SUPERVISOR not in self._actors:
+            return False
+        self._rounds.begin_again()
+        return True
+
+    def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
+        if actor.actor_stopped.is_set():
+            actor.count_dead_letter()
+            self._drop(message, because=f"{actor.name} was restarted")
+            return
+        kind = type(message)
+        if kind is Tick:
+            self._rounds.asked(actor.name)
+        elif kind not in _CLOCKWORK:
+            self._rounds.note(actor.name)
+        try:
+            if self.before_each is not None:
+                self.before_each(actor, message)
+            if kind is Envelope:
+                actor.receive(cast("Envelope[Any]", message))
+            else:
+                actor.on_receive(message)
+        except BaseException as error:
+            self._crashed(actor, message, error)
+
+    def _crashed(self, actor: CooperativeActor, message: _Letter, error: BaseException) -> None:
+        handling = type(message).__name__
+        self.log.error(
+            "actor.crashed",
+            crashed=actor.name,
+            crashed_incarnation=actor.incarnation,
+            handling=handling,
+            error=error,
+        )
+        actor.actor_stopped.set()
+        if actor.name == SUPERVISOR:
+            self.fail(error)
+        else:
+            self.publish(
+                ActorCrashed(
+                    actor=actor.name,
+                    incarnation=actor.incarnation,
+                    handling=handling,
+                    error=error,
+                    now=self.clock(),
+                )
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """The consumer has failed: tell the application, deliver nothing more."""
+        self.failure = error
+        self._stopping = True
+        self._rounds.stop()
+        self.publish(ConsumerFailed(error=error))
+
+    # -- the thread
+
+    def start_thread(self, name: str) -> None:
+        """Turn on a daemon thread of this name until `stop`."""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """True while the thread turns."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def turns_here(self) -> bool:
+        """Whether the caller runs on the dispatching thread, which must not wait for an answer."""
+        return self._thread_id == threading.get_ident()
+
+    def stop(self, timeout: float) -> bool:
+        """End the thread and wait for it; False if it did not end in time."""
+        self._stopping = True
+        self._wake()
+        if self._thread is not None and self.alive and not self.turns_here:
+            self._thread.join(timeout)
+        return not self.alive
+
+    def _run(self) -> None:
+        self._thread_id = threading.get_ident()
+        try:
+            while not self._stopping:
+                for _ in range(TURNS_PER_LOOK):
+                    wake_at = self.turn()
+                    if wake_at is not None or self._stopping:
+                        break
+                self._sleep(-math.inf if wake_at is None else wake_at)
+        except BaseException as error:
+            self.log.error("dispatcher.failed", error=error)
+            self.fail(error)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """No message is delivered any more: the supervisor, if there is one, stops all children."""
+        supervisor = self._actors.get(SUPERVISOR)
+        if supervisor is not None:
+            supervisor.on_stop()
+
+    def _sleep(self, wake_at: float) -> None:
+        assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
+        if self._stopping:
+            return
+        self._sleeping = True
+        try:
+            if self._order.waiting:
+                # A message came after the last look at the queue: its sender may not have seen that
+                # this thread sleeps, and has not woken it. Deliver the message now.
+                self._sleeping = False
+                self._deliver(*self._order.take())
+                self.sleeper.wait(0.0)
+                return
+            self.sleeper.wait(max(0.0, wake_at - self.clock()))
+        finally:
+            self._sleeping = False
+
+
+class VirtualTime:
+    """A clock that moves when told to."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def jump_to(self, when: float) -> None:
+        """Set the clock to this time, unless it shows a later one."""
+        self.now = max(self.now, when)
+
+
+def run_until(
+    dispatcher: Dispatcher,
+    clock: VirtualTime,
+    until: float,
+    *,
+    on_idle: Callable[[], Iterable[float] | None] | None = None,
+) -> None:
+    """Turn the dispatcher in virtual time until the clock reads `until`.
+
+    When nothing is left to do the clock jumps to the next wake time. `on_idle` is called before
+    each jump (a scripted broker answers there); it returns times that must not be jumped over, or
+    None after having said something, and then there is no jump.
+    """
+    while dispatcher.failure is None:
+        wake_at = dispatcher.turn()
+        if wake_at is None:
+            continue
+        stops: Iterable[float] | None = () if on_idle is None else on_idle()
+        if stops is None:
+            continue
+        target = min((wake_at, until, *stops))
+        if target >= until:
+            clock.jump_to(until)
+            return
+        clock.jump_to(target)

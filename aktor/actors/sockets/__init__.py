@@ -1,0 +1,1 @@
+"""The sockets: opens connections, logs in, and turns requests into bytes and bytes into answers."""

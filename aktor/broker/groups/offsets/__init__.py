@@ -1,0 +1,1 @@
+"""Committed offsets: commits, fetches, deletes, and how they end."""

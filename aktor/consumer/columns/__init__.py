@@ -1,0 +1,1 @@
+"""Records as columns: pyarrow batches and tables, JSON values as typed columns."""

@@ -1,0 +1,60 @@
+"""The bootstrap servers: the addresses through which the cluster is found first."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from aktor.consumer.configuration.checks import refusal
+from aktor.consumer.configuration.secrets import MASK
+from aktor.errors import ConfigurationError
+
+__all__ = ["addresses", "servers"]
+
+DEFAULT_PORT: Final = 9092
+
+
+def servers(name: str, value: Any) -> str | list[Any]:
+    """Check the kind of the setting, and keep it as it was given."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        raise refusal(name, value, "'host:port', several with commas between, or a list of such")
+    return list(value)
+
+
+def addresses(given: str | list[Any]) -> tuple[tuple[str, int], ...]:
+    """The (host, port) of each of the servers; raises ConfigurationError where it cannot be."""
+    items = given.split(",") if isinstance(given, str) else given
+    if not items:
+        raise ConfigurationError("bootstrap_servers is empty: name at least one broker, host:port")
+    return tuple(_address(item) for item in items)
+
+
+def _address(item: Any) -> tuple[str, int]:
+    """'host', 'host:9092', '[::1]:9092', '::1', each also after 'PROTOCOL://'."""
+    if not isinstance(item, str):
+        raise refusal("an item of bootstrap_servers", item, "a str such as 'host:9092'")
+    text = re.sub(r"^.*://", "", item.strip())
+    bracketed = re.fullmatch(r"\[([\w:.%-]+)\](?::(\d{1,5}))?", text)
+    named = re.fullmatch(r"([\w.-]+)(?::(\d{1,5}))?", text)
+    match = bracketed or named
+    if match is None and not _is_ipv6(text):
+        shown = re.sub(r"//[^/@]*@", f"//{MASK}@", item)
+        raise refusal("an item of bootstrap_servers", shown, "'host', 'host:9092' or '[::1]:9092'")
+    if match is None:
+        return text, DEFAULT_PORT
+    port = int(match[2]) if match[2] else DEFAULT_PORT
+    if not 0 < port < 65_536:
+        raise refusal("an item of bootstrap_servers", item, "given a port from 1 to 65535")
+    return match[1], port
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, text)
+    except (OSError, ValueError):
+        return False
+    return True

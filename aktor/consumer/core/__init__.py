@@ -1,0 +1,1 @@
+"""The application's half without its waiting: `poll`, positions, commits, rebalance steps."""

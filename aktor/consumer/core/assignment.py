@@ -1,0 +1,316 @@
+"""Assign, seek, reset, pause and resume: each changes partitions, and tells the background.
+
+Every change is applied to `Delivery` first and then told to the background, with the partition's
+epoch: messages with an older epoch are stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.core.delivery import Delivery
+from aktor.consumer.core.link import Link
+from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.poll_heartbeat import PollHeartbeat
+from aktor.consumer.core.subscription import Subscription
+from aktor.consumer.core.topic_ids import TopicIds
+from aktor.events.fetching import PausePartitions
+from aktor.events.metadata import TrackTopics
+from aktor.events.positions import (
+    AssignmentChanged,
+    Position,
+    ResetPositions,
+    ResetStrategy,
+    SeekPartitions,
+)
+from aktor.events.routes import APPLICATION
+from aktor.protocol.error_codes import Answer, Do, means
+
+__all__ = ["Assignment"]
+
+
+class Assignment:
+    """Owns no state: it changes the partitions of `Delivery`, and tells the background."""
+
+    def __init__(
+        self,
+        link: Link,
+        delivery: Delivery,
+        subscription: Subscription,
+        heartbeat: PollHeartbeat,
+        *,
+        max_buffered_bytes: int,
+    ) -> None:
+        self._delivery = delivery
+        self._subscription = subscription
+        self._heartbeat = heartbeat
+        self._topic_ids = TopicIds(link.port)
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
+        self._max_buffered_bytes = max_buffered_bytes
+
+    # -- which partitions
+
+    def assign(
+        self, partitions: Iterable[TopicPartition], offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """`assign()`: the user assigns these partitions, some with an offset to begin at.
+
+        The offset goes with the assignment. With a seek after it, the position manager would
+        already have asked the brokers for a position.
+        """
+        self._delivery.assign(partitions, offsets)
+        if offsets and self._log.hears_debug:
+            self._log.debug("position.sought", partitions=dict(offsets))
+        self.track_topics()
+        self.say()
+        self._heartbeat.hurry()
+
+    def assign_everything(self) -> None:
+        """Own all partitions of the topics: without a group, subscribing means that, as in
+        kafka-python."""
+        cluster = self._port.cluster
+        wanted = [
+            TopicPartition(topic, partition)
+            for topic in sorted(self._subscription.topics)
+            for partition in sorted(cluster.partitions_for_topic(topic) or ())
+        ]
+        if set(wanted) != self._delivery.partitions.keys():
+            self._delivery.assign(wanted)
+            self.say()
+
+    def follow_cluster(self) -> bool:
+        """Topics have come or gone, or have more partitions: the subscription follows. True if the
+        topics that its pattern matches have changed."""
+        subscription = self._subscription
+        changed = subscription.match_topics()
+        if subscription.is_subscribed and subscription.group_id is None:
+            self.assign_everything()
+        return changed
+
+    def say(self) -> None:
+        """Tell the background what is assigned, in which epochs and at which positions."""
+        self.note_topics()
+        assigned = self._delivery.as_assigned()
+        self._publish(AssignmentChanged(partitions=assigned, by_group=self._subscription.in_group))
+        self._heartbeat.hurry()  # partitions assigned by hand are fetched from the next Poll on
+
+    def say_nothing_is_assigned(self) -> None:
+        """Tell the background, after the user has unsubscribed."""
+        self._publish(AssignmentChanged(partitions={}))
+
+    def track_topics(self) -> None:
+        """Tell the metadata manager which topics to follow."""
+        subscription = self._subscription
+        topics = subscription.topics
+        if subscription.pattern is not None:
+            topics = frozenset()
+        elif not topics and not subscription.regex:
+            topics = frozenset(partition.topic for partition in self._delivery.partitions)
+        pattern = subscription.pattern
+        self._publish(TrackTopics(owner=APPLICATION, topics=topics, pattern=pattern))
+
+    def track_topics_of_question(self, ticket: int, topics: frozenset[str]) -> None:
+        """Tell the metadata manager which topics to follow for this question; none: it is over."""
+        self._publish(TrackTopics(owner=f"question {ticket}", topics=topics))
+
+    # -- after a restart, or an interrupt
+
+    def say_anew(self, because: str) -> None:
+        """Tell the background the whole assignment again, and the resets without an answer."""
+        self.track_topics()
+        self.say()
+        self.say_resets(because)
+
+    def renew_all(self) -> None:
+        """Give all partitions new epochs: records that were fetched before are dropped."""
+        for state in self._delivery.partitions.values():
+            self.renew(state)
+
+    def renew(self, state: Partition) -> None:
+        """Give a partition a new epoch; its position, or the reset it waits for, is kept."""
+        if (reset := state.reset) is None:
+            self._delivery.seek(state.topic_partition, state.position)
+        else:
+            self._delivery.reset(state.topic_partition, reset.strategy, reset.from_offset)
+
+    def say_paused(self, *, resumed: bool) -> None:
+        """Tell the background which partitions are not to be fetched; `resumed`: also which are."""
+        assigned = self._delivery.partitions
+        wanted = self._delivery.fetchable(assigned)
+        paused = assigned.keys() - wanted
+        self._publish(
+            PausePartitions(
+                partitions=frozenset(paused), resumed=wanted if resumed else frozenset()
+            )
+        )
+
+    # -- positions
+
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
+        """Read on from here; None looks the position up again."""
+        self.follow_topics()
+        self.drain_buffer()  # otherwise chunks of old epochs would pile up until the next poll
+        state = self._delivery.seek(topic_partition, position)
+        if self._log.hears_debug:
+            sought = None if position is None else position.offset
+            self._log.debug("position.sought", partitions={topic_partition: sought})
+        self._publish(SeekPartitions(partitions={topic_partition: state.assigned}))
+
+    def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
+        """Go to the beginning or the end; the offset is looked up later."""
+        self.follow_topics()
+        self.drain_buffer()
+        resets = {
+            partition: self._delivery.reset(partition, strategy) for partition in topic_partitions
+        }
+        if self._log.hears_debug:
+            self._log.debug("position.sought", partitions=dict.fromkeys(resets))
+        self._publish(ResetPositions(partitions=resets, because="the application asked for it"))
+
+    def reset_out_of_range(self) -> None:
+        """An offset out of range is reset by `auto_offset_reset`; only "none" raises it."""
+        refused = [
+            state
+            for state in self._delivery.failed()
+            if state.offset is not None and _resets_position(state.error)
+        ]
+        for state in refused:
+            self._delivery.reset(state.topic_partition, from_offset=state.offset)
+        if refused:
+            self.say_resets("the offset is out of range")
+
+    def say_resets(self, because: str) -> None:
+        """Ask again for every reset that has no answer. To ask twice for one does no harm."""
+        resets = {
+            partition: state.reset
+            for partition, state in self._delivery.partitions.items()
+            if state.reset is not None
+        }
+        if resets:
+            self._publish(ResetPositions(partitions=resets, because=because))
+
+    def refetch_offset_gaps(self) -> None:
+        """Fetch partitions again from their positions, if their chunks had an offset gap."""
+        for partition in list(self._delivery.offset_gaps):
+            self.seek(partition, self._delivery.partitions[partition].position)
+        self._delivery.forget_offset_gaps()
+
+    def fetch_anew(self, states: Iterable[Partition]) -> None:
+        """Fetch partitions again from their positions, because the bytes that came were corrupt."""
+        sought = {}
+        for state in states:
+            self._delivery.fetch_anew(state)
+            sought[state.topic_partition] = state.assigned
+        self._publish(SeekPartitions(partitions=sought))
+
+    def apply_positions(self) -> None:
+        """Take over positions that were found."""
+        self._port.take_positions(self._delivery.apply)
+
+    def drain_buffer(self) -> None:
+        """Take over the positions and chunks that came, without waiting."""
+        if self._port.positions:
+            self.apply_positions()
+        if self._port.chunks:
+            self._port.take_chunks(self._delivery.put)
+            self._delivery.all_put()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The consumed positions in topics that still exist under their ids."""
+        self.follow_topics()
+        return self._delivery.consumed()
+
+    # -- topics that are deleted and created again
+
+    def follow_topics(self) -> None:
+        """Reset partitions of a topic that was deleted and created again, by `auto_offset_reset`.
+
+        An offset of the old topic means nothing in the new one: records below it would be skipped.
+        A seek that comes later wins. Members of a KIP-848 group are assigned the new topic by their
+        coordinator.
+        """
+        ids = self._topic_ids
+        if self.follows_topics:
+            return
+        cluster, anew = ids.created_anew()
+        resets = {}
+        for partition, state in (
+            self._delivery.partitions.items() if self._is_assigned_by_name else ()
+        ):
+            if partition.topic in anew:
+                offset = state.offset
+                if state.reset is not None:  # the new reset replaces the one under way
+                    offset = state.reset.from_offset
+                resets[partition] = self._delivery.reset(partition, from_offset=offset)
+        if resets:
+            because = "the topic was deleted and created anew"
+            self._publish(ResetPositions(partitions=resets, because=because))
+        # These come last: if an interrupt comes before them, all of the above is done again.
+        ids.learn(anew)
+        self.note_topics()
+        ids.follow(cluster)
+
+    @property
+    def follows_topics(self) -> bool:
+        """Whether the changes of the latest cluster were acted on."""
+        return self._topic_ids.followed is self._port.cluster
+
+    @property
+    def _is_assigned_by_name(self) -> bool:
+        """Whether partitions are assigned by topic name; KIP-848 groups assign them by topic id."""
+        return not (self._subscription.in_group and self._port.membership.spoken == "consumer")
+
+    def note_topics(self) -> None:
+        """Remember the ids of the topics that are read, as they were when they were first known."""
+        self._topic_ids.note({partition.topic for partition in self._delivery.partitions})
+
+    # -- pausing
+
+    def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Pause: give out no records of these."""
+        in_order = tuple(topic_partitions)
+        self._delivery.pause(in_order, paused=True)
+        if self._log.hears_debug:
+            self._log.debug("partitions.paused", partitions=self._delivery.offsets(in_order))
+        self._publish(PausePartitions(partitions=frozenset(in_order)))
+        self._drop_surplus(in_order)
+
+    def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Resume: give out records of these again."""
+        in_order = tuple(topic_partitions)
+        self._delivery.pause(in_order, paused=False)
+        if self._log.hears_debug:
+            self._log.debug("partitions.resumed", partitions=self._delivery.offsets(in_order))
+        self._publish(PausePartitions(resumed=self._delivery.fetchable(in_order)))
+
+    def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:
+        """If the buffer is beyond its bound, drop records of paused partitions: they are fetched
+        again later.
+
+        While records of paused partitions fill the buffer, the others are fetched beyond the bound
+        (see `FetchRoom.part`). An application that reads a little of each partition and then pauses
+        it would make the buffer grow each time.
+        """
+        self.drain_buffer()
+        bound, delivery = self._max_buffered_bytes, self._delivery
+        dropped = {}
+        paused = iter([delivery.partitions[partition] for partition in just_paused])
+        while delivery.buffered_bytes > bound:
+            state = next(paused, None) or delivery.next_idle()
+            if state is None:
+                break
+            if state.chunks:
+                self.renew(state)
+                dropped[state.topic_partition] = state.assigned
+        if dropped:
+            self._log.info("buffer.dropped", partitions=list(dropped), because="they are paused")
+            self._publish(SeekPartitions(partitions=dropped))
+
+
+def _resets_position(error: Exception | None) -> bool:
+    """Whether the error is OFFSET_OUT_OF_RANGE from the leader: `auto_offset_reset` decides."""
+    return error is not None and Do.RESET_POSITION in means(Answer.FETCH_PARTITION, type(error))

@@ -1,0 +1,148 @@
+"""Acting on what the background said: rebalance steps, restarts, refusals, outcomes of commits."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from aktor.consumer.core.assignment import Assignment
+from aktor.consumer.core.call import Call
+from aktor.consumer.core.commit_callbacks import CommitCallbacks
+from aktor.consumer.core.event_queue import EventQueue
+from aktor.consumer.core.leaving import Leaving
+from aktor.consumer.core.link import Link
+from aktor.consumer.core.poll_heartbeat import PollHeartbeat
+from aktor.consumer.core.port import Event
+from aktor.consumer.core.rebalancing import Rebalancing
+from aktor.consumer.core.recovery import Recovery
+from aktor.consumer.core.subscription import Subscription
+from aktor.consumer.core.waiting import Waiting
+from aktor.events.commits import AutoCommitFinished
+from aktor.events.coordinator import CoordinatorRefused
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import (
+    AssignPartitions,
+    GroupFailed,
+    Loss,
+    RevokePartitions,
+    RunRevokedCallback,
+    Step,
+)
+from aktor.events.metadata import ClusterChanged, TopicsRefused
+from aktor.values import replace
+
+__all__ = ["Background"]
+
+
+class Background:
+    """Runs events on the application thread, one after the other, until none is left."""
+
+    def __init__(
+        self,
+        link: Link,
+        call: Call,
+        subscription: Subscription,
+        rebalancing: Rebalancing,
+        assignment: Assignment,
+        *,
+        heartbeat: PollHeartbeat,
+        events: EventQueue,
+        callbacks: CommitCallbacks,
+        recovery: Recovery,
+        leaving: Leaving,
+    ) -> None:
+        self._call = call
+        self._subscription = subscription
+        self._rebalancing = rebalancing
+        self._assignment = assignment
+        self._heartbeat = heartbeat
+        self.events = events
+        self._callbacks = callbacks
+        self._recovery = recovery
+        self._leaving = leaving
+        self._log = link.log
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to do. Each poll asks this, and mostly there is nothing."""
+        return bool(
+            self.events.arrived
+            or self.events.taken_over
+            or self._callbacks.waiting
+            or self._call.unraised is not None
+            or not self._assignment.follows_topics
+        )
+
+    def run_events(self) -> Waiting[None]:
+        """Act on what the background said, on this thread; raises what must be raised.
+
+        An event leaves the queue when it was acted on: the call after an interrupt finds it again.
+        """
+        if self._call.unraised is not None:
+            self._call.raise_owed()
+        self._callbacks.run()
+        self._assignment.follow_topics()
+        events = self.events
+        while events.arrived or events.taken_over:
+            event = events.next()
+            yield from self._act_on(event)
+            events.done_with(event)
+
+    def _act_on(self, event: Event) -> Waiting[None]:
+        match event:
+            case ActorsRestarted():
+                yield from self._recovery.restore(event)
+            case AutoCommitFinished():
+                self._callbacks.add_auto_commit(event)
+                self.events.done_with(event)
+                self._callbacks.run()
+            case CoordinatorRefused() if self._subscription.in_group:
+                pass  # the membership manager tells it too (GroupFailed), with more in the text
+            case TopicsRefused() | GroupFailed() | CoordinatorRefused():
+                self._heartbeat.hurry()  # if the application polls on, the manager tells it again
+                error = self._call.own_told(event.error, owed=True)
+                self.events.done_with(event)
+                raise error
+            case ClusterChanged():
+                self._follow_cluster()
+            case AssignPartitions() if self._is_over(event):
+                self._log.info("step.skipped", rebalance=event.rebalance, because="lost since")
+            case RevokePartitions() | RunRevokedCallback() | AssignPartitions():
+                yield from self._run_step(event)
+            case _:
+                assert_never(event)
+
+    def _follow_cluster(self) -> None:
+        """Topics have come or gone, or have more partitions: the subscription follows."""
+        if self._assignment.follow_cluster():
+            self._heartbeat.hurry()
+            if self._subscription.group_id is not None:
+                self._subscription.say()
+
+    def _is_over(self, assigned: AssignPartitions) -> bool:
+        """Whether the partitions of this step were lost while the application was busy."""
+        begun = self._rebalancing.has_begun(assigned)
+        return not begun and self.events.has_step_besides(assigned)
+
+    def _run_step(self, event: Step) -> Waiting[None]:
+        step = event
+        if isinstance(step, AssignPartitions):
+            self._leaving.on_assigned()
+        elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
+            step = replace(step, loss=Loss.LOST)
+        error = yield from self._rebalancing.run(step, event)
+        self._assignment.note_topics()
+        self._heartbeat.hurry()
+        if error is not None:
+            self._call.own(error, owed=True)
+            self.events.done_with(event)
+            raise error
+
+    def _is_lost_by_now(self) -> bool:
+        """Whether the member may have left its group since the manager sent this revocation.
+
+        The reason may be that the application did not poll for too long, or that the process was
+        suspended for longer than its session.
+        """
+        if not self._leaving.is_member():
+            return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare
+        return self.events.says_lost()

@@ -1,0 +1,163 @@
+"""The call that the application is in: how it ends, and what ends its waits.
+
+A call that ends in an error of our own leaves nothing half done. Any other error is an interrupt
+(Ctrl-C, an exception of a signal handler), and may have come between any two lines: the next call
+then begins with a repair (see `guard` and `Recovery.repair`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+from aktor.consumer.core.batch import Attention
+from aktor.consumer.core.port import ApplicationPort
+from aktor.errors import ConsumerClosedError, WakeupError
+
+__all__ = ["Call"]
+
+
+class Call:
+    """Owns the error in which the call under way ends, and the tickets of its questions."""
+
+    __slots__ = (
+        "_owed",
+        "_port",
+        "asked",
+        "attention",
+        "close_asked",
+        "closing",
+        "ended_in",
+        "poll_ends",
+        "touched",
+        "unraised",
+        "woken",
+    )
+
+    def __init__(self, port: ApplicationPort) -> None:
+        self._port = port
+        #: Tells the compiled iterator that there is other work.
+        self.attention = Attention()
+        #: Whether the call has begun to change anything.
+        self.touched = False
+        #: The call is `close`.
+        self.closing = False
+        #: A nested `close` waits for the outermost call to end.
+        self.close_asked = False
+        #: Another thread, or a signal handler, has called `wakeup`.
+        self.woken = False
+        #: The error of our own that the call ends in.
+        self.ended_in: BaseException | None = None
+        #: A poll without records ends before its deadline if this returns True.
+        self.poll_ends: Callable[[], bool] | None = None
+        #: The tickets of its questions.
+        self.asked: list[int] = []
+        #: `_owed`: the error that is being raised now, if a later poll must raise it in case an
+        #: interrupt displaces it. `unraised`: an error that an interrupt displaced; the next poll
+        #: raises it.
+        self._owed: BaseException | None = None
+        self.unraised: BaseException | None = None
+
+    # -- how it begins and ends
+
+    def begin(self) -> None:
+        """An outermost call begins. The last one left nothing half done."""
+        self.touched = False
+        self.ended_in = self._owed = None
+        self.asked = []
+
+    def touch(self) -> None:
+        """The call begins to change something."""
+        self.touched = True
+
+    def does_not_wait_for(self, ticket: int) -> None:
+        """This question goes on if the call is interrupted."""
+        self.asked.remove(ticket)
+
+    def begin_nested(self) -> bool:
+        """A nested call begins. Returns whether the outer call has changed anything."""
+        touched, self.touched = self.touched, False
+        return touched
+
+    def end_nested(self, *, touched: bool) -> None:
+        """The nested call is over; `touched` is what `begin_nested` returned."""
+        self.touched |= touched
+
+    def begin_close(self) -> None:
+        """The call closes the consumer: `wakeup` and a nested `close` do not end its waits."""
+        self.closing = True
+
+    def repair(self) -> None:
+        """The last call was interrupted: give its questions up. An error that it could not raise is
+        raised by the next poll."""
+        self.closing = False
+        self.unraised = self._owed or self.unraised
+        for ticket in self.asked:
+            self._port.forget(ticket)
+
+    # -- errors
+
+    def own(self, error: BaseException, *, owed: bool = False) -> BaseException:
+        """The caller raises this error now. It is one of our own, so nothing is left half done.
+
+        If it is `owed`, and an interrupt is raised in its place, a later poll raises it.
+        """
+        self._owed = error if owed else None
+        self.ended_in = error
+        return error
+
+    def own_told(self, told: BaseException, *, owed: bool = False) -> BaseException:
+        """As `own`, for an error that the background has told and keeps: a copy of it is raised.
+
+        Its traceback would keep a dropped consumer alive, whose thread would never end.
+        """
+        error = copy.copy(told)
+        error.__cause__ = told.__cause__
+        return self.own(error, owed=owed)
+
+    def forget_errors(self) -> None:
+        """The error was raised; forget it. Its traceback would keep a dropped consumer alive."""
+        self.ended_in = self._owed = None
+
+    def raise_owed(self) -> None:
+        """Raise the error that an interrupt kept from being raised."""
+        owed = self.unraised
+        assert owed is not None, "there is none"
+        self.own(owed, owed=True)
+        self.unraised = None
+        raise owed
+
+    # -- what ends its waits
+
+    def wakeup(self) -> None:
+        """End the blocked call, or the next one. From any thread."""
+        self.woken = True
+        self.attention.call()
+        self._port.bell.ring()
+
+    def end_waits(self) -> None:
+        """End the waits of the outermost call, because a nested `close` waits for that call."""
+        self.close_asked = True
+        self.attention.call()
+        self._port.bell.ring()
+
+    def end_for_close(self) -> None:
+        """Raise if a nested `close` waits for this call, unless it is `close` itself."""
+        if self.close_asked and not self.closing:
+            raise self.own(ConsumerClosedError())
+
+    def check_alive(self) -> None:
+        """Raise if the background was given up."""
+        if self._port.failure is not None:
+            raise self.own_told(self._port.failure)
+
+    def raise_interruptions(self) -> None:
+        """Raise what ends a wait: a failure, `wakeup`, an error of the connections."""
+        if self._port.failure is not None:
+            self.check_alive()
+        if self.woken and not self.closing:
+            self.woken = False
+            raise self.own(WakeupError())
+        error = self._port.connections.take_error()
+        if error is not None:
+            raise self.own_told(error)

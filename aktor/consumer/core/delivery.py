@@ -1,0 +1,615 @@
+"""The assigned partitions, their positions, and the fetched records that are given out.
+
+Only the application thread uses it. Each partition has an epoch, which each assign and seek raises.
+Data that was fetched for an older epoch is dropped here, so that no lock is needed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Any, Final
+
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.core.credit import Credit
+from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.runs import runs
+from aktor.events.fetching import Chunk
+from aktor.events.positions import (
+    Assigned,
+    Position,
+    PositionsFailed,
+    PositionsResolved,
+    Reset,
+    ResetStrategy,
+)
+from aktor.events.routes import APPLICATION
+from aktor.records import Columns, RecordReader
+from aktor.trace import Trace
+
+__all__ = ["NO_OFFSETS", "Delivery"]
+
+#: Partitions are assigned without saying where they begin.
+NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
+
+#: Makes the reader of one chunk.
+ReaderMaker = Callable[[Chunk], RecordReader]
+
+
+class Taken:
+    """Owns the counts of what was decoded, for metrics."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+
+    def add_records(self, count: int) -> None:
+        """Count records that were decoded."""
+        self.records += count
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """This chunk was decoded to its end."""
+        self.bytes += len(chunk.data)
+
+
+class Rows:
+    """Owns up to `limit` records of one partition, as they are decoded."""
+
+    __slots__ = ("limit", "records")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.records: list[Any] = []
+
+    @property
+    def rows(self) -> int:
+        """The number of records."""
+        return len(self.records)
+
+    @property
+    def full(self) -> bool:
+        """Whether no record may be added."""
+        return len(self.records) >= self.limit
+
+    def extend(self, records: list[Any]) -> None:
+        """Add these records."""
+        # Most polls get all records of a partition from one chunk: its list is not copied.
+        self.records = self.records + records if self.records else records
+
+    def read(self, reader: RecordReader) -> None:
+        """Add the reader's next records; raises what `reader.take` raises."""
+        self.extend(reader.take(self.limit - len(self.records)))
+
+
+class Filling:
+    """Rows that are added to columns."""
+
+    __slots__ = ("_columns", "limit")
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.limit = columns.limit
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._columns.rows
+
+    @property
+    def full(self) -> bool:
+        """Whether no row may be added."""
+        return self._columns.full
+
+    def extend(self, records: list[Any]) -> None:
+        """Add these records."""
+        for record in records:
+            self._columns.append(record)
+
+    def read(self, reader: RecordReader) -> None:
+        """Add the reader's next records; raises what `reader.fill` raises."""
+        reader.fill(self._columns)
+
+
+class Delivery:
+    """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
+
+    def __init__(
+        self, make_reader: ReaderMaker, trace: Trace, isolation_level: str = "read_uncommitted"
+    ) -> None:
+        #: The owned partitions. Replaced as a whole, never changed, so that any thread may read it.
+        self.partitions: Mapping[TopicPartition, Partition] = {}
+        #: How much of the fetch manager's room the buffered chunks take.
+        self.credit = Credit()
+        #: Counts of all decoded records.
+        self.taken = Taken()
+        #: Partitions to be fetched again from their positions, because fetched records had a gap.
+        self.offset_gaps: set[TopicPartition] = set()
+        self.log = trace.bind(actor=APPLICATION)
+        self._make_reader = make_reader
+        self._isolation_level = isolation_level
+        self._epoch = 0
+        #: Partitions whose positions have moved since they were last reported.
+        self.moved: dict[TopicPartition, None] = {}
+        #: Partitions that had an error when last seen, in the order in which they are raised; True
+        #: if it was raised already.
+        self._failed: dict[TopicPartition, bool] = {}
+        #: Partitions that may have records to give out, in this order. A partition that becomes
+        #: ready is put at the end; if it is not ready at its turn, it is removed.
+        self._queue: OrderedDict[Partition, None] = OrderedDict()
+        #: Paused partitions with buffered records, and some that had such records.
+        self._idle: OrderedDict[Partition, None] = OrderedDict()
+        #: The positions before the last records were given out: (partition, its epoch, its offset,
+        #: its leader epoch).
+        self._given: list[tuple[Partition, int, int | None, int]] = []
+
+    # -- assignment
+
+    def next_epoch(self) -> int:
+        """A number that no partition has had before."""
+        self._epoch += 1
+        return self._epoch
+
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition],
+        offsets: Mapping[TopicPartition, int] = NO_OFFSETS,
+        *,
+        by_group: bool = False,
+    ) -> None:
+        """Own exactly these partitions; those that were owned before keep their state, unless
+        `offsets` gives them another position.
+
+        Records of partitions that a group assigns are given out after `deliver`, when the listener
+        has returned.
+        """
+        wanted = dict.fromkeys(partitions)
+        kept = self.partitions.keys() & wanted.keys() - offsets.keys()
+        self._forget(self.partitions.keys() - kept)
+        owned = {
+            partition: state for partition, state in self.partitions.items() if partition in kept
+        }
+        added = {}
+        for partition in wanted:
+            if partition not in owned:
+                state = Partition(partition, self.next_epoch(), delivering=not by_group)
+                if partition in offsets:
+                    state.move_to(Position(offset=offsets[partition]))
+                owned[partition] = state
+                added[partition] = state.epoch
+        if added:  # traced first: if the rest is interrupted, it is repeated without a trace
+            self.log.info(
+                "partitions.assigned",
+                partitions=added,
+                by_group=by_group,
+                isolation=self._isolation_level,
+            )
+        self._own(owned)
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Remove these partitions; their buffered records are dropped."""
+        gone = self.partitions.keys() & topic_partitions
+        self._forget(gone)
+        self._own(
+            {
+                partition: state
+                for partition, state in self.partitions.items()
+                if partition not in gone
+            }
+        )
+
+    def _forget(self, gone: Set[TopicPartition]) -> None:
+        if gone:
+            self.log.info("partitions.released", partitions=self.offsets(gone))
+        for partition in gone:
+            self._drop_buffered(self.partitions[partition])
+            self._idle.pop(self.partitions[partition], None)
+            self.moved.pop(partition, None)
+
+    def _own(self, partitions: dict[TopicPartition, Partition]) -> None:
+        """Assign exactly these partitions, and only then release the others: an interrupt must not
+        leave a partition that is assigned and has no epoch."""
+        before, self.partitions = self.partitions, partitions
+        for partition, state in before.items():
+            if partitions.get(partition) is not state:
+                state.release()
+
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> Partition:
+        """Go to this position (None: it will be looked up), in a new epoch."""
+        state = self.partitions[topic_partition]
+        self._drop_buffered(state)
+        state.seek(self.next_epoch(), position)
+        if position is not None:
+            self.moved[topic_partition] = None
+        return state
+
+    def reset(
+        self,
+        topic_partition: TopicPartition,
+        strategy: ResetStrategy | None = None,
+        from_offset: int | None = None,
+    ) -> Reset:
+        """Forget the position, in a new epoch. Returns the reset, which says how the next position
+        is looked up."""
+        state = self.partitions[topic_partition]
+        self._drop_buffered(state)
+        reset = Reset(epoch=self.next_epoch(), strategy=strategy, from_offset=from_offset)
+        state.seek(reset.epoch, None, reset)
+        return reset
+
+    def fetch_anew(self, state: Partition) -> None:
+        """The buffered data of the partition begins with corrupt bytes: drop it, begin a new epoch.
+
+        The position and the error stay.
+        """
+        self._drop_buffered(state)
+        state.fetch_anew(self.next_epoch())
+
+    def hold_back(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Stop delivery of these partitions: they are about to be revoked."""
+        for partition in topic_partitions:
+            state = self.partitions.get(partition)
+            if state is not None:
+                state.revoke()
+                self._drop_buffered(state)
+
+    def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        """Pause or resume these partitions."""
+        for partition in topic_partitions:
+            state = self.partitions[partition]
+            if paused:
+                state.pause()
+            else:
+                state.resume()
+            self._enqueue(state)
+
+    def deliver(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Deliver records of these: `on_partitions_assigned` has returned."""
+        for partition in topic_partitions:
+            state = self.partitions[partition]
+            state.deliver()
+            self._enqueue(state)
+
+    def fetchable(self, topic_partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of these partitions that should be fetched: not paused, nor about to be revoked."""
+        states = self.partitions
+        return frozenset(
+            [partition for partition in topic_partitions if states[partition].fetchable]
+        )
+
+    def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
+        """The assignment in the form in which the background is told it."""
+        return {partition: state.assigned for partition, state in self.partitions.items()}
+
+    # -- positions
+
+    def offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+        """The positions of the owned partitions, for the trace; None: not known yet."""
+        owned = self.partitions
+        return {
+            partition: owned[partition].offset
+            for partition in topic_partitions
+            if partition in owned
+        }
+
+    def consumed(
+        self, topic_partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Consumed positions of these partitions (default: all) that have one."""
+        found = {}
+        for partition in self.partitions if topic_partitions is None else topic_partitions:
+            state = self.partitions.get(partition)
+            if state is not None and state.offset is not None:
+                found[partition] = OffsetAndMetadata(state.offset, "", state.leader_epoch)
+        return found
+
+    def take_moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Consumed positions that have moved since the last call."""
+        if not self.moved:
+            return {}
+        moved = self.consumed(self.moved)
+        self.moved.clear()
+        return moved
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes in the chunks of all partitions."""
+        return self.credit.held
+
+    def mark_moved(self, state: Partition) -> None:
+        """Report this partition's position with the next Poll."""
+        if state.topic_partition in self.partitions:
+            self.moved[state.topic_partition] = None
+
+    def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
+        """The user has been given all records below `offset`."""
+        state.advance(offset, leader_epoch)
+        self.moved[state.topic_partition] = None
+
+    def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
+        """As `advance`, for a position that may have been noted already."""
+        if state.offset is None or state.offset < offset:
+            self.advance(state, offset, leader_epoch)
+        self.mark_moved(state)
+
+    def give(self, taken: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        """Give these records out: the positions move past all that was taken.
+
+        This is the last thing that a call does. If the call is interrupted before it returns, the
+        user did not get the records, and `take_back` sets the positions back.
+        """
+        states = [self.partitions[partition] for partition in taken]
+        self._given = [(state, state.epoch, state.offset, state.leader_epoch) for state in states]
+        for state in states:
+            self.advance_past(state)
+        if self.log.hears_debug:
+            for topic_partition, records in taken.items():
+                self.tell(topic_partition, records)
+
+    def tell(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
+        """Trace that the user gets these records."""
+        for run in runs(records):
+            self.log.debug("records.delivered", partition=topic_partition, **run)
+
+    def accept(self) -> None:
+        """`poll` has returned: its records have reached the user."""
+        self._given = []
+
+    def take_back(self) -> None:
+        """The last records did not reach the user: set the positions back."""
+        for state, epoch, offset, leader_epoch in self._given:
+            if state.epoch == epoch:
+                state.take_back(offset, leader_epoch)
+                self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
+        self._given = []
+
+    def recount(self) -> None:
+        """Compute the queues and the credit again from the assignment and the buffers."""
+        for state in self.partitions.values():
+            self._enqueue(state)
+        self.moved = dict.fromkeys(self.partitions)
+        self.credit.recount(chunk for state in self.partitions.values() for chunk in state.chunks)
+
+    def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
+        """A position was found, or cannot be found."""
+        if isinstance(outcome, PositionsFailed):
+            for partition, epoch in outcome.epochs.items():
+                state = self.partitions.get(partition)
+                if state is not None and state.epoch == epoch:
+                    self._fail(state, outcome.error)
+            return
+        for partition, assigned in outcome.partitions.items():
+            state = self.partitions.get(partition)
+            if state is None or state.epoch != assigned.epoch or state.offset is not None:
+                self.log.debug(
+                    "position.dropped", partition=partition, because="it is for an older epoch"
+                )
+                continue
+            state.move_to(assigned.position)
+            self.moved[partition] = None
+            self._look_for_refusal(state)
+            self._enqueue(state)
+
+    # -- errors
+
+    def next_error(self, *, again: bool) -> tuple[Partition, Exception] | None:
+        """The error to raise now, and its partition; with `again` also one that was raised before.
+
+        The partitions take turns.
+        """
+        for state in self.failed():
+            partition, error = state.topic_partition, state.error
+            if error is not None and (again or not self._failed[partition]):
+                del self._failed[partition]
+                self._failed[partition] = True
+                return state, error
+        return None
+
+    def failed(self) -> list[Partition]:
+        """Partitions whose error comes next, in the order in which they are raised."""
+        states = [self.partitions.get(partition) for partition in self._failed]
+        for partition, state in zip(list(self._failed), states, strict=True):
+            if state is None or state.error is None:
+                del self._failed[partition]  # it was sought, found or given up meanwhile
+        return [state for state in states if state is not None and state.error_is_next]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there may be an error to raise."""
+        return bool(self._failed)
+
+    def forget_error(self, state: Partition) -> None:
+        """The error was raised and may pass by itself: go on with the next chunk."""
+        state.forget_error()
+        self._look_for_refusal(state)
+        self._enqueue(state)
+
+    def _fail(self, state: Partition, error: Exception) -> None:
+        state.fail(error)
+        self._failed[state.topic_partition] = False
+
+    def _look_for_refusal(self, state: Partition) -> None:
+        """If the next chunk is a refusal by the broker, note it as the partition's error."""
+        refusal = state.take_refusal()
+        if refusal is not None:
+            self._fail(state, refusal)
+
+    # -- records
+
+    def put(self, chunk: Chunk) -> None:
+        """File one fetched chunk, or drop it if its partition has another epoch or position now."""
+        state = self.partitions.get(chunk.partition)
+        self.credit.count(chunk)
+        if state is None or state.epoch != chunk.epoch or state.pending_revocation:
+            self.log.debug(
+                "chunk.dropped",
+                partition=chunk.partition,
+                offset=chunk.offset,
+                because="the partition has moved on",
+            )
+            return
+        fetched_anew = state.fetched_anew
+        if state.receive(chunk):
+            self.credit.hold(chunk)
+            self._look_for_refusal(state)
+            self._enqueue(state)
+            if fetched_anew and state in self._queue:
+                # It comes first in the queue: decoding tells whether the new bytes are sound.
+                self._queue.move_to_end(state, last=False)
+
+    def put_back(self, state: Partition, records: list[Any]) -> None:
+        """Keep these records, which were decoded and not delivered: deliver them first."""
+        state.hold(records)
+        self._enqueue(state)
+
+    def all_put(self) -> None:
+        """All chunks that have come are filed: none can be filed a second time."""
+        self.credit.counted_all()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no error to raise, nothing buffered and nothing to deliver."""
+        return not (self._failed or self.credit.held or (self._queue and self.anything_ready))
+
+    @property
+    def anything_ready(self) -> bool:
+        """Whether there are records to deliver now: the first partition in the queue has some."""
+        while self._queue:
+            first = next(iter(self._queue))
+            if first.ready:
+                return True
+            del self._queue[first]
+        return False
+
+    def _enqueue(self, state: Partition) -> None:
+        """Put the partition at the end of the queue, if it has records to deliver."""
+        if state.ready:
+            self._queue.setdefault(state)
+        elif state.paused and state.chunks:
+            self._idle.setdefault(state)
+
+    def next_idle(self) -> Partition | None:
+        """A paused partition that has buffered records; None if there is no other."""
+        while self._idle:
+            state = self._idle.popitem(last=False)[0]
+            if state.paused and state.chunks:
+                return state
+        return None
+
+    def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
+        """Up to `limit` records, partition by partition, in turn.
+
+        With `advance` the consumed positions move at the end; without it the caller advances record
+        by record. A partition whose next record cannot be given out (a corrupt batch, one that is
+        not deserialized, ...) keeps that as its error, see `next_error`; its position stays there.
+        """
+        taken: dict[TopicPartition, list[Any]] = {}
+        for state in self._in_turn():
+            rows = Rows(limit)
+            self._read(state, rows)
+            if records := rows.records:
+                taken[state.topic_partition] = records
+                limit -= len(records)
+            else:
+                self.advance_past(state)
+            if limit <= 0:
+                break
+        if advance and taken:
+            self.give(taken)
+        return taken
+
+    def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
+        """As `take`, into columns, until they are full; returns the rows of each partition."""
+        taken: dict[TopicPartition, Sequence[Any]] = {}
+        filling = Filling(columns)
+        for state in self._in_turn():
+            before = columns.rows
+            self._read(state, filling)
+            if columns.rows == before:
+                self.advance_past(state)
+            elif self.log.hears_debug:
+                taken[state.topic_partition] = columns.between(before, columns.rows)
+            else:
+                taken[state.topic_partition] = range(before, columns.rows)
+            if columns.full:
+                break
+        if taken:
+            self.give(taken)
+        return taken
+
+    def _in_turn(self) -> Iterator[Partition]:
+        """The partitions that have records to deliver, each once. Each goes to the end of the
+        queue."""
+        for _ in range(len(self._queue)):
+            state = self._queue.popitem(last=False)[0]
+            if state.ready:
+                self._queue[state] = None
+                yield state
+
+    def advance_past(self, state: Partition) -> None:
+        """All records that were decoded of this partition were delivered."""
+        offset = state.given_up_to
+        assert offset is not None, "records are taken only after the position is known"
+        if offset != state.offset:
+            self.advance(state, offset, state.taken_epoch)
+
+    def _read(self, state: Partition, into: Rows | Filling) -> None:
+        """Add this partition's next records, until it is full or has nothing to give out."""
+        before = into.rows
+        if state.held:
+            into.extend(state.take_held(into.limit - before))  # counted when they were decoded
+            return
+        while not into.full and state.chunks and state.error is None:
+            if into.rows > before and self._has_offset_gap(state):
+                break  # the next take reports the gap: these records are given out first
+            reader = state.reader or self._open_reader(state)
+            if reader is None:
+                break
+            try:
+                into.read(reader)
+            except KafkaError as error:
+                if error is not reader.error:
+                    raise  # a signal handler's
+                self._fail(state, reader.error)
+                break
+            state.take_up_to(reader.next_offset, reader.leader_epoch)
+            if reader.exhausted:
+                self._finish_chunk(state)
+        self.taken.add_records(into.rows - before)
+
+    def _open_reader(self, state: Partition) -> RecordReader | None:
+        chunk = state.chunks[0]
+        if self._has_offset_gap(state):
+            self.log.error(
+                "chunk.dropped",
+                partition=chunk.partition,
+                offset=chunk.offset,
+                expected=state.taken,
+                because="it does not continue where the last one ended",
+            )
+            self.offset_gaps.add(state.topic_partition)
+            self._drop_buffered(state)
+            return None
+        return state.read_by(self._make_reader(chunk))
+
+    def forget_offset_gaps(self) -> None:
+        """The partitions with a gap are fetched again from their positions."""
+        self.offset_gaps.clear()
+
+    def _has_offset_gap(self, state: Partition) -> bool:
+        """Whether the next chunk does not continue where the last one ended."""
+        return state.reader is None and state.chunks[0].offset != state.taken
+
+    def _finish_chunk(self, state: Partition) -> None:
+        chunk = state.end_chunk()
+        self.credit.let_go((chunk,))
+        self.taken.add_chunk(chunk)
+        self._look_for_refusal(state)
+
+    def _drop_buffered(self, state: Partition) -> None:
+        if dropped := state.drop_buffered():
+            self.credit.let_go(dropped)

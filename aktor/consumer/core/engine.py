@@ -1,0 +1,413 @@
+"""The core of the application's half: it tells the background, waits, and gives records out.
+
+`KafkaConsumer` checks arguments and has kafka-python's methods; the engine does the work. It starts
+no thread and never waits itself: a method that may wait is a generator, which its driver runs (see
+`waiting`). It does not wait on the port's bell, but its parts ring it: `wakeup` (`call`), and the
+`Reply` to a question. One `poll` is: raise what is pending, run rebalance steps, tell the
+background what changed, give out records if there are any, else wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from kafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.core.assignment import Assignment
+from aktor.consumer.core.background import Background
+from aktor.consumer.core.call import Call
+from aktor.consumer.core.commit_callbacks import CommitCallbacks
+from aktor.consumer.core.commits import Commits
+from aktor.consumer.core.corrupt_batches import CorruptBatches
+from aktor.consumer.core.delivery import NO_OFFSETS, Delivery, ReaderMaker
+from aktor.consumer.core.event_queue import EventQueue
+from aktor.consumer.core.leaving import Leaving
+from aktor.consumer.core.link import Link
+from aktor.consumer.core.partition_errors import PositionErrors
+from aktor.consumer.core.poll_heartbeat import PollHeartbeat
+from aktor.consumer.core.questions import Questions
+from aktor.consumer.core.rebalancing import Rebalancing
+from aktor.consumer.core.recovery import Recovery
+from aktor.consumer.core.session import Session
+from aktor.consumer.core.subscription import Subscription
+from aktor.consumer.core.waiting import Waiting
+from aktor.events.metadata import TopicPattern
+from aktor.events.positions import ExplainPosition, Position, ResetStrategy
+from aktor.events.routes import POSITIONS
+from aktor.protocol.refusals import topics_refused
+from aktor.records import Columns
+from aktor.settings import Settings
+
+__all__ = ["Engine"]
+
+R = TypeVar("R")
+
+#: If no broker has ever answered, a poll that has waited for so long (in seconds; a bit less than
+#: 1, so that a poll of one second counts) raises an error: {} would mean that the topics are empty.
+#: Shorter polls return {}: an application may call them in a loop from the start.
+UNREACHED_AFTER: Final = 0.95
+
+#: Why a member leaves its group, in its LeaveGroup (KIP-800).
+UNSUBSCRIBED: Final = "the consumer unsubscribed"
+
+
+class _Timed(Protocol):
+    def due_after(self, now: float) -> float:
+        """When a poll that waits has to look again; inf if there is no such time."""
+        ...
+
+
+class Engine:
+    """Composes the parts of the application's half; each of them owns what its name says."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        link: Link,
+        *,
+        make_reader: ReaderMaker,
+        on_auto_commit: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        self.link = link
+        self.call = Call(link.port)
+        self.delivery = Delivery(make_reader, link.trace, settings.isolation_level)
+        self.rebalancing = Rebalancing(self.delivery, link.publish, link.trace, link.clock)
+        self.subscription = Subscription(link, settings.group_id)
+        self.session = Session(link, self.subscription)
+        self.heartbeat = PollHeartbeat(link, settings, self.delivery, self.subscription)
+        self.assignment = Assignment(
+            link,
+            self.delivery,
+            self.subscription,
+            self.heartbeat,
+            max_buffered_bytes=settings.max_buffered_bytes,
+        )
+        self.errors = PositionErrors(
+            link, self.call, self.delivery, self.assignment, retry_backoff=settings.retry_backoff
+        )
+        self.corrupt_batches = CorruptBatches(
+            link,
+            self.delivery,
+            self.assignment,
+            retry_backoff=settings.retry_backoff,
+            retry_backoff_max=settings.retry_backoff_max,
+        )
+        events = EventQueue(link.port)
+        callbacks = CommitCallbacks(self.call, self.rebalancing.user_code, on_auto_commit)
+        self.recovery = Recovery(
+            link,
+            self.call,
+            self.subscription,
+            self.delivery,
+            self.rebalancing,
+            self.assignment,
+            errors=self.errors,
+            heartbeat=self.heartbeat,
+            events=events,
+        )
+        self.questions = Questions(link, self.call, self.recovery)
+        self.leaving = Leaving(
+            link,
+            self.call,
+            self.subscription,
+            self.delivery,
+            self.rebalancing,
+            self.questions,
+            events=events,
+            is_static=settings.group_instance_id is not None,
+            request_timeout=settings.request_timeout,
+        )
+        self.commits = Commits(
+            link, self.call, self.assignment, self.questions, self.recovery, self.leaving, callbacks
+        )
+        self.background = Background(
+            link,
+            self.call,
+            self.subscription,
+            self.rebalancing,
+            self.assignment,
+            heartbeat=self.heartbeat,
+            events=events,
+            callbacks=callbacks,
+            recovery=self.recovery,
+            leaving=self.leaving,
+        )
+
+    @property
+    def _timed(self) -> tuple[_Timed, ...]:
+        """The parts that must act in a waiting poll at a certain time; each owns that time."""
+        return (self.heartbeat, self.session, self.errors, self.corrupt_batches)
+
+    def begin_call(self) -> None:
+        """An outermost call begins. The last one left nothing half done."""
+        self.call.begin()
+        # Mostly none of these is set. Each poll comes here, and a test costs less than a call.
+        if self.commits.callbacks.running:
+            self.commits.callbacks.begin_call()
+        if self.rebalancing.user_code.name:
+            self.rebalancing.user_code.enter("")
+        if self.recovery.restoring is not None:
+            self.recovery.begin_call()
+        self.delivery.accept()
+
+    # -- poll
+
+    def poll_at_once(
+        self, now: float, deadline: float, limit: int, *, advance: bool = True
+    ) -> dict[TopicPartition, list[Any]] | None:
+        """The result of `poll` if it needs neither wait nor run events. None: run `poll`.
+
+        Most polls of a busy application end here. They do not pay for a generator. What may end a
+        poll before its look for records stands here in the same order as in `_poll`.
+        """
+        call, background = self.call, self.background
+        call.touch()
+        if call.close_asked or self.leaving.is_unfinished:
+            return None
+        call.raise_interruptions()
+        if background.has_work:
+            return None
+        if now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready:
+            return None  # it will wait
+        records = self._look(lambda: self.delivery.take(limit, advance=advance), now, deadline)
+        return records if records or now >= deadline else None
+
+    def poll(
+        self, deadline: float, limit: int, *, advance: bool = True
+    ) -> Waiting[dict[TopicPartition, list[Any]]]:
+        """Records as soon as there are any, {} at the deadline. See the module's docstring."""
+        return self._poll(deadline, lambda: self.delivery.take(limit, advance=advance))
+
+    def poll_columns(
+        self, deadline: float, columns: Columns
+    ) -> Waiting[dict[TopicPartition, Sequence[Any]]]:
+        """As `poll`, into `columns`; returns the rows of each partition."""
+        return self._poll(deadline, lambda: self.delivery.take_columns(columns))
+
+    def _poll(
+        self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
+    ) -> Waiting[dict[TopicPartition, R]]:
+        # What comes before the look stands in `poll_at_once`, too, in the same order.
+        call, clock = self.call, self.link.clock
+        call.touch()
+        if self.leaving.is_unfinished:
+            self._finish_unsubscribe()
+        began = clock()
+        while not call.close_asked:
+            call.raise_interruptions()
+            if self.background.has_work:
+                yield from self.background.run_events()
+            now = clock()
+            records = self._look(take, now, deadline)
+            if records:
+                return records
+            if now >= deadline:
+                if now - began >= UNREACHED_AFTER:
+                    yield from self.questions.raise_if_unreached()
+                return {}
+            if call.poll_ends is not None and call.poll_ends():
+                return {}
+            if not self._has_input:
+                yield min(deadline, *(part.due_after(now) for part in self._timed))
+        return {}
+
+    def _look(
+        self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
+    ) -> dict[TopicPartition, R]:
+        """The records that are here, or none. Tell the background what the application has read. If
+        there are no records, or an error of our own is raised, wake it to read that at once."""
+        self.errors.look_up_anew(now)
+        self.heartbeat.tell(now)
+        try:
+            records = self._collect(take, now, deadline)
+        except BaseException as error:
+            if error is self.call.ended_in:  # not an interrupt: positions may be wrong after it
+                self.heartbeat.be_heard(now)
+            raise
+        if not records:
+            self.heartbeat.be_heard(now)
+        return records
+
+    @property
+    def _has_input(self) -> bool:
+        """Whether something has come on which a poll acts, so that it need not wait."""
+        port = self.link.port
+        return bool(
+            self.background.events
+            or port.chunks
+            or port.positions
+            or self.commits.callbacks.waiting
+        )
+
+    def _collect(
+        self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
+    ) -> dict[TopicPartition, R]:
+        self.assignment.drain_buffer()
+        delivery, errors = self.delivery, self.errors
+        if delivery.is_idle:
+            self.session.forget()
+            return {}
+        if not self.session.is_confirmed(now):
+            return {}
+        if delivery.has_errors:
+            self.corrupt_batches.fetch_anew(now)
+            errors.raise_before_records()
+        try:
+            records = take()
+        finally:
+            if delivery.offset_gaps:
+                self.assignment.refetch_offset_gaps()
+        if delivery.has_errors:
+            self.corrupt_batches.fetch_anew(now)
+            if not records:
+                errors.raise_in_place_of_records(now, deadline)
+        if records or not delivery.has_errors:
+            errors.give_way()
+        return records
+
+    # -- subscription and assignment
+
+    def subscribe(
+        self,
+        topics: frozenset[str],
+        listener: Any,
+        *,
+        pattern: TopicPattern | None = None,
+        regex: str = "",
+    ) -> None:
+        """Replace the subscription; partitions come and go in later polls."""
+        subscription = self.subscription
+        self.call.touch()
+        self._finish_unsubscribe()
+        subscription.forget_told()
+        self.rebalancing.tell(listener)
+        # Watch before the pattern is matched with the present metadata: otherwise a change that
+        # comes in between would be missed, since the same metadata is not told again.
+        self.link.port.watch_cluster(wanted=True)
+        subscription.replace(topics, pattern, regex)
+        self.assignment.track_topics()
+        self.heartbeat.hurry()
+        self.link.port.watch_cluster(wanted=subscription.follows_cluster)
+        if subscription.group_id is not None:
+            self.assignment.say()
+            subscription.say()
+        elif subscription.is_subscribed:
+            self.assignment.assign_everything()
+
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition],
+        offsets: Mapping[TopicPartition, int] = NO_OFFSETS,
+    ) -> None:
+        """Replace the assignment by hand; `offsets` says where to begin in some of them."""
+        self.call.touch()
+        self.subscription.assign_by_user()
+        self.assignment.assign(partitions, offsets)
+
+    def unsubscribe(self, deadline: float) -> Waiting[None]:
+        """`unsubscribe()`: drop the subscription and the assignment."""
+        self.call.touch()
+        error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
+        self.assignment.track_topics()
+        self.assignment.say_nothing_is_assigned()
+        if error is not None:
+            raise self.call.own(error)
+
+    def _finish_unsubscribe(self) -> None:
+        """Finish an `unsubscribe` that was interrupted and is not called again."""
+        if self.leaving.is_unfinished:
+            self.leaving.finish_unheard(UNSUBSCRIBED)
+            self.assignment.track_topics()
+            self.assignment.say_nothing_is_assigned()
+
+    # -- positions
+
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
+        """Read on from here; None looks the position up again."""
+        self.call.touch()
+        self.assignment.seek(topic_partition, position)
+
+    def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
+        """Go to the beginning or the end; the offset is looked up later."""
+        self.call.touch()
+        self.assignment.reset(topic_partitions, strategy)
+
+    def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        """Pause or resume these partitions."""
+        self.call.touch()
+        if paused:
+            self.assignment.pause(topic_partitions)
+        else:
+            self.assignment.resume(topic_partitions)
+
+    def known_position(self, topic_partition: TopicPartition) -> int | None:
+        """The consumed position of an assigned partition. None: `position` finds it, or says why
+        there is none."""
+        if self.background.events:
+            return None  # actors may have been restarted
+        self.call.touch()
+        if self.link.port.positions:
+            self.assignment.apply_positions()
+        return self.delivery.partitions[topic_partition].offset
+
+    def position(self, topic_partition: TopicPartition, deadline: float) -> Waiting[int | None]:
+        """The consumed position, waiting for it until the deadline; None if it is not found.
+
+        Raises IllegalStateError if the partition was given up because an actor was restarted, and
+        TopicAuthorizationFailedError if its topic may not be described.
+        """
+        self.call.touch()
+        yield from self.recovery.restore_if_restarted()
+        while True:
+            self.assignment.apply_positions()
+            offset = self._known_offset(topic_partition)
+            if offset is not None:
+                return offset
+            self.call.raise_interruptions()
+            self.call.end_for_close()
+            now = self.link.clock()
+            self.errors.look_up_anew(now)
+            if now >= deadline:
+                return None
+            if not self.link.port.positions:
+                yield min(deadline, self.errors.look_up_at)
+
+    def _known_offset(self, topic_partition: TopicPartition) -> int | None:
+        """The consumed position; None: wait for it. Raises the error if it cannot be found."""
+        state = self.delivery.partitions.get(topic_partition)
+        if state is None:
+            raise self.call.own(
+                IllegalStateError(
+                    f"{topic_partition.topic}-{topic_partition.partition} is not assigned any more:"
+                    " its member was restarted; go on polling to join again"
+                )
+            )
+        if state.offset is not None:
+            return state.offset
+        if state.error is not None:
+            self.errors.raise_error_of(state, state.error)
+        if topic_partition.topic in self.link.port.cluster.forbidden:
+            forbidden = [topic_partition.topic]
+            raise self.call.own(topics_refused(TopicAuthorizationFailedError, forbidden))
+        return None
+
+    def why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
+        """Why the partition has no position yet, in words."""
+        now = self.link.clock()
+        try:
+            why: str = yield from self.questions.ask(
+                POSITIONS,
+                lambda ticket: ExplainPosition(ticket=ticket, partition=topic_partition, now=now),
+                deadline=now,
+                what="finding out why there is no position",
+                interruptible=False,
+            )
+        except KafkaError as error:
+            return str(error)
+        return why
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The consumed positions in topics that still exist under their ids."""
+        return self.assignment.consumed()

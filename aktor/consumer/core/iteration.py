@@ -1,0 +1,169 @@
+"""Iterating over a consumer: the records of a poll, handed out one by one.
+
+A position moves past a record when the record is handed out, so that a commit in the loop's body
+covers it, as in kafka-python. If another call comes (a poll, a pause, a seek) or a rebalance step,
+the records that are left are put back and given out later, or dropped if their partition has
+another epoch.
+
+One number says how many records of a batch were handed out, and the partition's position follows
+from it (`settle`): wherever an interrupt comes, no record is skipped and none comes twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from aktor.consumer.core.batch import Batch
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.waiting import Waiting
+
+__all__ = ["Calls", "Iteration"]
+
+#: For how many seconds records are handed out before the background is told.
+LOOK_EVERY: Final = 1.0
+
+
+class Calls:
+    """Iterates over the results of a function, until the function raises StopIteration.
+
+    It is not a generator: a generator that is interrupted between the call and its `yield` would
+    lose the result.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+
+    def __iter__(self) -> Calls:
+        return self
+
+    def __next__(self) -> Any:
+        return self._call()
+
+
+class Iteration:
+    """Owns the records of a poll that an iteration has not handed out yet."""
+
+    __slots__ = ("_call", "_clock", "_engine", "_events", "_waiting", "batch", "look_at")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._call = engine.call
+        self._clock = engine.link.clock
+        self._events = engine.link.port.events
+        #: The batch being handed out, and the batches after it (the next one is last in the list).
+        self.batch = Batch(None, [])
+        self._waiting: list[Batch] = []
+        #: When `next` must stop and the background be told, even if there are more records.
+        self.look_at = -math.inf
+
+    def next(self) -> Any:
+        """The next fetched record; None if a poll must run first.
+
+        This is the only code that runs once per record, so it calls no function but the clock.
+        """
+        batch = self.batch
+        index = batch.handed
+        if (
+            index >= len(batch.records)
+            or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
+            or self._events
+            or self._call.woken
+            or self._clock() > self.look_at
+        ):
+            return None
+        record = batch.records[index]
+        batch.handed = index + 1
+        return record
+
+    def take_back(self, batch: Batch, handed: int) -> None:
+        """Records that were handed out since `batch` and its count `handed` were noted have not
+        reached the user."""
+        self.batch.take_back(handed if self.batch is batch else 0)
+
+    def settle(self) -> None:
+        """Move the position past the records that were handed out."""
+        batch = self.batch
+        if batch.told != batch.handed:
+            self.tell()
+        if batch.handed and batch.state is not None and batch.state.epoch == batch.epoch:
+            record = batch.records[batch.handed - 1]
+            self._engine.delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
+
+    def tell(self) -> None:
+        """Trace the records that were handed out since the last call."""
+        state, delivery = self.batch.state, self._engine.delivery
+        records = self.batch.tell()
+        if state is not None and delivery.log.hears_debug and records:
+            delivery.tell(state.topic_partition, records)
+
+    def offset_of(self, state: Partition) -> int | None:
+        """The consumed position, settled or not. From any thread."""
+        batch = self.batch
+        handed = batch.handed
+        if batch.state is not state or batch.epoch != state.epoch or not handed:
+            return state.offset
+        after: int = batch.records[handed - 1].offset + 1
+        return max(state.offset or 0, after)
+
+    def stow(self) -> None:
+        """Put back the records that were not handed out; a later poll begins with them."""
+        self._call.touch()
+        if self.batch.state is None and not self._waiting:
+            return
+        self.settle()
+        self._put_back(self.batch)
+        while self._waiting:
+            self._put_back(self._waiting.pop())
+        self.forget()
+
+    def _put_back(self, batch: Batch) -> None:
+        if batch.state is None or batch.state.epoch != batch.epoch:
+            return
+        if batch.handed < len(batch.records):
+            self._engine.delivery.put_back(batch.state, batch.records[batch.handed :])
+        else:  # after the last record there may be markers, aborted or compacted records
+            self._engine.delivery.advance_past(batch.state)
+
+    def forget(self) -> None:
+        """Drop the records that are here: the partitions are read again from their positions."""
+        self._waiting = []
+        self.batch = Batch(None, [])
+
+    def wait(self, deadline: float, limit: int) -> Waiting[Any]:
+        """Go on with the next partition, or poll until there is a record; None at the deadline."""
+        self._call.touch()
+        while True:
+            batch = self.batch
+            if batch.handed < len(batch.records) or not self._begin_next_batch():
+                self.stow()
+                taken = yield from self._engine.poll(deadline, limit, advance=False)
+                if not taken:
+                    yield from self._engine.questions.raise_if_unreached()
+                    return None
+                self.look_at = self._engine.link.clock() + LOOK_EVERY
+                if self._engine.subscription.in_group:
+                    self.look_at = min(
+                        self.look_at, self._engine.link.port.membership.session_until
+                    )
+                partitions = self._engine.delivery.partitions
+                self._waiting = [
+                    Batch(partitions[partition], taken[partition]) for partition in reversed(taken)
+                ]
+                self._begin_next_batch()
+            record = self.next()
+            if record is not None:
+                return record
+
+    def _begin_next_batch(self) -> bool:
+        """Finish this partition's records and begin the next one's; False if there are none."""
+        state = self.batch.state
+        if state is not None and state.epoch == self.batch.epoch:
+            self.settle()
+            self._engine.delivery.advance_past(state)
+        self.batch = self._waiting.pop() if self._waiting else Batch(None, [])
+        return self.batch.state is not None

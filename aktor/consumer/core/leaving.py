@@ -1,0 +1,198 @@
+"""Leaving the group, in `unsubscribe` and `close`: commits under way, the listener, LeaveGroup."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aktor.consumer.core.call import Call
+from aktor.consumer.core.delivery import Delivery
+from aktor.consumer.core.event_queue import EventQueue
+from aktor.consumer.core.link import Link
+from aktor.consumer.core.questions import Questions
+from aktor.consumer.core.rebalancing import Occasion, Rebalancing
+from aktor.consumer.core.subscription import Subscription
+from aktor.consumer.core.waiting import Waiting
+from aktor.errors import ActorRestartedError
+from aktor.events.fetching import PausePartitions
+from aktor.events.membership import LeaveGroup, Loss, Operation, SubscriptionChanged
+from aktor.events.routes import COMMITS, MEMBERSHIP
+
+__all__ = ["Leaving"]
+
+#: The part of the time for leaving that is kept for LeaveGroup, however long the last commit takes.
+LEAVE_SHARE: Final = 0.25
+
+#: Names the failure of the background, which happens to a consumer once: the listener is called
+#: once for it.
+_FAILURE: Final = Occasion()
+
+
+class Leaving:
+    """Owns whether the last commit before leaving was refused because the group has expelled the
+    member, and which leaving is under way."""
+
+    def __init__(
+        self,
+        link: Link,
+        call: Call,
+        subscription: Subscription,
+        delivery: Delivery,
+        rebalancing: Rebalancing,
+        questions: Questions,
+        *,
+        events: EventQueue,
+        is_static: bool,
+        request_timeout: float,
+    ) -> None:
+        self._call = call
+        self._subscription = subscription
+        self._delivery = delivery
+        self._rebalancing = rebalancing
+        self._questions = questions
+        self._events = events
+        self._port = link.port
+        self._publish = link.publish
+        self._clock = link.clock
+        self._log = link.log
+        self._is_static = is_static
+        self._request_timeout = request_timeout
+        #: The last commit before leaving was refused: the group does not know us any more.
+        self._expelled = False
+        #: Names the leaving that is under way: the listener is called once for it, also if an
+        #: interrupt ends the first attempt.
+        self._under_way: Occasion | None = None
+
+    def expel(self, *, expelled: bool) -> None:
+        """Note whether the group has refused the last commit because the member is expelled."""
+        self._expelled = expelled
+
+    def on_assigned(self) -> None:
+        """Partitions are assigned: no leaving is under way any more."""
+        self._under_way = None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `unsubscribe` was interrupted, perhaps after the listener was told."""
+        return self._under_way is not None and not self._call.closing
+
+    def finish_unheard(self, because: str) -> None:
+        """Finish an `unsubscribe` that was interrupted and is not called again, without waiting.
+
+        The listener may have been told that the partitions are revoked, but the membership manager
+        does not know that. Without LeaveGroup the member would stay in the group with partitions
+        that nobody reads.
+        """
+        ticket, _ = self._port.ask(MEMBERSHIP)
+        self._subscription.forget_told()
+        self._events.forget_group()
+        deadline = self._clock() + self._request_timeout
+        self._publish(LeaveGroup(ticket=ticket, deadline=deadline, because=because))
+        self._port.membership.leave()
+        self._subscription.unsubscribe()
+        self._publish(SubscriptionChanged(topics=frozenset()))
+        self._expelled = False
+        self._port.watch_cluster(wanted=False)
+        self._delivery.assign(())
+        self._under_way = None
+
+    def is_member(self) -> bool:
+        """Whether the group has the member, and its session cannot have ended unnoticed."""
+        overdue = self._clock() - self._port.membership.session_until
+        if self._port.membership.member.generation < 0:
+            because = "it is in no generation of the group"
+        elif self._expelled:
+            because = "the group did not know it at its last commit"
+        elif overdue > 0:
+            because = f"its session may be over, for {overdue:.3f} s"
+        else:
+            return True
+        self._log.info("membership.doubted", because=because)
+        return False
+
+    def commits_until(self, deadline: float) -> float:
+        """The time by which commits must be done, so that LeaveGroup is done by `deadline`."""
+        return deadline - (deadline - self._clock()) * LEAVE_SHARE
+
+    def leave(
+        self,
+        deadline: float,
+        *,
+        because: str,
+        operation: Operation = Operation.DEFAULT,
+        commits_until: float | None = None,
+    ) -> Waiting[BaseException | None]:
+        """Give all partitions back, leave the group if in one; returns a listener's error.
+
+        The time that the listener takes is added to `deadline`.
+        """
+        if commits_until is None:
+            commits_until = self.commits_until(deadline)
+        yield from self._finish_commits(commits_until)
+        error = None
+        if self._subscription.in_group:
+            self._events.forget_group()
+            loss = Loss.REVOKED if self.is_member() else Loss.LOST
+            owned = frozenset(self._delivery.partitions)
+            began = self._clock()
+            self._under_way = self._under_way or Occasion()
+            if owned and self._rebalancing.listener is not None:  # which may take its time
+                self._publish(PausePartitions(partitions=owned))
+            error = yield from self._rebalancing.revoke(owned, loss, self._under_way)
+            deadline += self._clock() - began
+            yield from self._leave_group(deadline, because, operation)
+            # Forget steps that the membership manager sent while the listener ran, and before it
+            # heard of LeaveGroup (KAFKA-20428).
+            self._events.forget_group()
+        elif self._is_static and operation is Operation.LEAVE_GROUP:
+            # The member may have left with epoch -2 (it will be back). Now it leaves for good.
+            yield from self._leave_group(deadline, because, operation)
+        self._subscription.unsubscribe()
+        self._under_way, self._expelled = None, False
+        self._port.watch_cluster(wanted=False)
+        self._delivery.assign(())
+        return error
+
+    def lose(self) -> Waiting[BaseException | None]:
+        """The background has failed: all partitions are lost; returns a listener's error."""
+        error = None
+        if self._subscription.in_group:
+            self._events.forget_steps()
+            owned = frozenset(self._delivery.partitions)
+            error = yield from self._rebalancing.revoke(owned, Loss.LOST, _FAILURE)
+        self._delivery.assign(())
+        return error
+
+    def _finish_commits(self, until: float) -> Waiting[None]:
+        """Wait for the commits under way: after LeaveGroup the coordinator refuses commits."""
+        while self._port.waits_for(COMMITS) and self._port.failure is None:
+            if self._clock() >= until:
+                return
+            yield until
+
+    def _leave_group(self, deadline: float, because: str, operation: Operation) -> Waiting[None]:
+        member_id = self._port.membership.last_member_id
+        self._subscription.forget_told()
+        while True:
+            try:
+                yield from self._questions.ask(
+                    MEMBERSHIP,
+                    lambda ticket: LeaveGroup(
+                        ticket=ticket, deadline=deadline, because=because, operation=operation
+                    ),
+                    deadline=deadline,
+                    what="leaving the group",
+                    # A consumer that goes on must not be given a step of the membership that it
+                    # has left.
+                    interruptible=self._call.closing,
+                )
+            except ActorRestartedError:
+                # LeaveGroup may not have arrived: the new membership manager sends it again.
+                self._port.membership.rejoin_as(member_id)
+                continue
+            except Exception as error:
+                if error is not self._call.ended_in:
+                    raise  # a signal handler's
+                self._log.warning("member.leave_failed", error=error)
+            break
+        self._port.membership.leave()
+        self._publish(SubscriptionChanged(topics=frozenset()))

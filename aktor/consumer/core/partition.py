@@ -1,0 +1,336 @@
+"""One assigned partition, as the application thread sees it: its position and its buffer.
+
+Only its own methods change its fields; each method is named after what has happened in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from kafka.structs import TopicPartition
+
+from aktor.events.fetching import Chunk
+from aktor.events.positions import Assigned, Position, Reset
+from aktor.protocol.error_codes import is_corrupt
+from aktor.records import RecordReader
+from aktor.state_table import follow
+
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = ["STAGES", "Partition", "Stage", "StageEvent"]
+
+
+class Stage(Enum):
+    """Whether records may be given out, as far as the group is concerned (as in Java's
+    SubscriptionState: pendingOnAssignedCallback, pendingRevocation).
+
+    A partition of `assign()` begins as OWNED. A partition that is removed is forgotten as a whole.
+    """
+
+    # A rebalance may move thousands of partitions. Enum.__hash__ is Python code; see
+    # `managers/membership/classic/states`.
+    __hash__ = object.__hash__
+
+    PENDING_CALLBACK = "pending callback"
+    """The group has assigned it. `on_partitions_assigned` has not returned yet, or has failed;
+    chunks that arrive are kept."""
+
+    OWNED = "owned"
+    """Its records may be given out, unless the user has paused it."""
+
+    PENDING_REVOCATION = "pending revocation"
+    """It is about to be revoked; chunks that arrive are dropped. The end: the partition is removed
+    when the callback has returned."""
+
+
+class StageEvent(Enum):
+    """What leads from one stage to the next."""
+
+    __hash__ = object.__hash__
+
+    DELIVERED = "on_partitions_assigned has returned"
+    REVOKED = "a revocation, a loss or a leave begins"
+
+
+_S, _E = Stage, StageEvent
+
+#: The whole machine. DELIVERED is told to all partitions of the assignment, also to those that were
+#: owned before. It is told to one that is about to be revoked if the callback has called
+#: `unsubscribe`, which was interrupted, and has caught the interrupt. REVOKED is told twice: when
+#: delivery stops and before the callback.
+STAGES: Final[Mapping[Stage, Mapping[StageEvent, Stage]]] = {
+    _S.PENDING_CALLBACK: {_E.DELIVERED: _S.OWNED, _E.REVOKED: _S.PENDING_REVOCATION},
+    _S.OWNED: {_E.DELIVERED: _S.OWNED, _E.REVOKED: _S.PENDING_REVOCATION},
+    _S.PENDING_REVOCATION: {
+        _E.DELIVERED: _S.PENDING_REVOCATION,
+        _E.REVOKED: _S.PENDING_REVOCATION,
+    },
+}
+
+
+#: The epoch of a partition that is not assigned any more. No batch, chunk or answer has it.
+RELEASED: Final = -1
+
+
+class Partition:
+    """One assigned partition.
+
+    `offset` is the consumed position: the next record to give out, None until it is resolved.
+    `taken` is how far its records were decoded: the two differ while records are on their way to
+    the user. An interrupt may come between any two lines; the next call goes on from `epoch`,
+    `offset`, `paused` and `reset` (if there is a reset, it wins over the offset).
+    """
+
+    __slots__ = (
+        "chunks",
+        "epoch",
+        "error",
+        "fetched_anew",
+        "held",
+        "leader_epoch",
+        "log_ends",
+        "offset",
+        "paused",
+        "reader",
+        "reset",
+        "stage",
+        "taken",
+        "taken_epoch",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, epoch: int, *, delivering: bool = True
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.epoch = epoch
+        self.offset: int | None = None
+        self.taken: int | None = None
+        self.leader_epoch = -1
+        self.taken_epoch = -1
+        self.paused = False
+        self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
+        #: Why no more of its records can be delivered: no position, a broker's error, a record that
+        #: cannot be read. Kept until it was raised and may have passed, or until a seek.
+        self.error: Exception | None = None
+        #: `error` is about a corrupt batch that is fetched again. The next chunk clears the error.
+        self.fetched_anew = False
+        #: The reset that the position manager has not answered; sent again after a restart.
+        self.reset: Reset | None = None
+        #: The high watermark and the last stable offset, as the latest Fetch told them.
+        self.log_ends: tuple[int, int] | None = None
+        self.chunks: deque[Chunk] = deque()
+        self.reader: RecordReader | None = None
+        #: Records that were decoded for an iteration and not handed out; given out first.
+        self.held: list[ConsumerRecord] = []
+
+    # -- what happens to it
+
+    def deliver(self) -> None:
+        """`on_partitions_assigned` has returned: the buffered records may be given out."""
+        self._on(StageEvent.DELIVERED)
+
+    def pause(self) -> None:
+        """The user has paused it."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """The user has resumed it."""
+        self.paused = False
+
+    def revoke(self) -> None:
+        """The partition is about to be revoked: deliver no more of its records."""
+        self._on(StageEvent.REVOKED)
+
+    def release(self) -> None:
+        """The partition is no longer assigned: an iteration must not hand out records of it."""
+        self.epoch = RELEASED
+
+    def _on(self, event: StageEvent) -> None:
+        self.stage = follow(STAGES, self.stage, event)
+
+    def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
+        """Go to this position in a new epoch; None: it is looked up, as `reset` says, which has the
+        same epoch."""
+        self.epoch = epoch
+        self.move_to(position, reset)
+
+    def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
+        """Set the position, or forget it; `reset` says which position is looked up then."""
+        self.reset = reset or self.reset
+        self.leader_epoch = -1
+        self.offset = self.taken = None if position is None else position.offset
+        self.leader_epoch = self.taken_epoch = -1 if position is None else position.leader_epoch
+        self.error = None
+        self.fetched_anew = False
+        self.reset = reset
+
+    def fetch_anew(self, epoch: int) -> None:
+        """The next batch is corrupt: fetch it again in a new epoch."""
+        error = self.error
+        self.seek(epoch, self.position)
+        self.error = error
+        self.fetched_anew = True
+
+    def advance(self, offset: int, leader_epoch: int) -> None:
+        """The user has been given all records below `offset`."""
+        self.leader_epoch = -1  # if an interrupt comes here, the old epoch would be wrong
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+
+    def take_back(self, offset: int | None, leader_epoch: int) -> None:
+        """The last records did not reach the user: set the consumed position back."""
+        self.offset, self.leader_epoch = offset, leader_epoch
+
+    def fail(self, error: Exception) -> None:
+        """No more of its records can be delivered, because of this error."""
+        self.error = error
+
+    def forget_error(self) -> None:
+        """The error was raised, and may have passed."""
+        self.error = None
+
+    # -- what is buffered
+
+    def receive(self, chunk: Chunk) -> bool:
+        """A Fetch answer has brought the ends of the log, and perhaps records or an error.
+
+        Returns True if the chunk is buffered.
+        """
+        if chunk.high_watermark >= 0:
+            self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
+        if not chunk.size and chunk.error is None:
+            return False
+        if self.fetched_anew or (self._is_unreadable and chunk.error is None):
+            self.error = None
+            self.fetched_anew = False
+        self.chunks.append(chunk)
+        return True
+
+    @property
+    def _is_unreadable(self) -> bool:
+        """Whether its error is CORRUPT_MESSAGE: the broker cannot read the batch. The fetch manager
+        asks again from time to time, so bytes that come are sound. (A batch that we cannot decode
+        stays in `chunks`: its error stands.)"""
+        return is_corrupt(self.error) and not self.chunks
+
+    def read_by(self, reader: RecordReader) -> RecordReader:
+        """Decode the next chunk with this reader."""
+        self.reader = reader
+        return reader
+
+    def take_up_to(self, offset: int, leader_epoch: int) -> None:
+        """All records below `offset` are decoded; `leader_epoch` is -1 if no record had one."""
+        self.taken = offset
+        if leader_epoch >= 0:
+            self.taken_epoch = leader_epoch
+
+    def end_chunk(self) -> Chunk:
+        """The next chunk is decoded to its end."""
+        chunk = self.chunks.popleft()
+        self.reader = None
+        return chunk
+
+    def take_refusal(self) -> Exception | None:
+        """Remove and return the broker's error, if the next chunk has one."""
+        if self.offset is None or self.error is not None or not self.chunks:
+            return None
+        refusal = self.chunks[0].error
+        if refusal is not None:
+            self.chunks.popleft()
+        return refusal
+
+    def hold(self, records: list[ConsumerRecord]) -> None:
+        """Keep these records, which were decoded and not delivered: they are delivered first."""
+        self.held = records + self.held
+
+    def take_held(self, limit: int) -> list[ConsumerRecord]:
+        """Take up to `limit` of the records that are held."""
+        records, self.held = self.held[:limit], self.held[limit:]
+        return records
+
+    def drop_buffered(self) -> Iterable[Chunk]:
+        """Drop chunks and decoded records; reading goes on at the position.
+
+        Returns the chunks.
+        """
+        dropped: Iterable[Chunk] = ()
+        if self.chunks:
+            dropped, self.chunks = self.chunks, deque()
+        self.reader = None
+        self.held = []
+        self.taken = self.offset
+        return dropped
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes of its chunks. From any thread."""
+        return sum(chunk.size for chunk in self.chunks.copy())
+
+    # -- what follows from it
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The offset after the last replicated record, None before the first Fetch."""
+        return None if self.log_ends is None else self.log_ends[0]
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Where `read_committed` ends: the first offset of the earliest open transaction, else the
+        high watermark."""
+        return None if self.log_ends is None else self.log_ends[1]
+
+    @property
+    def position(self) -> Position | None:
+        """The consumed position, if there is one."""
+        if self.offset is None:
+            return None
+        return Position(offset=self.offset, leader_epoch=self.leader_epoch)
+
+    @property
+    def assigned(self) -> Assigned:
+        """The partition as the background is told of it."""
+        return Assigned(epoch=self.epoch, position=self.position)
+
+    @property
+    def open(self) -> bool:
+        """Whether records may be given out, if there are any."""
+        return self.stage is Stage.OWNED and not self.paused
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether it should be fetched."""
+        return not self.paused and self.stage is not Stage.PENDING_REVOCATION
+
+    @property
+    def pending_revocation(self) -> bool:
+        """Whether it is about to be revoked: nothing is fetched for it, what arrives is dropped."""
+        return self.stage is Stage.PENDING_REVOCATION
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are records to give out now."""
+        if not self.held and (not self.chunks or self.error is not None):
+            return False
+        return self.open and self.offset is not None
+
+    @property
+    def error_is_next(self) -> bool:
+        """Whether its error is to be raised now: no record from before the error is left."""
+        if self.error is None or self.held:
+            return False
+        return self.offset is None or self.open
+
+    @property
+    def all_given_out(self) -> bool:
+        """Whether its error is to be raised now, and the position is the offset of the error."""
+        return self.error_is_next and self.offset is not None and self.offset == self.taken
+
+    @property
+    def given_up_to(self) -> int | None:
+        """The position after all decoded records have been given out, except those in `held`."""
+        return self.held[0].offset if self.held else self.taken

@@ -1,0 +1,274 @@
+"""The application's port: where the background's messages wait for the application thread.
+
+The dispatcher's thread puts in, the application thread takes out. Nothing here needs a lock: each
+deque has one writer and one reader, and each snapshot is replaced as a whole and by one thread
+only. Both threads touch the open questions (`_open`), each time by one operation on the dict, which
+Python does at once: so each ticket is popped once, and its question ends once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from aktor.actors.runtime.dispatcher import Bell, Reply
+from aktor.actors.runtime.handlers import MessageHandler, handles
+from aktor.consumer.core.connection_view import ConnectionView
+from aktor.consumer.core.membership_view import MembershipView
+from aktor.errors import ActorRestartedError, ConsumerClosedError
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import AutoCommitFinished
+from aktor.events.coordinator import CoordinatorRefused
+from aktor.events.fetching import Chunk, RecordsFetched
+from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed
+from aktor.events.membership import (
+    AssignPartitions,
+    GroupFailed,
+    MemberChanged,
+    RevokePartitions,
+    RunRevokedCallback,
+    SessionExtended,
+    Step,
+)
+from aktor.events.message import Message
+from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
+from aktor.events.network import (
+    BootstrapFailed,
+    BrokerRefused,
+    BrokersLost,
+    BrokersReached,
+    BrokersUnreachable,
+)
+from aktor.events.positions import PositionsFailed, PositionsResolved
+from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
+from aktor.trace import Trace
+
+__all__ = ["ApplicationPort", "Event", "Publish", "Settle"]
+
+#: A message on which `poll` must act.
+Event: TypeAlias = (
+    Step
+    | ActorsRestarted
+    | AutoCommitFinished
+    | ClusterChanged
+    | CoordinatorRefused
+    | GroupFailed
+    | TopicsRefused
+)
+
+_T = TypeVar("_T")
+
+#: Tells the background a message; `wake=False`: the background reads it at its next turn.
+Publish = Callable[..., None]
+
+#: Called once with (value, None) or (None, error) when a question ends.
+Settle = Callable[[Any, BaseException | None], None]
+
+
+class ApplicationPort(MessageHandler):
+    """Owns the messages that the application has not read yet, and its open questions."""
+
+    def __init__(self, bell: Bell, trace: Trace) -> None:
+        super().__init__()
+        self.bell = bell
+        self.log = trace.bind(actor=APPLICATION)
+        #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
+        #: of automatic commits, changes of the cluster. (Others may look into the deques of a port,
+        #: but only the port changes them.)
+        self.events: deque[Event] = deque()
+        #: Position outcomes, read also by `position()`.
+        self.positions: deque[PositionsResolved | PositionsFailed] = deque()
+        #: The fetch buffer.
+        self.chunks: deque[Chunk] = deque()
+        self.cluster = Cluster()
+        self.membership = MembershipView()
+        self.connections = ConnectionView()
+        self.failure: BaseException | None = None
+        self._watches_cluster = False
+        self._tickets = itertools.count(1)
+        self._open: dict[int, tuple[str, Settle]] = {}
+
+    # -- the background's side
+
+    def tell(self, message: Message) -> None:
+        """Take one message; the runtime's `Receiver`."""
+        self.handle(message)
+
+    @handles(RecordsFetched)
+    def _on_records(self, fetched: RecordsFetched) -> None:
+        self.chunks.extend(fetched.chunks)
+        self.bell.ring()
+
+    @handles(PositionsResolved, PositionsFailed)
+    def _on_positions(self, outcome: PositionsResolved | PositionsFailed) -> None:
+        self.positions.append(outcome)
+        self.bell.ring()
+
+    @handles(RevokePartitions, RunRevokedCallback, AssignPartitions)
+    def _on_step(self, step: Step) -> None:
+        self._add_event(step)
+
+    @handles(TopicsRefused, CoordinatorRefused, GroupFailed)
+    def _on_failure(self, failure: TopicsRefused | CoordinatorRefused | GroupFailed) -> None:
+        self._add_event(failure)
+
+    def _add_event(self, event: Event) -> None:
+        self.events.append(event)
+        self.bell.ring()
+
+    @handles(AutoCommitFinished)
+    def _on_auto_commit(self, event: AutoCommitFinished) -> None:
+        self.events.append(event)
+
+    @handles(ClusterChanged)
+    def _on_cluster(self, changed: ClusterChanged) -> None:
+        self.cluster = changed.cluster
+        self.connections.on_answer()
+        if self._watches_cluster:
+            self._add_event(changed)
+
+    @handles(SessionExtended)
+    def _on_session(self, extended: SessionExtended) -> None:
+        self.membership.on_session(extended)
+        self.bell.ring()
+
+    @handles(BrokerRefused)
+    def _on_refused(self, refused: BrokerRefused) -> None:
+        self.connections.on_refused(refused)
+        self.bell.ring()
+
+    @handles(BootstrapFailed, BrokersUnreachable)
+    def _on_unreachable(self, failed: BootstrapFailed | BrokersUnreachable) -> None:
+        self.connections.on_unreachable(failed)
+        self.bell.ring()
+
+    @handles(BrokersReached)
+    def _on_brokers_reached(self, _reached: BrokersReached) -> None:
+        self.connections.on_reached()
+
+    @handles(ActorsRestarted)
+    def _on_restarted(self, restarted: ActorsRestarted) -> None:
+        for ticket, (actor, _) in list(self._open.items()):
+            if actor in restarted.actors:
+                error = ActorRestartedError(actor=actor)
+                error.__cause__ = restarted.because
+                self._settle(ticket, None, error)
+        if NETWORK in restarted.actors:
+            self.connections.on_restarted()
+        if MEMBERSHIP in restarted.actors:
+            self.membership.on_restarted()
+        self._add_event(restarted)
+
+    @handles(MemberChanged)
+    def _on_member(self, changed: MemberChanged) -> None:
+        self.membership.on_member(changed)
+
+    @handles(BrokersLost)
+    def _on_brokers_lost(self, lost: BrokersLost) -> None:
+        self.connections.on_lost(lost)
+
+    @handles(ConsumerFailed)
+    def _on_consumer_failed(self, failed: ConsumerFailed) -> None:
+        self.fail(failed.error)
+
+    def fail(self, error: BaseException) -> None:
+        """End everything: each open question, and each later call, with this error."""
+        self.failure = error
+        for ticket in list(self._open):
+            self._settle(ticket, None, error)
+        self.bell.ring()
+
+    @handles(Answered)
+    def _on_answered(self, answer: Answered) -> None:
+        self._settle(answer.ticket, answer.value, None)
+
+    @handles(Failed)
+    def _on_failed(self, answer: Failed) -> None:
+        self._settle(answer.ticket, None, answer.error)
+
+    def _settle(self, ticket: int, value: Any, error: BaseException | None) -> None:
+        _, settle = self._open.pop(ticket, (None, None))
+        if settle is None:
+            self.log.debug("answer.dropped", ticket=ticket, because="nobody waits for it any more")
+            return
+        settle(value, error)
+        self.bell.ring()  # a waiting poll has a callback to run
+
+    # -- the application's side
+
+    def take_events(self, take: Callable[[Event], None]) -> None:
+        """Give the messages on which `poll` must act to `take`, in order."""
+        _take_all(self.events, take)
+
+    def take_positions(self, take: Callable[[PositionsResolved | PositionsFailed], None]) -> None:
+        """Give the position outcomes to `take`, in order."""
+        _take_all(self.positions, take)
+
+    def take_chunks(self, take: Callable[[Chunk], None]) -> None:
+        """Give the fetched chunks to `take`, in order."""
+        _take_all(self.chunks, take)
+
+    def open(self, actor: str, settle: Settle, asked: list[int] | None = None) -> int:
+        """A new ticket for a question to `actor`; `settle` is called once, on either thread.
+
+        The ticket is added to `asked` first, so that a call that is interrupted can give it up.
+        """
+        ticket = next(self._tickets)
+        if asked is not None:
+            asked.append(ticket)
+        self._open[ticket] = (actor, settle)
+        if self.failure is not None:
+            self._settle(ticket, None, self.failure)
+        return ticket
+
+    def ask(
+        self, actor: str, bell: Bell | None = None, asked: list[int] | None = None
+    ) -> tuple[int, Reply]:
+        """A new ticket and the future of its answer, which rings `bell` (default: the port's)."""
+        reply = Reply(bell or self.bell)
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if error is None:
+                reply.set(value)
+            else:
+                reply.fail(error)
+
+        return self.open(actor, settle, asked), reply
+
+    def forget(self, ticket: int) -> None:
+        """The caller does not wait for this answer any more."""
+        self._open.pop(ticket, None)
+
+    @property
+    def open_tickets(self) -> list[int]:
+        """The questions that have no answer yet."""
+        return list(self._open)
+
+    @property
+    def open_questions(self) -> int:
+        """How many questions have no answer yet."""
+        return len(self._open)
+
+    def waits_for(self, actor: str) -> bool:
+        """Whether a question to this actor has no answer yet."""
+        return any(name == actor for name, _ in list(self._open.values()))
+
+    def watch_cluster(self, *, wanted: bool) -> None:
+        """Set whether changes of the cluster become events: some subscriptions depend on them."""
+        self._watches_cluster = wanted
+
+    def close(self) -> None:
+        """End every open question: the consumer is closed."""
+        error = ConsumerClosedError()
+        for ticket in list(self._open):
+            self._settle(ticket, None, error)
+
+
+def _take_all(waiting: deque[_T], take: Callable[[_T], None]) -> None:
+    """Give each to `take`, and let go of it after that: if an interrupt comes between, the next
+    call gives it once more, and it is not lost."""
+    while waiting:
+        take(waiting[0])
+        waiting.popleft()

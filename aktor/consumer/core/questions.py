@@ -1,0 +1,110 @@
+"""Asking an actor of the background, and waiting for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafka.errors import KafkaTimeoutError
+
+from aktor.consumer.core.call import Call
+from aktor.consumer.core.link import Link
+from aktor.consumer.core.recovery import Recovery
+from aktor.consumer.core.waiting import Waiting
+from aktor.errors import ActorRestartedError
+from aktor.events.message import Message
+from aktor.events.network import ReportBootstrap
+from aktor.events.routes import NETWORK
+
+__all__ = ["ANSWER_GRACE", "REPORT_WAIT", "Questions"]
+
+#: How long a call waits beyond a deadline for the actor's own error, in seconds.
+#: The background thread has its answer at the deadline; it may need a moment to get to run.
+ANSWER_GRACE: Final = 0.1
+
+#: How long the network actor may take to say how its attempts ended, in seconds.
+REPORT_WAIT: Final = 1.0
+
+
+class Questions:
+    """Owns nothing: the port has the open questions, the call has the tickets of its own."""
+
+    __slots__ = ("_call", "_clock", "_port", "_publish", "_recovery")
+
+    def __init__(
+        self,
+        link: Link,
+        call: Call,
+        recovery: Recovery,
+    ) -> None:
+        self._call = call
+        self._recovery = recovery
+        self._port = link.port
+        self._publish = link.publish
+        self._clock = link.clock
+
+    def ask(
+        self,
+        actor: str,
+        question: Callable[[int], Message],
+        *,
+        deadline: float,
+        what: str,
+        interruptible: bool = True,
+    ) -> Waiting[Any]:
+        """Ask `actor` and wait for the answer.
+
+        The actor knows the deadline and why there is no answer: at the deadline it says so, in a
+        `KafkaTimeoutError`. The wait goes on for `ANSWER_GRACE` so that this error is heard.
+
+        Raises the answer's error; `KafkaTimeoutError` without a cause if the actor says nothing;
+        and, if it is `interruptible`, `WakeupError` or an error of the connections (otherwise these
+        are kept for a later call).
+        """
+        call = self._call
+        call.check_alive()
+        yield from self._recovery.restore_if_restarted()
+        began = self._clock()
+        until = max(began, deadline) + ANSWER_GRACE
+        call.touch()
+        ticket, reply = self._port.ask(actor, asked=call.asked)
+        try:
+            self._publish(question(ticket))
+            while not reply.done:
+                if interruptible:
+                    call.raise_interruptions()
+                    call.end_for_close()
+                else:
+                    call.check_alive()
+                if self._clock() >= until:
+                    raise call.own(
+                        KafkaTimeoutError(
+                            f"{what} was not done within {max(0.0, deadline - began):.3g} s, and"
+                            f" the {actor} actor does not say why: the consumer's background"
+                            " thread does not get to run. See whether the process is short of CPU"
+                            " time."
+                        )
+                    )
+                yield until
+            if reply.error is not None:
+                raise call.own_told(reply.error)
+            return reply.get()
+        finally:
+            self._port.forget(ticket)
+
+    def raise_if_unreached(self) -> Waiting[None]:
+        """Raise BootstrapError if no broker has ever answered: then it is unknown whether the
+        topics are empty."""
+        if self._port.cluster.version > 0:
+            return
+        try:
+            error = yield from self.ask(
+                NETWORK,
+                lambda ticket: ReportBootstrap(ticket=ticket),
+                deadline=self._clock() + REPORT_WAIT,
+                what="asking whether any broker was reached",
+            )
+        except (KafkaTimeoutError, ActorRestartedError):
+            return  # the background has a worse problem, and tells it by itself
+        if error is not None:
+            raise self._call.own_told(error)

@@ -1,0 +1,236 @@
+"""The application's part in a rebalance: revoke partitions, assign them, run the listener.
+
+Runs on the application thread, inside `poll`, `unsubscribe` and `close`; and, after the membership
+manager was restarted, inside the next call that asks an actor (the lost callback, see `Recovery`).
+The membership manager asks for each step and is answered (see `events/membership.py`), so this code
+is the same for both group protocols.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from kafka.structs import TopicPartition
+
+from aktor.consumer.core.delivery import Delivery
+from aktor.consumer.core.waiting import Waiting
+from aktor.errors import UserCallbackError, WakeupError
+from aktor.events.fetching import PausePartitions
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import (
+    AssignPartitions,
+    CallbackFinished,
+    Loss,
+    PartitionsReleased,
+    RevokePartitions,
+    RunRevokedCallback,
+    Step,
+)
+from aktor.events.message import Message
+from aktor.events.positions import AssignmentChanged
+from aktor.events.routes import APPLICATION
+from aktor.trace import Trace
+
+__all__ = ["Occasion", "Rebalancing"]
+
+
+class Occasion:
+    """What partitions are taken for when no message asks for it: a leaving, or the failure of the
+    background."""
+
+    __slots__ = ()
+
+
+#: What partitions are taken for, or assigned for. Compared by identity.
+TakenFor: TypeAlias = Step | ActorsRestarted | Occasion
+
+
+class UserCode:
+    """Owns the name of the user's callback that the application thread is in, "" if in none."""
+
+    __slots__ = ("name",)
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def enter(self, name: str) -> None:
+        """The thread goes on in this callback, or in none ("")."""
+        self.name = name
+
+
+class _Outcome:
+    """How the call of the listener for a step ended. The listener is called once for a step, also
+    if an interrupt ends the call."""
+
+    __slots__ = ("begun", "error", "step")
+
+    def __init__(self, step: TakenFor | None) -> None:
+        self.step = step
+        self.begun = False
+        self.error: BaseException | None = None
+
+    def begin(self) -> None:
+        """The listener is called now: errors from here on are errors of the listener."""
+        self.begun = True
+
+    def end(self, error: BaseException) -> None:
+        """The listener raised this."""
+        self.error = error
+
+
+class Rebalancing:
+    """Owns the rebalance listener."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        publish: Callable[[Message], None],
+        trace: Trace,
+        clock: Callable[[], float],
+    ) -> None:
+        #: The user's listener, None without one.
+        self.listener: Any = None
+        self.user_code = UserCode()
+        self._outcome = _Outcome(None)
+        #: The partitions for which a revoked or lost callback is running. If that callback calls
+        #: the consumer, and the membership manager was restarted meanwhile, all partitions are
+        #: lost: the lost callback is then run for the others only.
+        self._in_callback: frozenset[TopicPartition] = frozenset()
+        self.log = trace.bind(actor=APPLICATION)
+        self._delivery = delivery
+        self._publish = publish
+        self._clock = clock
+
+    def tell(self, listener: Any) -> None:
+        """Set the user's listener; None: there is none."""
+        if listener is not None:
+            # Its methods may be asynchronous. asyncio takes a tenth as long as kafka-python to
+            # import, so only a consumer with a listener pays for it; and it pays now, because a
+            # callback may run in a signal handler or while Python exits, where an import may fail.
+            import asyncio  # noqa: F401
+        self.listener = listener
+
+    def repair(self) -> None:
+        """The last call was interrupted, perhaps in a callback: no callback runs now."""
+        self.user_code.enter("")
+        self._in_callback = frozenset()
+
+    def run(self, step: Step, event: Step | None = None) -> Waiting[BaseException | None]:
+        """Take one step and answer it. Returns the listener's error, for `poll` to raise.
+
+        After an interrupt the same `event` (the step as the membership manager sent it) is run
+        again: the step is done and answered again, which does no harm, but the listener is not
+        called twice.
+        """
+        event = event or step
+        match step:
+            case RevokePartitions():
+                self._release(step)
+                return None
+            case RunRevokedCallback():
+                error = yield from self.revoke(step.partitions, step.loss, event)
+            case AssignPartitions():
+                error = yield from self._assign(step, event)
+        assigned = isinstance(step, AssignPartitions)
+        self._publish(CallbackFinished(rebalance=step.rebalance, error=error, assigned=assigned))
+        return error
+
+    def has_begun(self, step: Step) -> bool:
+        """Whether the listener was called for this step."""
+        return self._outcome.step is step and self._outcome.begun
+
+    def _release(self, step: RevokePartitions) -> None:
+        self._delivery.hold_back(step.partitions)
+        positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
+        self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
+        self._publish(PausePartitions(partitions=step.partitions))
+        revoked = self._delivery.offsets(step.partitions)
+        self.log.debug("partitions.held_back", partitions=revoked, loss=step.loss)
+
+    def revoke(
+        self, partitions: frozenset[TopicPartition], loss: Loss, event: TakenFor | None = None
+    ) -> Waiting[BaseException | None]:
+        """Run the callback for revoked or lost partitions, then remove them.
+
+        `event` is what the partitions are taken for. For the same object the listener is called
+        once.
+        """
+        self._delivery.hold_back(partitions)
+        owned = set(partitions) & self._delivery.partitions.keys()
+        callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
+        revoked = self._delivery.offsets(owned)
+        self.log.debug("partitions.revoking", partitions=revoked, loss=loss)
+        error, before = None, self._in_callback
+        new = owned - before
+        try:
+            self._in_callback |= new
+            if new or self._outcome.step is event:
+                error = yield from self._call(callback, new, event or Occasion())
+        finally:
+            self._in_callback = before
+        self._delivery.remove(owned)
+        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
+        return error
+
+    def _assign(self, step: AssignPartitions, event: Step) -> Waiting[BaseException | None]:
+        # Positions are looked up and data is fetched while the callback runs; a seek in the
+        # callback raises the epoch, so that it wins over both.
+        self._delivery.assign(sorted(step.assigned), by_group=True)
+        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
+        error = yield from self._call("on_partitions_assigned", set(step.added), event)
+        withheld = step.added if error is not None and step.must_succeed else frozenset()
+        # All partitions may be lost by now: a call in the callback may have found that the
+        # membership manager was restarted.
+        left = (step.assigned - withheld) & self._delivery.partitions.keys()
+        self._delivery.deliver(sorted(left))
+        return error
+
+    def _call(
+        self, name: str, partitions: set[TopicPartition], event: TakenFor
+    ) -> Waiting[BaseException | None]:
+        """Call the listener, once for each event; returns the error that it raised."""
+        if self._outcome.step is not event:
+            self._outcome = _Outcome(event)
+        outcome = self._outcome  # a callback inside this callback has its own
+        if not outcome.begun and self.listener is not None:
+            yield from self._begin(outcome, name, partitions)
+        return outcome.error
+
+    def _begin(
+        self, outcome: _Outcome, name: str, partitions: set[TopicPartition]
+    ) -> Waiting[None]:
+        callback = getattr(self.listener, name)
+        began = self._clock()
+        before = self.user_code.name
+        try:
+            self.user_code.enter("a rebalance listener")
+            outcome.begin()
+            result = callback(partitions)
+            if inspect.isawaitable(result):
+                yield result
+        except GeneratorExit:  # an interrupt came when the coroutine was about to be awaited
+            raise
+        except WakeupError as error:
+            outcome.end(error)
+        except Exception as error:
+            if not outcome.begun:
+                raise
+            failed = UserCallbackError(name)
+            failed.__cause__ = error
+            outcome.end(failed)
+            self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
+        except BaseException as error:  # Ctrl-C: raised by `poll` once the step is answered
+            if not outcome.begun:
+                raise
+            outcome.end(error)
+        else:
+            self.log.info(
+                "callback.finished",
+                callback=name,
+                partitions=partitions,
+                ms=round((self._clock() - began) * 1000, 1),
+            )
+        finally:
+            self.user_code.enter(before)

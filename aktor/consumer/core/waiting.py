@@ -1,0 +1,108 @@
+"""How the application's half waits without a thread, a bell or an event loop of its own.
+
+A method that may wait is a generator. It does what it can, and yields the time until which it has
+nothing more to do. It is resumed at that time, or sooner if the background or another thread has
+rung the bell. It may also yield an awaitable of the user's (of a listener whose methods are
+coroutines): it is resumed when that is over, with its error thrown in. The generator's result is
+the result of the call, and its error is the call's error.
+
+    def position(self, partition: TopicPartition, deadline: float) -> Waiting[int]:
+        while (offset := self.known_offset(partition)) is None:
+            yield deadline
+        return offset
+
+The driver decides how to wait: a thread with its bell (`Blocking`; the simulation's bell waits in
+virtual time), an asyncio consumer with its event loop. A driver contains no rule of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeAlias, TypeVar
+
+from aktor.actors.runtime.dispatcher import Bell
+
+__all__ = ["Blocking", "Waiting"]
+
+T = TypeVar("T")
+
+#: Yields the time until which it waits (by the clock of the consumer), or an awaitable; returns a
+#: result.
+Waiting: TypeAlias = Generator[float | Awaitable[Any], None, T]
+
+
+class Blocking:
+    """Runs such generators on the calling thread, and waits for the bell in between."""
+
+    __slots__ = ("_bell", "_clock")
+
+    def __init__(self, bell: Bell, clock: Callable[[], float]) -> None:
+        self._bell = bell
+        self._clock = clock
+
+    def run(self, waiting: Waiting[T]) -> T:
+        """Run the generator to its end; returns its result.
+
+        An interrupt that comes during the wait closes the generator. The wait for the bell is
+        outside of the `try` that catches StopIteration, because a signal handler may raise one.
+        """
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    asked = next(waiting) if error is None else waiting.throw(error)
+                except StopIteration as over:
+                    result: T = over.value
+                    return result
+                if isinstance(asked, float | int):
+                    error = None
+                    self._bell.wait(asked - self._clock())
+                else:
+                    error = _finish(asked)
+        except BaseException:
+            waiting.close()
+            raise
+        finally:
+            error = None  # its traceback may have this frame
+
+
+def _finish(awaitable: Awaitable[Any]) -> BaseException | None:
+    """Run the awaitable to its end on this thread, in its own event loop; returns its error.
+
+    The error may be an interrupt: it counts as raised by the user's code.
+    """
+    try:
+        _run_in_a_loop(awaitable)
+    except BaseException as error:
+        return error
+    return None
+
+
+def _run_in_a_loop(awaitable: Awaitable[Any]) -> None:
+    """Run the awaitable in an event loop of its own.
+
+    A loop that runs on this thread already (Jupyter; an application that polls in a coroutine)
+    stands still, as it does for all of `poll`. It is hidden meanwhile, since asyncio lets no other
+    loop run on the same thread. So the callback may call the consumer, as one without `async` may.
+    """
+    import asyncio  # imported already: see Rebalancing.tell
+
+    outer = asyncio._get_running_loop()
+    if outer is None:
+        asyncio.run(_await(awaitable))
+        return
+    # From Python 3.14 on the task that runs is the thread's, not the loop's.
+    swap = getattr(asyncio.tasks, "_swap_current_task", None)
+    task = swap(outer, None) if swap is not None else None
+    asyncio._set_running_loop(None)
+    try:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(_await(awaitable))
+    finally:
+        asyncio._set_running_loop(outer)
+        if swap is not None:
+            swap(outer, task)
+
+
+async def _await(awaitable: Awaitable[Any]) -> None:
+    await awaitable

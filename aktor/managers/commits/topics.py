@@ -1,0 +1,68 @@
+"""The topics whose offsets are committed: their ids, and which of them do not exist any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka.structs import TopicPartition
+
+from aktor.events.metadata import Cluster
+from aktor.managers.commits.requests import TopicIds
+
+__all__ = ["CommitTopics"]
+
+
+class CommitTopics:
+    """Owns the ids of topics, by the metadata and by the group, and which topics are deleted.
+
+    A KIP-848 group assigns partitions by topic id. The metadata tells another id if the topic was
+    deleted since, and created again under its name.
+    """
+
+    def __init__(self) -> None:
+        #: Topic ids from the metadata, as far as the brokers tell them.
+        self.known: TopicIds = {}
+        #: Topic ids from the group; empty if it assigns partitions by name.
+        self._assigned: TopicIds = {}
+        self._deleted: frozenset[str] = frozenset()
+
+    def follow(self, cluster: Cluster) -> None:
+        """The metadata has changed."""
+        self.known = {
+            name: info.topic_id
+            for name, info in cluster.topics.items()
+            if info.topic_id is not None
+        }
+        self._deleted = cluster.unknown
+
+    def assign(self, topic_ids: TopicIds) -> None:
+        """The group has assigned partitions of these topics to us."""
+        self._assigned = topic_ids
+
+    @property
+    def are_assigned_by_name(self) -> bool:
+        """Whether the group has told no topic ids."""
+        return not self._assigned
+
+    @property
+    def ids(self) -> TopicIds:
+        """The topic ids to send in requests.
+
+        The positions belong to the topic that was assigned to us, not to a topic of the same name
+        that was created later.
+        """
+        return {**self.known, **self._assigned}
+
+    def created_anew(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """The partitions whose topic was deleted and created again since the group assigned it."""
+        was, known = self._assigned, self.known
+        return {
+            partition
+            for partition in partitions
+            if partition.topic in was.keys() & known.keys()
+            and was[partition.topic] != known[partition.topic]
+        }
+
+    def are_deleted(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether the brokers say that none of their topics exists."""
+        return {partition.topic for partition in partitions} <= self._deleted

@@ -1,0 +1,295 @@
+"""The answer to a Fetch: read partition by partition, each only if it is still wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka.errors import (
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
+from kafka.structs import TopicPartition
+
+from aktor.actors.runtime.manager import REFUSED_PAUSE
+from aktor.errors import CorruptBatchError
+from aktor.events.fetching import Chunk, RecordsFetched
+from aktor.events.message import Message
+from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
+from aktor.managers.fetch.cursor import FetchCursor
+from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked
+from aktor.managers.fetch.session import FetchSession, Watermarks
+from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.fetch import FetchedPartition
+from aktor.protocol.refusals import topics_refused
+from aktor.records.extent import extent
+from aktor.trace import Trace
+
+__all__ = ["FetchAnswer"]
+
+#: If a broker does not know a partition, the next Fetch of it waits at least this long (seconds).
+#: The metadata is refreshed within `retry_backoff_ms`. It then says whether the topic was deleted
+#: and created again.
+UNKNOWN_PACE: Final = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchAnswer:
+    """Reads one answer: moves the cursors on, and collects the messages that follow from it.
+
+    `chunks` are for the application, `served` are the cursors that got data; `news` tells the
+    application and the metadata manager. A preferred replica is read for `replica_age` seconds.
+    """
+
+    asked: Asked
+    incarnation: int
+    now: float
+    jitter: float
+    session: FetchSession
+    cursors: Mapping[TopicPartition, FetchCursor]
+    cluster: Cluster
+    replica_age: float
+    log: Trace
+    chunks: list[Chunk] = field(init=False, default_factory=list)
+    served: list[FetchCursor] = field(init=False, default_factory=list)
+    _cut_off: list[FetchCursor] = field(init=False, default_factory=list)
+    _failed: dict[str, list[TopicPartition]] = field(init=False, default_factory=dict)
+    _moved: dict[tuple[str, int], PartitionInfo] = field(init=False, default_factory=dict)
+    _stale: str = field(init=False, default="")
+
+    def read(self, partitions: Iterable[FetchedPartition]) -> None:
+        """Read what the answer says of each partition, and of those that an incremental answer
+        leaves out."""
+        present = set()
+        for fetched in partitions:
+            tp = TopicPartition(fetched.topic, fetched.partition)
+            present.add(tp)
+            self._file(tp, fetched)
+        if not self.asked.session.full:
+            self._file_unchanged(present)
+
+    def refuse_all(self, error: Exception) -> None:
+        """The Fetch failed with an error that no retry mends: report it for each partition that is
+        still wanted."""
+        for tp, wanted in self.asked.wanted.items():
+            cursor = self.cursors.get(tp)
+            if cursor is not None and cursor.still_wants(wanted):
+                self._refuse(cursor, error)
+
+    def news(self) -> Iterator[Message]:
+        """The messages to the application and the metadata manager that follow from the answer."""
+        if not self.served:
+            for cursor in self._cut_off:
+                # No partition of the whole answer has a complete batch.
+                self._retry_later(cursor, "no complete batch was sent")
+        for because, partitions in self._failed.items():
+            self.log.warning(
+                "fetch.failed", node=self.asked.node, partitions=partitions, because=because
+            )
+        if self.chunks:
+            yield RecordsFetched(chunks=tuple(self.chunks))
+        if self._moved:
+            yield LeadersMoved(leaders=self._moved)
+        if self._stale:
+            yield RefreshMetadata(because=self._stale)
+
+    # -- one partition
+
+    def _file(self, tp: TopicPartition, fetched: FetchedPartition) -> None:
+        wanted = self.asked.wanted.get(tp)
+        if wanted is None:
+            self._trace_drop(fetched, because="it was not asked for")
+            return
+        if not fetched.error_code:
+            self.session.note_watermarks(tp, _watermarks(fetched))
+        cursor = self.cursors.get(tp)
+        if cursor is None or not cursor.still_wants(wanted):
+            if fetched.records or fetched.error_code:
+                self._trace_drop(fetched, because="the partition has moved on")
+        elif fetched.error_code:
+            self._on_error(cursor, fetched)
+        else:
+            self._on_data(cursor, fetched)
+
+    def _trace_drop(self, fetched: FetchedPartition, *, because: str) -> None:
+        self.log.info(
+            "fetch.dropped",
+            partition=TopicPartition(fetched.topic, fetched.partition),
+            size=len(fetched.records),
+            error_code=fetched.error_code,
+            because=because,
+        )
+
+    def _file_unchanged(self, present: set[TopicPartition]) -> None:
+        """An incremental answer (KIP-227) omits unchanged partitions. A cursor of a newer partition
+        epoch does not know their watermarks yet: tell them again."""
+        for tp, wanted in self.asked.wanted.items():
+            cursor = self.cursors.get(tp)
+            if cursor is None or cursor.told_watermarks is not None or tp in present:
+                continue
+            watermarks = self.session.watermarks(tp)
+            if watermarks is not None and cursor.still_wants(wanted):
+                self._tell_watermarks(cursor, watermarks)
+
+    # -- what it brings
+
+    def _on_data(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
+        following, size = extent(fetched.records, cursor.at)
+        if size:
+            self._deliver(cursor, fetched, size, following)
+        else:
+            self._tell_watermarks(cursor, _watermarks(fetched))
+        if fetched.preferred_read_replica >= 0:
+            self._prefer_replica(cursor, fetched.preferred_read_replica)
+        elif size or not fetched.records:
+            cursor.try_again()
+        else:
+            self._cut_off.append(cursor)
+
+    def _deliver(
+        self, cursor: FetchCursor, fetched: FetchedPartition, size: int, following: int
+    ) -> None:
+        chunk = Chunk(
+            partition=cursor.tp,
+            epoch=cursor.epoch,
+            offset=cursor.at,
+            data=fetched.records[:size],
+            size=len(fetched.records) + CHUNK_OVERHEAD,
+            incarnation=self.incarnation,
+            high_watermark=fetched.high_watermark,
+            last_stable_offset=fetched.last_stable_offset,
+            log_start_offset=fetched.log_start_offset,
+            aborted=fetched.aborted,
+        )
+        self.chunks.append(chunk)
+        self.served.append(cursor)
+        cursor.buffer(following, chunk.size, _watermarks(fetched))
+        if following == cursor.offset:
+            # No batch of the answer moves the offset forward, so we would fetch the same batches
+            # again and again: stop. (If a batch is corrupt, the reader raises for that batch before
+            # it gets to this error.)
+            self._halt(cursor, _corrupt(cursor, "no batch of the answer moves the offset forward"))
+        cursor.go_to(following)
+
+    def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
+        """Send a chunk without records, if the application does not know these watermarks yet."""
+        if not cursor.tell_watermarks(watermarks):
+            return
+        self.chunks.append(
+            Chunk(
+                partition=cursor.tp,
+                epoch=cursor.epoch,
+                offset=cursor.at,
+                high_watermark=watermarks.high_watermark,
+                last_stable_offset=watermarks.last_stable_offset,
+                log_start_offset=watermarks.log_start_offset,
+            )
+        )
+
+    def _prefer_replica(self, cursor: FetchCursor, replica: int) -> None:
+        """The leader names a replica in our rack: fetch from it from now on (KIP-392)."""
+        if replica == self.asked.node:
+            return
+        if replica not in self.cluster.brokers:
+            self._stale = f"the preferred replica {replica} of {cursor.name} is unknown"
+            self._retry_later(cursor, "its preferred replica is unknown")
+            return
+        cursor.prefer_replica(replica, until=self.now + self.replica_age)
+
+    # -- what is refused
+
+    def _on_error(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
+        code, tp, node = fetched.error_code, cursor.tp, self.asked.node
+        if cursor.source(self.cluster, self.now) != node:
+            self._trace_drop(fetched, because="it is read from another node by now")
+            return
+        error = error_of(code)
+        from_replica = cursor.prefers(node)
+        if from_replica:
+            cursor.leave_replica(because=error.__name__)
+        answer = Answer.FETCH_FOLLOWER if from_replica else Answer.FETCH_PARTITION
+        meaning = means(answer, error)
+
+        if Do.REFRESH_METADATA in meaning:
+            self._on_stale(cursor, fetched, await_topic=Do.AWAIT_TOPIC in meaning)
+        elif Do.RESET_POSITION in meaning:
+            self._halt(cursor, OffsetOutOfRangeError({tp: cursor.at}))
+        elif Do.RAISE in meaning:
+            self._refuse(cursor, self._refusal(cursor, error))
+        else:
+            self._retry_later(cursor, error.__name__)
+
+    def _refusal(self, cursor: FetchCursor, error: type[Exception]) -> Exception:
+        node = self.asked.node
+        if error is TopicAuthorizationFailedError:
+            return topics_refused(error, [cursor.tp.topic])
+        if error is CorruptRecordError:
+            return _corrupt(cursor, f"node {node} cannot read it")
+        return error(f"fetching {cursor.name} at offset {cursor.offset} from node {node}")
+
+    def _on_stale(
+        self, cursor: FetchCursor, fetched: FetchedPartition, *, await_topic: bool
+    ) -> None:
+        """The broker does not have the partition, or does not lead it any more. It may name the new
+        leader (KIP-951)."""
+        because = error_of(fetched.error_code).__name__
+        new = _newer_leader(fetched, cursor.leader)
+        if new is not None:
+            self._moved[fetched.topic, fetched.partition] = new
+            if new.leader in self.cluster.brokers:
+                cursor.move_to(new, self.cluster, because=because)
+                return
+        self._stale = f"node {self.asked.node} refused {cursor.name}: {because}"
+        self._retry_later(cursor, because)
+        if await_topic:
+            # The topic may be deleted and created again. Wait until the metadata says so: an old
+            # offset must not be read in the new topic.
+            cursor.rest(until=self.now + UNKNOWN_PACE)
+
+    def _retry_later(self, cursor: FetchCursor, because: str) -> None:
+        cursor.retry_later(self.now, self.jitter)
+        self._failed.setdefault(because, []).append(cursor.tp)
+
+    def _halt(self, cursor: FetchCursor, error: Exception) -> None:
+        """Tell the application the error, after the records already buffered. Do not fetch the
+        partition until a seek or a reset."""
+        cursor.stop()
+        self._tell_error(cursor, error)
+        self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
+
+    def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
+        """Tell the application the error once, and retry from time to time: an operator may mend
+        the cause."""
+        if not cursor.refused(until=self.now + REFUSED_PAUSE):
+            return
+        self._tell_error(cursor, error)
+        self.log.warning("fetch.refused", partition=cursor.tp, offset=cursor.at, because=error)
+
+    def _tell_error(self, cursor: FetchCursor, error: Exception) -> None:
+        self.chunks.append(
+            Chunk(partition=cursor.tp, epoch=cursor.epoch, offset=cursor.at, error=error)
+        )
+
+
+def _newer_leader(fetched: FetchedPartition, known: PartitionInfo | None) -> PartitionInfo | None:
+    if fetched.current_leader is None:
+        return None
+    leader, epoch = fetched.current_leader
+    if leader < 0 or epoch <= (-1 if known is None else known.leader_epoch):
+        return None
+    return PartitionInfo(leader=leader, leader_epoch=epoch)
+
+
+def _watermarks(fetched: FetchedPartition) -> Watermarks:
+    return Watermarks(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
+
+
+def _corrupt(cursor: FetchCursor, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(
+        topic=cursor.tp.topic,
+        partition=cursor.tp.partition,
+        offset=cursor.at,
+        reason=reason,
+    )

@@ -1,0 +1,306 @@
+"""The plan of fetching: which partitions each broker can be asked for now.
+
+A tick follows every message, and most messages concern one partition of thousands. So the plan is
+kept from tick to tick: only a partition to which something happened is looked at again (`touch`),
+or one whose time has come.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from kafka.structs import TopicPartition
+
+from aktor.actors.runtime.manager import NEVER
+from aktor.events.metadata import Cluster
+from aktor.managers.fetch.cursor import FetchCursor
+from aktor.managers.fetch.room import FetchRoom
+
+__all__ = ["FetchPlan"]
+
+
+class FetchState(Enum):
+    """Whether a partition can be fetched now, or why not."""
+
+    #: Not to be fetched: not polled since `assign`; stopped by an error; or without a position
+    #: while it is paused or has no known leader.
+    OUT = auto()
+    #: Its position is being looked up.
+    LOOKED_UP = auto()
+    PAUSED = auto()
+    #: It failed, and is tried again later.
+    WAITING = auto()
+    LEADERLESS = auto()
+    #: So much of it is buffered that it is not fetched until the application has read some of it.
+    CROWDED = auto()
+    READY = auto()
+
+
+#: Partitions in these states are read from their node, or will be soon: the node gets a share of
+#: the room.
+_READ: Final = (FetchState.READY, FetchState.PAUSED, FetchState.WAITING, FetchState.CROWDED)
+
+
+class _PartitionState(NamedTuple):
+    """How a partition was counted when it was looked at last."""
+
+    state: FetchState
+    #: The node it is read from, if one is known.
+    source: int | None
+    #: Bytes of it that the application can read now.
+    held: int
+
+
+@dataclass(slots=True)
+class _Share:
+    """The partitions of one node in the plan: the ready ones, and counts of others."""
+
+    ready: dict[TopicPartition, FetchCursor] = field(default_factory=dict)
+    read: int = 0
+    crowded: int = 0
+    looked_up: int = 0
+    held: int = 0
+
+    def put_in(self, cursor: FetchCursor) -> None:
+        """This partition can be fetched from the node."""
+        self.ready[cursor.tp] = cursor
+
+    def take_out(self, tp: TopicPartition) -> None:
+        """This partition cannot be fetched from the node any more."""
+        del self.ready[tp]
+
+    def to_the_end(self, tp: TopicPartition) -> None:
+        """This partition is listed last from now on."""
+        self.ready[tp] = self.ready.pop(tp)
+
+    def count(self, known: _PartitionState, sign: int) -> None:
+        """Count a partition in this state for the node (`sign` is 1), or take it out (-1)."""
+        state = known.state
+        self.held += sign * known.held
+        self.read += sign * (state in _READ)
+        self.crowded += sign * (state is FetchState.CROWDED)
+        self.looked_up += sign * (state is FetchState.LOOKED_UP)
+
+
+class FetchPlan:
+    """Owns the cursors, the paused partitions, and the state of each partition."""
+
+    def __init__(self, room: FetchRoom) -> None:
+        self.cursors: dict[TopicPartition, FetchCursor] = {}
+        self.paused: set[TopicPartition] = set()
+        #: Assigned by hand since the last Poll: nobody has asked for their records yet.
+        self.unpolled: set[TopicPartition] = set()
+        self.cluster = Cluster()
+        #: Partitions without a leader now.
+        self.leaderless: dict[TopicPartition, FetchCursor] = {}
+        #: The nodes that will be asked once positions are known.
+        self.expected: set[int] = set()
+        #: Bytes that the application can read now.
+        self.readable = 0
+        self._room = room
+        self._states: dict[TopicPartition, _PartitionState] = {}
+        self._shares: dict[int, _Share] = {}
+        # In the order in which they were touched.
+        self._touched: dict[TopicPartition, None] = {}
+        #: When to look at each partition again; and a heap of these times, some of them outdated.
+        self._alarm_at: dict[TopicPartition, float] = {}
+        self._alarms: list[tuple[float, TopicPartition]] = []
+
+    # -- what happens to partitions
+
+    def assign(
+        self, cursors: dict[TopicPartition, FetchCursor], *, await_poll: bool = False
+    ) -> None:
+        """Fetch exactly these; `await_poll`: the new ones only from the next `Poll` on."""
+        before, self.cursors = self.cursors, cursors
+        self.paused &= cursors.keys()
+        if await_poll:
+            self.unpolled |= cursors.keys() - before.keys()
+        self.unpolled &= cursors.keys()
+        self.touch_all()
+
+    def replace(self, cursor: FetchCursor) -> None:
+        """Its partition is read from another position now."""
+        self.cursors[cursor.tp] = cursor
+        self.touch((cursor.tp,))
+
+    def pause(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Do not fetch these any more."""
+        self.paused |= partitions
+        self.touch(sorted(partitions))
+
+    def resume(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Fetch these again."""
+        self.paused -= partitions
+        self.touch(sorted(partitions))
+
+    def polled(self) -> None:
+        """The application polls: it wants records of all its partitions."""
+        if self.unpolled:
+            self.touch(sorted(self.unpolled))
+            self.unpolled.clear()
+
+    def follow(self, cluster: Cluster) -> None:
+        """The cluster is another now: the cursors follow their leaders."""
+        before, self.cluster = self.cluster, cluster
+        for cursor in self.cursors.values():
+            cursor.follow(before, cluster)
+        self.touch_all()
+
+    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+        """Something happened to these: look at them again."""
+        self._touched.update(dict.fromkeys(partitions))
+
+    def touch_all(self) -> None:
+        """Look at all partitions again, also at those that are not assigned any more."""
+        self.touch(self._states)
+        self.touch(self.cursors)
+
+    def to_the_end(self, cursor: FetchCursor) -> None:
+        """This partition brought records. In the next Fetch to its node it is listed last
+        (fairness)."""
+        known = self._states.get(cursor.tp)
+        if known is not None and known.state is FetchState.READY:
+            assert known.source is not None, "ready, but at no node"
+            self._shares[known.source].to_the_end(cursor.tp)
+
+    def refresh(self, now: float) -> list[tuple[int, FetchCursor]]:
+        """Look at the touched partitions, and at those whose time has come; returns the ready ones,
+        each with its node."""
+        while self.wake_at <= now:
+            self.touch((heapq.heappop(self._alarms)[1],))
+        if not self._touched:
+            return []
+        touched, self._touched = self._touched, {}
+        fair = self._room.share(len(self.cursors))
+        found = []
+        for tp in touched:
+            known = self._look(tp, fair, now)
+            if known is not None and known.state is FetchState.READY:
+                assert known.source is not None, "ready, but at no node"
+                found.append((known.source, self.cursors[tp]))
+        self.expected = {node for node, share in self._shares.items() if share.looked_up}
+        return found
+
+    # -- what can be asked
+
+    @property
+    def wake_at(self) -> float:
+        """When to look again, though nothing happened."""
+        while self._alarms:
+            at, tp = self._alarms[0]
+            if self._alarm_at.get(tp) == at:
+                return at
+            heapq.heappop(self._alarms)
+        return NEVER
+
+    def ready_nodes(self) -> list[int]:
+        """The nodes that can be asked for at least one partition."""
+        return [node for node, share in self._shares.items() if share.ready]
+
+    def ready(self, node: int) -> dict[TopicPartition, FetchCursor]:
+        """The partitions that this node can be asked for, in this order."""
+        return self._shares[node].ready
+
+    def crowded(self, node: int) -> bool:
+        """Whether a partition of this node is not fetched because enough of it is buffered."""
+        return self._shares[node].crowded > 0
+
+    def held(self, node: int) -> int:
+        """Bytes from this node that the application can read now."""
+        return self._shares[node].held
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes are read from."""
+        return sum(share.read > 0 for share in self._shares.values())
+
+    # -- where one stands
+
+    def _look(self, tp: TopicPartition, fair: int, now: float) -> _PartitionState | None:
+        before = self._states.pop(tp, None)
+        cursor = self.cursors.get(tp)
+        after = None if cursor is None else self._state_of(cursor, fair, now)
+        if after != before:
+            if before is not None:
+                self._count(before, -1)
+            if after is not None:
+                self._count(after, 1)
+        if before is not None and _place(before) != (None if after is None else _place(after)):
+            self._take_out(tp, before)
+        if cursor is not None and after is not None:
+            self._states[tp] = after
+            self._put_in(cursor, after)
+        self._set_alarm(tp, cursor, after)
+        return after
+
+    def _state_of(self, cursor: FetchCursor, fair: int, now: float) -> _PartitionState:
+        tp = cursor.tp
+        if tp in self.unpolled:
+            return _PartitionState(FetchState.OUT, None, 0)
+        source = cursor.source(self.cluster, now)
+        paused = tp in self.paused
+        if cursor.offset is None:
+            wanted = source is not None and not paused
+            return _PartitionState(FetchState.LOOKED_UP if wanted else FetchState.OUT, source, 0)
+        held = 0 if paused else cursor.buffered
+        if cursor.stopped:
+            state = FetchState.OUT
+        elif paused:
+            state = FetchState.PAUSED
+        elif now < cursor.backoff.retry_at:
+            state = FetchState.WAITING
+        elif source is None:
+            state = FetchState.LEADERLESS
+        elif cursor.buffered >= fair:
+            state = FetchState.CROWDED
+        else:
+            state = FetchState.READY
+        return _PartitionState(state, source, held)
+
+    def _count(self, known: _PartitionState, sign: int) -> None:
+        self.readable += sign * known.held
+        if known.source is None:
+            return
+        share = self._shares.get(known.source)
+        if share is None:  # `setdefault` would make one each time
+            share = self._shares[known.source] = _Share()
+        share.count(known, sign)
+
+    def _take_out(self, tp: TopicPartition, before: _PartitionState) -> None:
+        if before.state is FetchState.READY:
+            assert before.source is not None, "ready, but at no node"
+            self._shares[before.source].take_out(tp)
+        elif before.state is FetchState.LEADERLESS:
+            del self.leaderless[tp]
+
+    def _put_in(self, cursor: FetchCursor, after: _PartitionState) -> None:
+        if after.state is FetchState.READY:
+            assert after.source is not None, "ready, but at no node"
+            self._shares[after.source].put_in(cursor)
+        elif after.state is FetchState.LEADERLESS:
+            self.leaderless[cursor.tp] = cursor
+
+    def _set_alarm(
+        self, tp: TopicPartition, cursor: FetchCursor | None, after: _PartitionState | None
+    ) -> None:
+        at = NEVER
+        if cursor is not None and after is not None:
+            if after.state is FetchState.WAITING:
+                at = cursor.backoff.retry_at
+            if cursor.replica is not None and after.source == cursor.replica.node:
+                at = min(at, cursor.replica.until)
+        before = self._alarm_at.pop(tp, NEVER)
+        if at != NEVER:
+            self._alarm_at[tp] = at
+            if at != before:
+                heapq.heappush(self._alarms, (at, tp))
+
+
+def _place(known: _PartitionState) -> tuple[FetchState, int | None]:
+    return known.state, known.source

@@ -1,0 +1,142 @@
+"""When a member's next heartbeat is due, and when its session ends (Java: `Heartbeat`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from aktor.actors.runtime.exchange import Exchange
+from aktor.actors.runtime.manager import NEVER
+from aktor.settings import Settings
+
+__all__ = ["HeartbeatState"]
+
+#: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
+#: first may take half of the session: if the connection is half-open, there is time left to find
+#: another coordinator. The second may take little: FindCoordinator may find the same broker again.
+#: The next ones may take more: otherwise a slow connection would never be opened.
+SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
+
+#: Times between heartbeats, in seconds, after a cooperative assignment, and in a KIP-848 group
+#: after joining or a new target. Other members may have to give partitions up first. As soon as
+#: they have, the group rebalances again, or the coordinator assigns these partitions to us, and a
+#: member hears of it only by the answer to a heartbeat. Eight requests in four seconds.
+QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
+
+
+class HeartbeatState:
+    """Owns when the next heartbeat is due, which one is in flight, and the session: when it
+    began and when it ends."""
+
+    def __init__(self, settings: Settings) -> None:
+        #: When the next heartbeat is to be sent. NEVER while one is in flight, unless `start` was
+        #: called since: the heartbeats of a new generation do not wait for the answer to one of the
+        #: old generation.
+        self.due = NEVER
+        #: When a coordinator that knows the member answered a heartbeat last.
+        self.answered_at = -math.inf
+        #: When the request was sent that gave the member its id: its first session begins then.
+        self.member_since = -math.inf
+        #: When JoinGroup or SyncGroup was answered last.
+        self.started_at = -math.inf
+        #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since `started_at`.
+        self.rebalances_again = False
+        #: Seconds between heartbeats; seconds without a heartbeat until the group expels a member.
+        self.interval = settings.heartbeat_interval
+        self.session = settings.session_timeout
+        self._settings = settings
+        self._exchange = Exchange(settings)
+        self._quick: list[float] = []
+        self._session_until = -math.inf
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a heartbeat is in flight."""
+        return self._exchange.in_flight
+
+    @property
+    def retry_at(self) -> float:
+        """When the backoff is over: from then on a heartbeat need not wait for its interval."""
+        return self._exchange.retry_at
+
+    def set_times(self, *, interval: float, session: float) -> None:
+        """The coordinator decides both times for members of KIP-848 groups."""
+        self.interval = interval
+        self.session = session
+
+    def named(self, asked_at: float) -> None:
+        """The group has given the member its id, in answer to a request sent at `asked_at`."""
+        self.member_since = asked_at
+
+    def start(self, now: float, *, quick: bool = False) -> None:
+        """Send heartbeats from `now` on; `quick`: at first at the distances of `QUICK_BEATS`."""
+        self._quick = [beat for beat in QUICK_BEATS if beat < self.interval] if quick else []
+        self._exchange.hurry()
+        self.started_at = now
+        self.rebalances_again = False
+        self.due = self._after(now)
+
+    def sent(self) -> int:
+        """A heartbeat is sent; returns its number."""
+        self.due = NEVER
+        return self._exchange.sent()
+
+    def expects(self, number: int) -> bool:
+        """Whether this heartbeat is in flight, and was not given up."""
+        return self._exchange.expects(number)
+
+    def patience(self) -> float:
+        """How long the next heartbeat may take, in seconds."""
+        share = SHARES[min(self._exchange.failures, len(SHARES) - 1)]
+        return min(self._settings.request_timeout, self.session * share)
+
+    def answered(self, now: float) -> None:
+        """The heartbeat was answered, and the coordinator knows the member."""
+        self.answered_at = now
+        self._exchange.answered()
+        self.due = self._after(now)
+
+    def failed(self, now: float, jitter: float) -> None:
+        """The heartbeat was not answered, or it was refused."""
+        self.due = self._exchange.failed(now, jitter)
+
+    def note_rebalance(self) -> None:
+        """A heartbeat was answered with REBALANCE_IN_PROGRESS before SyncGroup was answered."""
+        self.rebalances_again = True
+
+    def end_session(self, now: float) -> float:
+        """End the session: another member may own our partitions by now, until the answer to a
+        later heartbeat confirms the member. Returns the session's end."""
+        self.member_since = -math.inf
+        self._session_until = math.nextafter(now, -math.inf)
+        return self._session_until
+
+    def extend(self, asked_at: float) -> float | None:
+        """The group has confirmed the member, in answer to a request sent at `asked_at`; returns
+        the session's end if it is later now."""
+        until = asked_at + self.session
+        if until <= self._session_until:
+            return None
+        self._session_until = until
+        return until
+
+    def is_over(self, now: float) -> bool:
+        """Whether the session has run out, as far as is known here."""
+        return now > self._session_until
+
+    def hurry(self) -> None:
+        """Send the next heartbeat as soon as possible, unless one is in flight."""
+        if not self._exchange.in_flight:
+            self.due = -math.inf
+
+    def abandon(self) -> None:
+        """Give the heartbeat in flight up: its answer will be dropped."""
+        self._exchange.abandon()
+
+    def stop(self) -> None:
+        """Send no more heartbeats, and ignore the answer to the one in flight."""
+        self.abandon()
+        self.due = NEVER
+
+    def _after(self, now: float) -> float:
+        return now + (self._quick.pop(0) if self._quick else self.interval)

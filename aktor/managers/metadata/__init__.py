@@ -1,0 +1,1 @@
+"""Brokers, topics and their leaders: Metadata requests, and the snapshot of the cluster."""

@@ -1,0 +1,1 @@
+"""What members do: the consumer loops, listeners and producers of simulations."""

@@ -1,0 +1,1 @@
+"""How aktor tests itself with the simulation: storms, crash drills, recovery times."""

@@ -1,0 +1,71 @@
+"""The attempts to reach one broker: when the next one may be made."""
+
+from __future__ import annotations
+
+import math
+
+from aktor.actors.network.attempts import Attempts
+from aktor.actors.network.links import Link, LinkEvent
+from aktor.actors.runtime.manager import NEVER, Backoff
+
+REFUSED = ConnectionRefusedError("nobody there")
+
+
+def attempts_that_failed(times: int = 1) -> Attempts:
+    attempts = Attempts(Backoff(1.0, 8.0))
+    for _ in range(times):
+        attempts.failed(10.0, 0.5, REFUSED)
+    return attempts
+
+
+def test_the_next_attempt_waits_for_the_backoff() -> None:
+    assert Attempts(Backoff(1.0, 8.0)).retry_at == -math.inf
+    assert attempts_that_failed(1).retry_at == 11.0
+    assert attempts_that_failed(3).retry_at == 14.0
+
+
+def test_once_the_broker_has_answered_the_next_attempt_waits_for_nothing() -> None:
+    attempts = attempts_that_failed(3)
+    attempts.pause(60.0)
+
+    attempts.succeeded()
+
+    assert attempts.retry_at == -math.inf
+    assert (attempts.failure, attempts.failing_since) == (None, None)
+
+
+def test_at_another_address_the_next_attempt_waits_for_nothing() -> None:
+    attempts = attempts_that_failed(3)
+
+    attempts.begin_anew()
+
+    assert attempts.retry_at == -math.inf
+    assert attempts.failure is REFUSED
+
+
+def test_a_pause_stands_in_for_the_backoff_until_the_next_failure() -> None:
+    attempts = attempts_that_failed()
+
+    attempts.pause(60.0)
+    assert attempts.retry_at == 60.0
+
+    attempts.failed(60.0, 0.5, REFUSED)
+    assert attempts.retry_at == 62.0
+
+
+def test_a_link_that_took_over_a_connection_which_answers_forgets_its_own_failures() -> None:
+    """A broker's own link has failed, and takes over the connection of the bootstrap server at the
+    same address. When that is closed because it was idle, the link may connect again at once."""
+    link, server = (Link("1", node, "a", 9092, Backoff(1.0, 8.0)) for node in (1, -1))
+    link.begin("1#1", 10.0)
+    link.on(LinkEvent.FAILED)
+    link.attempts.failed(10.0, 0.5, REFUSED)
+    server.begin("-1#1", 10.0)
+    server.opened(10.0)
+    link.adopt(server)
+    link.prove()
+    assert link.connect_at == NEVER
+
+    link.on(LinkEvent.DROPPED)
+
+    assert link.connect_at == -math.inf

@@ -1,0 +1,1 @@
+"""The runtime: dispatcher, ticks, supervision."""

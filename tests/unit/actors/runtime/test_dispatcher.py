@@ -1,0 +1,346 @@
+"""Pykka actors that take turns on a dispatcher."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from importlib import metadata
+from typing import Any
+
+import pykka
+import pytest
+
+from aktor.actors.runtime.dispatcher import (
+    Bell,
+    CooperativeActor,
+    Dispatcher,
+    Reply,
+    Seeded,
+    VirtualTime,
+    run_until,
+)
+from aktor.actors.runtime.handlers import handles
+from aktor.actors.runtime.manager import NEVER, Backoff, Duty, RequestManager
+from aktor.actors.runtime.supervision import Child
+from aktor.actors.runtime.supervisor import Supervisor
+from aktor.events.metadata import RefreshMetadata
+from aktor.events.network import Destination, Request, ResponseReceived
+from aktor.settings import Settings
+from aktor.trace import recording
+
+
+class Listener(CooperativeActor):
+    """Writes down what it hears."""
+
+    def __init__(self, name: str, heard: list[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.heard = heard
+
+    def on_receive(self, message: object) -> None:
+        self.heard.append((self.name, message))
+
+
+def a_dispatcher(*names: str, order: Any = None) -> tuple[Dispatcher, list[Any]]:
+    heard: list[Any] = []
+    dispatcher = Dispatcher({str: names}, order=order)
+    for name in names:
+        dispatcher.connect(name, Listener.launch(name, heard, dispatcher=dispatcher))
+    return dispatcher, heard
+
+
+def drain(dispatcher: Dispatcher, turns: int = 1000) -> None:
+    for _ in range(turns):
+        dispatcher.turn()
+
+
+class Refresher(RequestManager):
+    """A manager that counts, and wakes every five seconds."""
+
+    name = "metadata"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.refreshed = 0
+        self.polled_at: list[float] = []
+
+    @handles(RefreshMetadata)
+    def on_refresh(self, message: RefreshMetadata) -> None:
+        self.refreshed += 1
+
+    def duties(self) -> tuple[Duty, ...]:
+        return (self._note,)
+
+    def _note(self, now: float, _jitter: float) -> float:
+        self.polled_at.append(now)
+        return now + 5.0
+
+
+def a_supervised_refresher() -> tuple[Dispatcher, VirtualTime, list[Refresher]]:
+    clock = VirtualTime()
+    dispatcher = Dispatcher({}, clock=clock)
+    made: list[Refresher] = []
+
+    def make(incarnation: int) -> Refresher:
+        made.append(Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher))
+        return made[-1]
+
+    dispatcher._routes = {**_clockwork_routes(), RefreshMetadata: ("metadata",)}
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
+    return dispatcher, clock, made
+
+
+def _clockwork_routes() -> dict[type, tuple[str, ...]]:
+    from aktor.events.routes import ROUTES
+
+    return dict(ROUTES)
+
+
+def test_the_hooks_of_pykka_that_the_runtime_stands_on_are_there() -> None:
+    for hook in ("_create_actor_inbox", "_create_future", "_start_actor_loop", "_handle_receive"):
+        assert callable(getattr(pykka.Actor, hook))
+    assert metadata.version("pykka").startswith("4.5")
+
+
+def test_every_receiver_that_the_routes_name_hears_a_message() -> None:
+    dispatcher, heard = a_dispatcher("one", "two")
+
+    dispatcher.publish("hello")
+    drain(dispatcher, 2)
+
+    assert heard == [("one", "hello"), ("two", "hello")]
+
+
+def test_nobody_hears_an_answer_before_what_another_thread_said_to_all() -> None:
+    class Answering(Listener):
+        def on_receive(self, message: object) -> None:
+            self.tell("two", f"answer to {message}")
+
+    dispatcher, heard = a_dispatcher("one", "two")
+    dispatcher.connect("one", Answering.launch("one", heard, dispatcher=dispatcher))
+    said = [str(number) for number in range(3000)]
+    # Threads take turns so often that one is interrupted between any two of its steps.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    sayer = threading.Thread(target=lambda: [dispatcher.publish(one) for one in said])
+    sayer.start()
+    while len(heard) < 2 * len(said):
+        dispatcher.turn()
+    sayer.join()
+    sys.setswitchinterval(interval)
+
+    places = {message: place for place, (_, message) in enumerate(heard)}
+    early = [one for one in said if places[f"answer to {one}"] < places[one]]
+    assert early == []
+
+
+def test_a_message_nobody_is_named_for_is_counted_and_traced() -> None:
+    trace, events = recording()
+    dispatcher = Dispatcher({}, trace=trace)
+
+    dispatcher.publish(42)
+
+    assert dispatcher.dead_letters == 1
+    assert [one["event"] for one in events] == ["message.dropped"]
+
+
+def test_a_message_to_an_actor_that_is_not_there_is_counted_and_traced() -> None:
+    trace, events = recording()
+    dispatcher = Dispatcher({}, trace=trace)
+
+    dispatcher.tell("fetch", RefreshMetadata(because="a test"))
+
+    assert dispatcher.dead_letters == 1
+    assert [one["because"] for one in events] == ["there is no fetch"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_under_any_seed_each_actor_reads_its_own_mail_in_order(seed: int) -> None:
+    dispatcher, heard = a_dispatcher("one", "two", "three", order=Seeded(seed))
+
+    for number in range(10):
+        dispatcher.publish(str(number))
+    drain(dispatcher, 30)
+
+    for name in ("one", "two", "three"):
+        assert [said for who, said in heard if who == name] == [str(n) for n in range(10)]
+
+
+def test_the_same_seed_gives_the_same_history_and_another_seed_another() -> None:
+    def history(seed: int) -> list[Any]:
+        dispatcher, heard = a_dispatcher("one", "two", "three", order=Seeded(seed))
+        for number in range(10):
+            dispatcher.publish(str(number))
+        drain(dispatcher, 30)
+        return heard
+
+    assert history(7) == history(7)
+    assert history(7) != history(8)
+
+
+def test_a_global_stop_of_pykka_actors_does_not_stop_ours() -> None:
+    dispatcher, heard = a_dispatcher("one")
+
+    pykka.ActorRegistry.stop_all()
+    dispatcher.publish("still there?")
+    drain(dispatcher, 2)
+
+    assert heard == [("one", "still there?")]
+
+
+def test_pykka_ask_works_on_a_cooperative_actor() -> None:
+    class Echo(CooperativeActor):
+        def on_receive(self, message: object) -> object:
+            return message
+
+    dispatcher = Dispatcher({})
+    future = Echo.start(dispatcher=dispatcher).ask("hello", block=False)
+    dispatcher.turn()
+
+    assert future.get(timeout=0) == "hello"
+
+
+def test_virtual_time_jumps_from_wake_to_wake() -> None:
+    dispatcher, clock, made = a_supervised_refresher()
+
+    run_until(dispatcher, clock, 21.0)
+
+    assert made[0].polled_at == [0.0, 5.0, 10.0, 15.0, 20.0]
+    assert clock.now == 21.0
+
+
+def test_a_message_is_followed_by_a_tick_at_once() -> None:
+    dispatcher, clock, made = a_supervised_refresher()
+    run_until(dispatcher, clock, 1.0)
+
+    dispatcher.publish(RefreshMetadata(because="a test"))
+    run_until(dispatcher, clock, 2.0)
+
+    assert made[0].refreshed == 1
+    assert made[0].polled_at == [0.0, 1.0]
+
+
+def test_what_is_raised_before_an_actor_is_given_a_message_is_a_crash_of_this_actor() -> None:
+    dispatcher, clock, made = a_supervised_refresher()
+    run_until(dispatcher, clock, 1.0)
+
+    def before_each(actor: CooperativeActor, message: object) -> None:
+        if isinstance(message, RefreshMetadata):
+            raise RuntimeError("a fault of a test")
+
+    dispatcher.before_each = before_each
+    dispatcher.publish(RefreshMetadata(because="a test"))
+    run_until(dispatcher, clock, 2.0)
+
+    assert [one.refreshed for one in made] == [0, 0]
+    assert made[1].incarnation == 2
+
+
+def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
+    dispatcher, heard = a_dispatcher("one")
+
+    class Nap:
+        def __init__(self) -> None:
+            self.woken = threading.Event()
+
+        def wait(self, timeout: float) -> None:
+            self.woken.wait(min(timeout, 60.0))
+            self.woken.clear()
+
+        def wake(self) -> None:
+            self.woken.set()
+
+    dispatcher.sleeper = Nap()
+    dispatcher._routes = {**_clockwork_routes(), str: ("one",)}
+
+    def make(incarnation: int) -> Refresher:
+        return Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
+
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
+    dispatcher.start_thread("test")
+    for number in range(100):
+        dispatcher.publish(str(number))
+
+    assert dispatcher.stop(timeout=30.0)
+    assert len(heard) <= 100
+
+
+def test_a_thread_that_could_not_be_started_need_not_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    dispatcher = Dispatcher({})
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            dispatcher.start_thread("test")
+
+    assert dispatcher.stop(timeout=30.0)
+
+
+def test_a_bell_rung_before_the_wait_is_not_lost_and_rings_once() -> None:
+    bell = Bell()
+
+    bell.ring()
+    bell.ring()
+
+    assert bell.wait(0.0)
+    assert not bell.wait(0.0)
+
+
+def test_a_reply_rings_the_bell_when_it_is_done() -> None:
+    bell = Bell()
+    reply = Reply(bell)
+
+    reply.fail(ValueError("no"))
+
+    assert reply.done
+    assert bell.wait(0.0)
+    with pytest.raises(ValueError, match="no"):
+        reply.get(timeout=0)
+
+
+def test_a_manager_without_a_dispatcher_is_an_object_whose_handlers_are_called() -> None:
+    manager = Refresher(Settings())
+
+    assert manager.handle(RefreshMetadata(because="a test")) == []
+    assert manager.refreshed == 1
+
+
+def test_a_message_that_a_manager_does_not_know_is_a_dead_letter() -> None:
+    trace, events = recording()
+    manager = Refresher(Settings(), trace=trace)
+
+    assert manager.handle("gibberish") == []
+
+    assert manager.dead_letters == 1
+    assert events[0]["event"] == "message.dropped"
+
+
+def test_an_answer_asked_for_by_an_earlier_incarnation_is_dropped_and_traced() -> None:
+    trace, events = recording()
+    manager = Refresher(Settings(), incarnation=2, trace=trace)
+    request = Request(
+        body=object(), to=Destination.ANY, deadline=1.0, sender="metadata", incarnation=1
+    )
+
+    said = manager.handle(
+        ResponseReceived(request=request, response=None, node=1, now=0.0, jitter=0.5)
+    )
+
+    assert said == []
+    assert [one["event"] for one in events] == ["answer.dropped"]
+
+
+def test_a_backoff_doubles_up_to_its_limit_and_starts_over_after_a_success() -> None:
+    backoff = Backoff(0.1, 1.0)
+
+    waits = [backoff.failed(0.0, jitter=0.5) for _ in range(6)]
+    backoff.reset()
+
+    assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert backoff.failed(0.0, jitter=0.5) == pytest.approx(0.1)
+    assert NEVER > 1e308

@@ -1,0 +1,392 @@
+"""Children, budgets, incarnations, escalation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from aktor.actors.runtime.dispatcher import (
+    CooperativeActor,
+    Dispatcher,
+    Seeded,
+    VirtualTime,
+    run_until,
+)
+from aktor.actors.runtime.handlers import after_restart_of, handles
+from aktor.actors.runtime.manager import Duty, RequestManager
+from aktor.actors.runtime.supervision import (
+    Child,
+    GiveUp,
+    LastFacts,
+    Restart,
+    after_crash,
+    start_order,
+)
+from aktor.actors.runtime.supervisor import Supervisor
+from aktor.consumer.system import Host, actors, composition
+from aktor.errors import ActorCrashedError
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
+from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.network import SendRequests
+from aktor.events.routes import FACTS, ROUTES
+from aktor.settings import Settings
+from aktor.trace import recording, silent
+
+BROKER = Broker(node_id=1, host="b1", port=9092)
+
+
+def a_child(name: str, *needs: str) -> Child:
+    return Child(name, lambda _: CooperativeActor(), needs=needs, restarts=2, within=60.0)
+
+
+FAMILY = (
+    a_child("network"),
+    a_child("metadata", "network"),
+    a_child("commits", "network"),
+    a_child("fetch", "commits"),
+)
+
+
+@pytest.mark.parametrize(
+    ("crashed", "restarted"),
+    [
+        ("network", ["network", "metadata", "commits", "fetch"]),
+        ("metadata", ["metadata"]),
+        ("commits", ["commits", "fetch"]),
+        ("fetch", ["fetch"]),
+    ],
+)
+def test_a_crash_restarts_the_child_and_those_that_need_it(
+    crashed: str, restarted: Sequence[str]
+) -> None:
+    decision = after_crash(FAMILY, crashed, [], now=0.0)
+
+    assert isinstance(decision, Restart)
+    assert [child.name for child in decision.children] == restarted
+
+
+#: Who starts afresh when an actor of a real consumer crashes. Only metadata outlives a crash of
+#: the coordinator, the membership and the commit manager: it needs none of them.
+RESTARTED = {
+    "network": "network coordinator metadata membership commits positions fetch",
+    "coordinator": "coordinator membership commits positions fetch",
+    "metadata": "metadata positions fetch",
+    "membership": "membership commits positions fetch",
+    "commits": "commits positions fetch",
+    "positions": "positions fetch",
+    "fetch": "fetch",
+}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
+@pytest.mark.parametrize("crashed", RESTARTED)
+def test_the_actors_of_a_consumer_that_a_crash_restarts(protocol: str, crashed: str) -> None:
+    settings, dispatcher = Settings(group_protocol=protocol), Dispatcher(ROUTES)
+    children = composition(settings, Host(), dispatcher, silent())
+    supervisor = Supervisor(children, dispatcher=dispatcher)
+
+    decision = after_crash(supervisor.children, crashed, [], now=0.0)
+
+    assert isinstance(decision, Restart)
+    assert " ".join(child.name for child in decision.children) == RESTARTED[crashed]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
+def test_a_tick_asks_the_actors_of_a_consumer_in_the_order_of_the_java_client(
+    protocol: str,
+) -> None:
+    names = [kind.name for kind in actors(protocol)]
+
+    assert names == [
+        *("coordinator", "commits", "membership", "positions", "metadata", "fetch"),
+        "network",
+    ]
+
+
+def test_a_child_starts_after_those_that_it_needs_and_else_in_the_order_given() -> None:
+    needs = {"fetch": ["commits"], "metadata": [], "commits": ["network"], "network": []}
+
+    assert start_order(needs) == ("metadata", "network", "commits", "fetch")
+
+
+@pytest.mark.parametrize(
+    "needs", [{"fetch": ["commits"], "commits": ["fetch"]}, {"fetch": ["comits"], "commits": []}]
+)
+def test_children_that_can_never_start_are_refused(needs: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match=r"^fetch.* can never start: see what they need$"):
+        start_order(needs)
+
+
+@pytest.mark.parametrize("takers", [[], ["first"], ["first", "last"]])
+def test_the_last_child_must_take_the_requests_and_no_other(takers: list[str]) -> None:
+    children = [
+        Child(name, lambda _: CooperativeActor(), takes_requests=name in takers)
+        for name in ("first", "last")
+    ]
+
+    with pytest.raises(ValueError, match="the last child takes the requests, and no other"):
+        Supervisor(children, dispatcher=Dispatcher(ROUTES))
+
+
+def test_an_actor_that_asks_one_that_is_not_there_is_refused() -> None:
+    children = [
+        Child("first", lambda _: CooperativeActor(), asks=("lst",)),
+        Child("last", lambda _: CooperativeActor(), takes_requests=True),
+    ]
+
+    with pytest.raises(ValueError, match="first asks lst: there is no such child"):
+        Supervisor(children, dispatcher=Dispatcher(ROUTES))
+
+
+def test_the_last_fact_of_each_teller_is_kept_until_it_starts_afresh() -> None:
+    facts = LastFacts(FACTS)
+    facts.tell(CoordinatorFound(broker=BROKER))
+    facts.tell(ClusterChanged(cluster=Cluster()))
+    facts.tell(CoordinatorLost(because="it moved"))
+
+    assert facts.known() == (
+        ClusterChanged(cluster=Cluster()),
+        CoordinatorLost(because="it moved"),
+    ), "in the order in which they were told"
+
+    facts.forget(["coordinator", "fetch"])
+
+    assert facts.known() == (ClusterChanged(cluster=Cluster()),)
+
+
+def test_a_child_is_given_up_when_its_budget_is_spent_and_not_before() -> None:
+    assert isinstance(after_crash(FAMILY, "fetch", [1.0], now=2.0), Restart)
+    assert isinstance(after_crash(FAMILY, "fetch", [1.0, 2.0], now=3.0), GiveUp)
+
+
+def test_old_crashes_do_not_count() -> None:
+    assert isinstance(after_crash(FAMILY, "fetch", [1.0, 2.0], now=100.0), Restart)
+
+
+class Worker(RequestManager):
+    """Crashes when told to; notes the ticks."""
+
+    def __init__(self, name: str, log: list[Any], **kwargs: Any) -> None:
+        self.name = name  # type: ignore[misc]
+        super().__init__(Settings(), **kwargs)
+        self.events = log
+
+    @handles(str)
+    def on_word(self, word: str) -> None:
+        raise ValueError(word)
+
+    @handles(ClusterChanged)
+    def on_cluster_changed(self, _changed: ClusterChanged) -> None:
+        self.events.append((self.name, "knows the cluster", self.incarnation))
+
+    @after_restart_of("fetch")
+    def on_fetch_restarted(self) -> None:
+        self.events.append((self.name, "heard of", "fetch"))
+
+    def duties(self) -> tuple[Duty, ...]:
+        return (self._note,)
+
+    def _note(self, now: float, _jitter: float) -> float:
+        self.events.append((self.name, "ticked", now))
+        return now + 10.0
+
+
+class Network(CooperativeActor):
+    name = "network"
+
+    def on_receive(self, message: object) -> None:
+        from aktor.events.lifecycle import Ticked
+
+        if isinstance(message, Tick):
+            self.say(
+                Ticked(actor="network", incarnation=self.incarnation, requests=(), wake_at=1e9)
+            )
+        elif not isinstance(message, (SendRequests, ActorsRestarted, ClusterChanged)):
+            raise ValueError(message)
+
+
+class Port:
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def tell(self, message: object) -> None:
+        self.heard.append(message)
+
+
+class SupervisorScene:
+    """A supervisor over a network and two workers, in virtual time."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.clock = VirtualTime()
+        self.trace, self.events = recording()
+        self.dispatcher = Dispatcher(
+            {**ROUTES}, clock=self.clock, order=Seeded(seed), trace=self.trace, seed=seed
+        )
+        self.port = Port()
+        self.log: list[Any] = []
+        self.dispatcher.connect("application", self.port)
+        self.supervisor = Supervisor.launch(
+            [
+                Child(
+                    "metadata",
+                    self._worker("metadata"),
+                    needs=("network",),
+                    asks=("fetch",),
+                    restarts=2,
+                ),
+                Child("fetch", self._worker("fetch"), needs=("metadata",), restarts=2),
+                Child("network", self._network, takes_requests=True, restarts=2),
+            ],
+            dispatcher=self.dispatcher,
+            trace=self.trace,
+        )
+
+    def _network(self, incarnation: int) -> Network:
+        actor = Network.launch(dispatcher=self.dispatcher)
+        actor.incarnation = incarnation
+        return actor  # type: ignore[no-any-return]
+
+    def _worker(self, name: str) -> Any:
+        return lambda incarnation: Worker.launch(
+            name, self.log, incarnation=incarnation, dispatcher=self.dispatcher
+        )
+
+    def crash(self, name: str) -> None:
+        self.dispatcher.tell(name, "boom")
+        self.run(0.5)
+
+    def run(self, seconds: float) -> None:
+        run_until(self.dispatcher, self.clock, self.clock.now + seconds)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_managers_are_ticked_in_their_fixed_order_under_any_seed(seed: int) -> None:
+    scene = SupervisorScene(seed)
+
+    scene.run(25.0)
+
+    ticked = [name for name, what, _ in scene.log if what == "ticked"]
+    assert ticked == ["metadata", "fetch"] * 3
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_crashed_child_is_replaced_and_the_others_hear_of_it(seed: int) -> None:
+    scene = SupervisorScene(seed)
+    scene.run(1.0)
+
+    scene.crash("metadata")
+
+    assert scene.supervisor.incarnations == {"network": 1, "metadata": 2, "fetch": 2}
+    restarted = [one for one in scene.port.heard if isinstance(one, ActorsRestarted)]
+    assert [one.actors for one in restarted] == [("metadata", "fetch")]
+    assert isinstance(restarted[0].because, ValueError)
+
+
+def test_a_child_above_the_crashed_one_lives_on_and_hears_of_it() -> None:
+    scene = SupervisorScene()
+    scene.run(1.0)
+
+    scene.crash("fetch")
+
+    assert ("metadata", "heard of", "fetch") in scene.log
+    assert scene.supervisor.incarnations["metadata"] == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_starts_afresh_is_told_the_facts_and_nobody_else_hears_them_again(seed: int) -> None:
+    scene = SupervisorScene(seed)
+    scene.run(1.0)
+    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    scene.run(1.0)
+
+    scene.crash("fetch")
+
+    known = [(name, number) for name, what, number in scene.log if what == "knows the cluster"]
+    assert known == [("fetch", 1), ("fetch", 2)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fact_that_is_told_between_a_crash_and_the_restart_is_not_missed(seed: int) -> None:
+    scene = SupervisorScene(seed)
+    scene.run(1.0)
+
+    scene.dispatcher.tell("fetch", "boom")
+    while not any(one["event"] == "actor.crashed" for one in scene.events):
+        scene.dispatcher.turn()
+    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    scene.run(1.0)
+
+    assert ("fetch", "knows the cluster", 2) in scene.log
+
+
+def test_facts_of_an_actor_that_starts_afresh_are_forgotten() -> None:
+    scene = SupervisorScene()
+    scene.run(1.0)
+    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    scene.run(1.0)
+
+    scene.crash("metadata")
+
+    assert ("fetch", "knows the cluster", 2) not in scene.log
+
+
+def test_after_a_restart_the_clock_goes_on() -> None:
+    scene = SupervisorScene()
+    scene.run(1.0)
+    scene.crash("network")
+    scene.log.clear()
+
+    scene.run(21.0)
+
+    assert [name for name, what, _ in scene.log if what == "ticked"][:4] == [
+        "metadata",
+        "fetch",
+    ] * 2
+
+
+@pytest.mark.parametrize("name", ["network", "metadata", "fetch"])
+def test_when_the_budget_is_spent_the_consumer_fails_with_one_typed_error(name: str) -> None:
+    scene = SupervisorScene()
+    scene.run(1.0)
+
+    for _ in range(3):
+        scene.crash(name)
+
+    failed = [one.error for one in scene.port.heard if isinstance(one, ConsumerFailed)]
+    assert len(failed) == 1
+    assert isinstance(failed[0], ActorCrashedError)
+    assert failed[0].actor == name
+    assert isinstance(failed[0].__cause__, ValueError)
+    assert scene.dispatcher.failure is failed[0]
+
+
+def test_every_crash_and_restart_is_traced_with_its_cause() -> None:
+    scene = SupervisorScene()
+    scene.run(1.0)
+
+    scene.crash("fetch")
+
+    names = [one["event"] for one in scene.events]
+    assert "actor.crashed" in names
+    restarted = next(one for one in scene.events if one["event"] == "actor.restarted")
+    assert restarted["because"] == "ValueError: boom"
+    assert restarted["handling"] == "str"
+
+
+def test_status_names_each_actor_with_its_incarnation() -> None:
+    scene = SupervisorScene()
+    scene.run(1.0)
+    scene.crash("fetch")
+
+    scene.dispatcher.publish(ReportStatus(ticket=1))
+    scene.run(0.1)
+
+    answer = scene.port.heard[-1]
+    assert {one.name: one.incarnation for one in answer.value} == {
+        "network": 1,
+        "metadata": 1,
+        "fetch": 2,
+    }

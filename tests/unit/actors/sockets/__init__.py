@@ -1,0 +1,1 @@
+"""The sockets and what is said over them."""

@@ -1,0 +1,154 @@
+"""The compiled iterator: it hands out records alone until there is anything else to look at."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aktor.consumer.core import batch
+from aktor.consumer.core.iteration import LOOK_EVERY, Iteration
+from tests.unit.consumer.core.test_delivery import a_chunk
+from tests.unit.consumer.core.test_engine import Site, a_site
+
+pytestmark = pytest.mark.skipif(batch.iterator is None, reason="nothing is compiled here")
+
+
+class Loop:
+    """An iteration over a consumer, and how often the iterator has called `__next__`."""
+
+    def __init__(self, *chunks: Any) -> None:
+        self.site: Site = a_site()
+        self.site.fetched(*chunks)
+        self.iteration = Iteration(self.site.engine)
+        self.looked = 0
+        self.error: BaseException | None = None
+        assert batch.iterator is not None
+        self.records: Iterator[Any] = batch.iterator(
+            self.next_record,
+            self.iteration,
+            self.site.engine.call.attention,
+            self.site.engine.link.port.events,
+            self.site.clock,
+        )
+
+    def next_record(self) -> Any:
+        self.looked += 1
+        if self.error is not None:
+            raise self.error
+        record = self.iteration.next()
+        if record is None:
+            record = self.site.run(self.iteration.wait(self.site.clock.now, 500))
+        if record is None:
+            raise StopIteration
+        return record
+
+    def take(self, count: int = 1) -> list[int]:
+        return [next(self.records).offset for _ in range(count)]
+
+    def position(self) -> int:
+        self.iteration.settle()  # as a call in the loop's body does
+        return next(iter(self.site.engine.delivery.consumed().values())).offset
+
+
+def test_it_looks_once_for_the_records_of_a_partition_and_hands_them_out_in_order() -> None:
+    loop = Loop(a_chunk(count=3), a_chunk(offset=3, count=2))
+
+    assert loop.take(5) == [0, 1, 2, 3, 4]
+    assert loop.looked == 1
+    assert next(loop.records, None) is None, "there are no more"
+
+
+def test_the_position_is_that_of_the_next_record_whenever_somebody_asks() -> None:
+    loop = Loop(a_chunk(count=4))
+
+    assert [(loop.take(), loop.position()) for _ in range(4)] == [
+        ([0], 1),
+        ([1], 2),
+        ([2], 3),
+        ([3], 4),
+    ]
+
+
+def test_both_ways_to_iterate_go_on_where_the_other_one_is() -> None:
+    loop = Loop(a_chunk(count=4))
+
+    assert [*loop.take(), loop.iteration.next().offset, *loop.take(2)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("what", ["another call", "wakeup", "close", "an event", "time"])
+def test_it_looks_before_the_next_record_if_something_else(what: str) -> None:
+    loop = Loop(a_chunk(count=5))
+    loop.take(2)
+    call, events = loop.site.engine.call, loop.site.engine.link.port.events
+
+    match what:
+        case "another call":
+            call.attention.call()
+        case "wakeup":
+            call.wakeup()
+        case "close":
+            call.end_waits()
+        case "an event":
+            events.append(object())  # type: ignore[arg-type]
+        case "time":
+            loop.site.clock.now += LOOK_EVERY + 0.001
+    loop.error = InterruptedError()
+    with pytest.raises(InterruptedError):
+        loop.take()
+    loop.error = None
+    events.clear()
+    call.woken = False
+    loop.site.clock.now -= LOOK_EVERY if what == "time" else 0
+
+    assert loop.take(3) == [2, 3, 4]
+    assert loop.looked == 3
+
+
+def test_what_was_put_back_is_not_handed_out_by_it() -> None:
+    loop = Loop(a_chunk(count=3))
+    loop.take()
+
+    loop.site.engine.call.attention.call()
+    loop.iteration.stow()
+
+    assert list(loop.site.poll().values()) == [[1, 2]]
+
+
+def test_after_an_error_it_looks_again() -> None:
+    loop = Loop(a_chunk(count=3))
+    loop.take()
+    loop.site.engine.call.attention.call()
+    loop.error = KeyboardInterrupt()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            loop.take()
+
+    assert loop.looked == 3
+
+
+def test_another_thread_looks() -> None:
+    loop = Loop(a_chunk(count=3))
+    loop.take()
+    thread = threading.Thread(target=loop.take)
+    thread.start()
+    thread.join()
+
+    assert loop.looked == 2
+
+
+def test_a_forked_child_looks() -> None:
+    loop = Loop(a_chunk(count=3))
+    loop.take()
+    child = os.fork()
+    if not child:
+        try:
+            loop.take()
+        finally:
+            os._exit(loop.looked)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert (loop.take(), loop.looked) == ([1], 1)

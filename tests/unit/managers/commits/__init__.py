@@ -1,0 +1,1 @@
+"""Commits and look-ups of committed offsets."""

@@ -1,0 +1,235 @@
+"""Somebody to talk to the fetch manager: the application, the metadata manager and the brokers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.events.fetching import Chunk, PausePartitions, RecordsFetched
+from aktor.events.lifecycle import Tick, Ticked
+from aktor.events.metadata import Broker, Cluster, ClusterChanged, PartitionInfo, TopicInfo
+from aktor.events.network import Request, RequestFailed, ResponseReceived
+from aktor.events.polling import Poll
+from aktor.events.positions import (
+    Assigned,
+    AssignmentChanged,
+    Position,
+    PositionsResolved,
+    Reset,
+    ResetPositions,
+    SeekPartitions,
+)
+from aktor.managers.fetch.manager import FetchManager
+from aktor.protocol.fetch import FetchedPartition, FetchResponse
+from aktor.settings import Settings
+from aktor.trace import recording
+
+Partition = TopicPartition | int
+
+
+def tp(partition: Partition) -> TopicPartition:
+    """`orders-<n>`, unless it is a partition already."""
+    return TopicPartition("orders", partition) if isinstance(partition, int) else partition
+
+
+def a_batch(base_offset: int, records: int, *, size: int = 100) -> bytes:
+    """A batch of which only the header is sound: nobody here looks at records."""
+    header = struct.pack(">qiibIhiqqqhii", base_offset, size - 12, 0, 2, 0, 0, records - 1,
+                         0, 0, -1, -1, -1, records)  # fmt: skip
+    return header + bytes(size - len(header))
+
+
+def of(
+    partition: Partition,
+    records: bytes = b"",
+    *,
+    error_code: int = 0,
+    high_watermark: int = 1000,
+    current_leader: tuple[int, int] | None = None,
+    preferred_read_replica: int = -1,
+    aborted: tuple[tuple[int, int], ...] = (),
+) -> FetchedPartition:
+    """What a broker says of one partition."""
+    one = tp(partition)
+    return FetchedPartition(
+        topic=one.topic,
+        partition=one.partition,
+        error_code=error_code,
+        high_watermark=-1 if error_code else high_watermark,
+        last_stable_offset=-1 if error_code else high_watermark,
+        log_start_offset=-1 if error_code else 0,
+        aborted=aborted,
+        diverging_epoch=None,
+        current_leader=current_leader,
+        preferred_read_replica=preferred_read_replica,
+        records=memoryview(records),
+    )
+
+
+def a_cluster(
+    leaders: Mapping[Partition, int | tuple[int, int]],
+    *,
+    brokers: Iterable[int] = (1, 2, 3),
+    version: int = 1,
+) -> Cluster:
+    """Partition -> leader, or (leader, its epoch)."""
+    topics: dict[str, dict[int, PartitionInfo]] = {}
+    for partition, leader in leaders.items():
+        one = tp(partition)
+        node, epoch = leader if isinstance(leader, tuple) else (leader, 5)
+        topics.setdefault(one.topic, {})[one.partition] = PartitionInfo(
+            leader=node, leader_epoch=epoch
+        )
+    return Cluster(
+        version=version,
+        brokers={node: Broker(node_id=node, host=f"b{node}", port=9092) for node in brokers},
+        topics={
+            name: TopicInfo(topic_id=None, partitions=partitions)
+            for name, partitions in topics.items()
+        },
+    )
+
+
+class Around:
+    """A fetch manager and everybody around it, at a time that the test says."""
+
+    def __init__(self, **settings: Any) -> None:
+        trace, self.traced = recording()
+        self.settings = Settings(**settings)
+        self.manager = FetchManager(self.settings, trace=trace)
+        self.now = 100.0
+        self.wake_at = 0.0
+        self.said: list[object] = []
+        self.freed = 0
+        self.paused: frozenset[TopicPartition] = frozenset()
+
+    @classmethod
+    def reading(cls, leaders: Mapping[Partition, Any], **settings: Any) -> Around:
+        """These partitions are assigned, each in epoch 1 at offset 0."""
+        around = cls(**settings)
+        around.cluster(leaders)
+        around.assign(dict.fromkeys(leaders, 0))
+        return around
+
+    # -- the application and the other managers
+
+    def tell(self, message: object) -> list[object]:
+        """What the manager says to `message`; also kept in `said`."""
+        said = self.manager.handle(message)
+        self.said += said
+        return said
+
+    def cluster(self, leaders: Mapping[Partition, Any], **how: Any) -> None:
+        self.tell(ClusterChanged(cluster=a_cluster(leaders, **how)))
+
+    def assign(
+        self,
+        offsets: Mapping[Partition, int | None],
+        *,
+        epoch: int = 1,
+        by_group: bool = False,
+        polled: bool = True,
+    ) -> None:
+        partitions = {tp(one): _assigned(epoch, offset) for one, offset in offsets.items()}
+        self.tell(AssignmentChanged(partitions=partitions, by_group=by_group))
+        if polled:
+            self.consume({})
+
+    def seek(self, partition: Partition, offset: int, *, epoch: int) -> None:
+        self.tell(SeekPartitions(partitions={tp(partition): _assigned(epoch, offset)}))
+
+    def reset(self, partition: Partition, *, epoch: int) -> None:
+        self.tell(ResetPositions(partitions={tp(partition): Reset(epoch=epoch)}, because="test"))
+
+    def resolve(self, partition: Partition, offset: int, *, epoch: int) -> None:
+        self.tell(PositionsResolved(partitions={tp(partition): _assigned(epoch, offset)}))
+
+    def pause(self, *partitions: Partition) -> None:
+        """Exactly these are paused."""
+        before, self.paused = self.paused, frozenset(map(tp, partitions))
+        self.tell(PausePartitions(partitions=self.paused, resumed=before - self.paused))
+
+    def consume(self, positions: Mapping[Partition, int], *, freed: int = 0) -> None:
+        self.freed += freed
+        self.tell(
+            Poll(
+                now=self.now,
+                positions={
+                    tp(one): OffsetAndMetadata(offset, "", -1) for one, offset in positions.items()
+                },
+                freed_bytes=self.freed,
+            )
+        )
+
+    # -- time and brokers
+
+    def tick(self, after: float = 0.0) -> list[Request]:
+        """What the manager wants sent `after` so many seconds."""
+        self.now += after
+        said = self.manager.handle(Tick(now=self.now, jitter=0.5))
+        (ticked,) = (one for one in said if isinstance(one, Ticked))
+        self.said += [one for one in said if one is not ticked]
+        self.wake_at = ticked.wake_at
+        return list(ticked.requests)
+
+    def the_request(self, after: float = 0.0) -> Request:
+        """The one request that the manager wants sent."""
+        (request,) = self.tick(after)
+        return request
+
+    def answer(
+        self,
+        request: Request,
+        *partitions: FetchedPartition,
+        error_code: int = 0,
+        session_id: int = 77,
+        after: float = 0.0,
+    ) -> list[object]:
+        """The broker answers; returns what the manager says."""
+        self.now += after
+        response = FetchResponse(
+            throttle_time_ms=0,
+            error_code=error_code,
+            session_id=session_id,
+            partitions=partitions,
+        )
+        return self.tell(
+            ResponseReceived(
+                request=request, response=response, node=request.to, now=self.now, jitter=0.5
+            )
+        )
+
+    def fail(self, request: Request, error: Exception, after: float = 0.0) -> list[object]:
+        """The request gets no answer."""
+        self.now += after
+        return self.tell(
+            RequestFailed(request=request, error=error, node=request.to, now=self.now, jitter=0.5)
+        )
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What was traced under this name."""
+        return [event for event in self.traced if event["event"] == name]
+
+
+def _assigned(epoch: int, offset: int | None) -> Assigned:
+    return Assigned(epoch=epoch, position=None if offset is None else Position(offset=offset))
+
+
+def offsets(request: Request) -> dict[int, int]:
+    """Partition -> offset, as the request says it on the wire."""
+    return {
+        one.partition: one.fetch_offset for topic in request.body.topics for one in topic.partitions
+    }
+
+
+def forgotten(request: Request) -> set[int]:
+    """The partitions that the broker is told to forget."""
+    return {one for topic in request.body.forgotten_topics_data for one in topic.partitions}
+
+
+def chunks(said: Iterable[object]) -> list[Chunk]:
+    """The chunks among what was said."""
+    return [chunk for one in said if isinstance(one, RecordsFetched) for chunk in one.chunks]

@@ -1,0 +1,1 @@
+"""The membership, in both group protocols."""

@@ -1,0 +1,67 @@
+"""Topics that brokers do not describe: when they are unknown, and when they may appear yet."""
+
+from __future__ import annotations
+
+from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError
+
+from aktor.managers.metadata.missing_topics import UNKNOWN_SECONDS, MissingTopics
+
+
+def test_a_topic_is_unknown_from_the_second_answer_in_a_row_that_does_not_know_it() -> None:
+    missing = MissingTopics()
+    first = missing.count_unknown("a", 1.0)
+    missing.not_unknown("a")
+    again = missing.count_unknown("a", 2.0)
+
+    assert [first, again] == [False, False]
+    assert missing.count_unknown("a", 2.0)
+    assert missing.unknown == {"a"}
+
+
+def test_a_topic_that_was_described_has_existed_and_so_may_one_that_is_unknown_for_a_moment() -> (
+    None
+):
+    missing = MissingTopics()
+    missing.described("old")
+    for topic in ("old", "new"):
+        missing.count_unknown(topic, 1.0)
+
+    assert not missing.never_existed("new", 1.0 + UNKNOWN_SECONDS - 0.1)
+    assert missing.never_existed("new", 1.0 + UNKNOWN_SECONDS)
+    assert not missing.never_existed("old", 1.0 + UNKNOWN_SECONDS)
+
+
+def test_a_refusal_is_told_once_until_it_is_forgotten_or_the_topic_described() -> None:
+    missing = MissingTopics()
+    kind = TopicAuthorizationFailedError
+
+    assert [missing.refuse("a", kind), missing.refuse("a", kind)] == [True, False]
+    assert missing.forget_refusals({"a", "b"})
+    assert not missing.forget_refusals({"a", "b"})
+    assert missing.refuse("a", kind)
+    missing.described("a")
+    assert missing.refuse("a", kind)
+
+
+def test_a_right_may_be_granted_and_a_name_does_not_become_valid() -> None:
+    missing = MissingTopics()
+    missing.refuse("secret", TopicAuthorizationFailedError)
+    missing.refuse("no topic", InvalidTopicError)
+
+    assert missing.forbidden == {"secret"}
+    assert missing.invalid == {"no topic"}
+    assert [missing.may_appear(one) for one in ("secret", "no topic", "new")] == [True, False, True]
+
+
+def test_of_a_topic_that_nobody_wants_nothing_is_kept() -> None:
+    missing = MissingTopics()
+    missing.described("a")
+    missing.count_unknown("a", 1.0)
+    missing.refuse("a", InvalidTopicError)
+
+    missing.forget({"a"})
+    missing.count_unknown("a", 1.0)
+
+    assert missing.never_existed("a", 10.0)
+    assert missing.may_appear("a")
+    assert not missing.forget_refusals({"a"})
