@@ -1,9 +1,10 @@
-# make test | build | demo | demo-spark | kafka | lint | bench | soak | mutations | clean      (a .venv is made when it is first needed)
+# make test | build | demo | demo-spark | kafka | lint | bench | soak | mutations | clean      (one .venv; each adds what it needs)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
 #   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
+#   ARGS="--plain"       for `make demo`: passed on (--help says what there is)
 #   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses two or three processes ("-n 0 ...": one)
 #   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
 #   ARGS="--jobs 2"      for `make mutations` (bugs put into our code: does a simulated storm find
@@ -17,7 +18,7 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 PY := $(VENV)/bin/python
-STAMP := $(VENV)/.installed
+WITH := $(VENV)/.with-
 KERNEL := build/.kernel
 NODES ?= 1
 PORT ?= 9092
@@ -34,13 +35,14 @@ test: venv
 	else echo "left out: the tests of tests/kafka on a real Kafka (they run on the embedded one), since $$missing"; fi
 	@$(PY) -m pytest $(BESIDE) $(ARGS)
 
-demo: venv
-	@$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(REAL),--real)
+# The checkout itself is not installed for it, and nothing is compiled: the twins in Python are enough.
+demo: $(WITH)demo
+	@$(if $(REAL),$(PY) -m tests.real_kafka --run )$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(ARGS)
 
-demo-spark: venv
+demo-spark: $(WITH)spark $(WITH)demo $(KERNEL)
 	@$(PY) -m examples.spark_demo $(ARGS)
 
-kafka: venv
+kafka: $(WITH)demo
 	@$(PY) -m tests.real_kafka --nodes $(NODES) --port $(PORT)
 
 lint: venv
@@ -52,31 +54,44 @@ lint: venv
 bench: venv
 	@$(PY) -m benchmarks $(ARGS)
 
-soak: venv
+soak: $(WITH)simulation $(KERNEL)
 	@$(PY) -m aktor.cli sim run --seeds 0 --jobs $(JOBS) $(if $(FIRST),--first $(FIRST))
 
 mutations: venv
 	@$(PY) -m tests.mutations $(ARGS)
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info $$(find aktor -name "*.so") .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find aktor -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-venv: $(STAMP) $(KERNEL)
+# All that tests, lint and benchmarks need, with `aktor` installed from this checkout.
+venv: $(WITH)test $(KERNEL)
 
-build: venv
+build: $(KERNEL)
 
 # What is compiled. Without a compiler nothing is built, and the twins in Python are used.
-$(KERNEL): $(shell find aktor -name "*.pyx" -o -name "*.h") setup.py | $(STAMP)
+$(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)build
 	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace && touch $@
 
-# Written last, and only then: an interrupted installation is done again.
-$(STAMP): setup.cfg pyproject.toml
+# One stamp for each extra of setup.cfg, written last: an interrupted installation is done again.
+$(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
+	@echo "installing what '$*' needs into $(VENV)"
+	@$(PY) .ci/requirements.py $* | $(PY) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@touch $@
+
+# The entry points (pytest's plugin, the command `aktor`) come with an installation. The modules are
+# built by what is in .venv already.
+$(WITH)test: setup.cfg pyproject.toml | $(VENV)/.made
+	@echo "installing aktor and its test tools into $(VENV) (a minute, once)"
+	@$(PY) .ci/requirements.py codecs demo test build | $(PY) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ $(WITH)demo $(WITH)build
+
+$(VENV)/.made:
 	@python=$$(for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
 	  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done) || true; \
 	if [ -z "$$python" ]; then echo "aktor needs Python 3.11 or newer: apt-get install python3.11 python3.11-venv, then make PYTHON=python3.11"; exit 1; fi; \
 	if ! "$$python" -c 'import venv, ensurepip' 2>/dev/null; then echo "$$python lacks venv: apt-get install python3-venv"; exit 1; fi; \
-	[ -x $(PY) ] || { echo "making $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV); }
-	@echo "installing aktor and its test tools into $(VENV) (a minute, once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[codecs,demo,test]'
+	echo "making $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV)
 	@touch $@

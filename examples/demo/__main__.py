@@ -17,13 +17,6 @@ from examples.demo.plain import PlainView
 from examples.demo.referee import Referee, Verdict
 from examples.demo.summary import summary
 from examples.demo.view import View
-from tests.real_kafka import (
-    KAFKA_VERSION,
-    KafkaCluster,
-    KafkaClusterError,
-    KafkaDownloadError,
-    KafkaUnavailableError,
-)
 
 PARTITIONS = 12
 
@@ -44,7 +37,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; all processes have ended", file=sys.stderr)
         return INTERRUPTED
-    except (ClusterError, KafkaUnavailableError, KafkaDownloadError, KafkaClusterError) as error:
+    except ClusterError as error:
         print(error, file=sys.stderr)
         return NO_KAFKA
 
@@ -96,15 +89,9 @@ def _kafka(arguments: argparse.Namespace) -> Iterator[Sequence[str]]:
     """The addresses of the user's Kafka, or of one of our own for as long as the block runs."""
     if arguments.bootstrap:
         yield arguments.bootstrap.split(",")
-    elif arguments.real:
-        cluster = KafkaCluster()
-        cluster.prepare()
-        print(f"starting Apache Kafka {KAFKA_VERSION} (--bootstrap takes another)", flush=True)
-        with cluster:
-            yield cluster.bootstrap_servers
     else:
         with EmbeddedKafka() as kafka:
-            print("on an embedded Kafka, in this process (--real: an Apache Kafka)", flush=True)
+            print("on an embedded Kafka, in this process (--bootstrap: another Kafka)", flush=True)
             yield kafka.bootstrap_servers.split(",")
 
 
@@ -113,9 +100,7 @@ def _arguments() -> argparse.Namespace:
         prog="python -m examples.demo",
         description="A consumer group at work; one member is killed and comes back.",
     )
-    kafka = parser.add_mutually_exclusive_group()
-    kafka.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help="a Kafka that runs already")
-    kafka.add_argument("--real", action="store_true", help="start an Apache Kafka; needs Java")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help="a Kafka that runs already")
     parser.add_argument("--seconds", type=float, default=20, help="write for so long at least (20)")
     parser.add_argument("--rate", type=int, default=1000, help="orders written per second (1000)")
     parser.add_argument("--members", type=int, default=3, help="consumers in the group, 2-12 (3)")

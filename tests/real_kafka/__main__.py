@@ -1,11 +1,14 @@
-"""`python -m tests.real_kafka`: a cluster in the foreground until Ctrl-C."""
+"""`python -m tests.real_kafka`: a cluster in the foreground until Ctrl-C, or while a command runs."""
 
 from __future__ import annotations
 
 import argparse
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from types import FrameType
 
 from tests.real_kafka.cluster import KafkaCluster, KafkaClusterError
 from tests.real_kafka.install import (
@@ -39,6 +42,8 @@ def main() -> int:
             return 0
         print(f"starting Apache Kafka {KAFKA_VERSION} ({arguments.nodes} broker/s) ...", flush=True)
         with cluster:
+            if arguments.run:
+                return _run([*arguments.run, "--bootstrap", ",".join(cluster.bootstrap_servers)])
             _announce(cluster)
             while len(cluster.running) == arguments.nodes:
                 time.sleep(0.5)
@@ -52,6 +57,21 @@ def main() -> int:
     except (KafkaUnavailableError, KafkaDownloadError, KafkaClusterError) as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _run(command: Sequence[str]) -> int:
+    """Run the command; its exit code. It is asked to end when we are, and the cluster waits for
+    its end."""
+    child = subprocess.Popen(command)
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        # Ctrl-C in a terminal reaches the child without us.
+        if number == signal.SIGTERM:
+            child.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return child.wait()
 
 
 def _announce(cluster: KafkaCluster) -> None:
@@ -77,6 +97,12 @@ def _arguments() -> argparse.Namespace:
         action="append",
         default=[],
         help="a line for server.properties; may be repeated",
+    )
+    parser.add_argument(
+        "--run",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="run this command with --bootstrap HOST:PORT, then end with its exit code",
     )
     arguments = parser.parse_args()
     arguments.settings = dict(line.split("=", 1) for line in arguments.settings)

@@ -9,17 +9,19 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tests.real_kafka.archive import class_archive
 from tests.real_kafka.broker import Broker, Jvm
-from tests.real_kafka.certificates import Certificates, make_certificates
 from tests.real_kafka.folders import ClusterFolder
 from tests.real_kafka.install import Distribution, installed
 from tests.real_kafka.metadata import ClusterView, ask_metadata
 from tests.real_kafka.ports import free_ports, is_free
 from tests.real_kafka.security import LISTENERS, broker_security, scram_users
 from tests.real_kafka.topics import move_leader
+
+if TYPE_CHECKING:
+    from tests.real_kafka.certificates import Certificates
 
 READY_TIMEOUT_S = 90.0
 FORMAT_TIMEOUT_S = 60.0
@@ -223,6 +225,9 @@ class KafkaCluster:
         self._folder = ClusterFolder()
         self._ports = self._choose_ports()
         if self.security:
+            # It needs cryptography, which a cluster without TLS (`make kafka`) can do without.
+            from tests.real_kafka.certificates import make_certificates
+
             self._certificates = make_certificates(self._folder.path / "tls")
         # Measured: 250 MB resident for one broker; a heap that is never touched costs nothing.
         jvm = Jvm(

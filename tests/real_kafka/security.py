@@ -6,10 +6,12 @@ import base64
 import json
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from tests.real_kafka.certificates import Certificates
+if TYPE_CHECKING:
+    from tests.real_kafka.certificates import Certificates
 
 #: Who can log in with PLAIN and SCRAM: user name and password.
 USERS: Mapping[str, str] = {"alice": "alice-secret", "bob": "bob-secret"}
