@@ -37,7 +37,7 @@ test: venv
 
 # The checkout itself is not installed for it, and nothing is compiled: the twins in Python are enough.
 demo: $(WITH)demo
-	@$(if $(REAL),$(PY) -m tests.real_kafka --run )$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(ARGS)
+	@$(if $(REAL),$(PY) -m tests.real_kafka --run )$(PY) -m aktor.cli demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(ARGS)
 
 demo-spark: $(WITH)spark $(WITH)demo $(KERNEL)
 	@$(PY) -m examples.spark_demo $(ARGS)

@@ -57,7 +57,9 @@ ALLOWED: dict[str, set[str]] = {
     "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events"}
     | {"records", "processing"},
     "testing": {"testing", "simulation", "broker"},
-    "cli": {"cli", "simulation", "broker"},
+    # A program of its own, which uses aktor as its users do.
+    "demo": {"demo", "broker"},
+    "cli": {"cli", "simulation", "broker", "demo"},
     "spark": {"spark", "consumer"},
 }
 FOR_ALL = {"compiled", "errors", "settings", "state_table", "trace", "values", "version"}

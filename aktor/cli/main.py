@@ -18,6 +18,7 @@ __all__ = ["CommandLineError", "main"]
 #: Subcommand, its module, what it does in a line.
 _SUBCOMMANDS: Final = (
     ("broker", "aktor.cli.broker", "run an embedded Kafka cluster until Ctrl-C"),
+    ("demo", "aktor.cli.demo", "show a consumer group at work, one member of which is killed"),
     ("sim", "aktor.cli.sim", "run consumers, brokers and faults in virtual time, from seeds"),
 )
 

@@ -24,7 +24,7 @@ STORY = ("--seconds", "4", "--rate", "500")
 
 def the_demo(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "examples.demo", *arguments],
+        [sys.executable, "-m", "aktor.cli", "demo", *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

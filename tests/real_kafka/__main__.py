@@ -1,4 +1,4 @@
-"""`python -m tests.real_kafka`: a cluster in the foreground until Ctrl-C, or while a command runs."""
+"""`python -m tests.real_kafka`: a cluster in the foreground until Ctrl-C, or for one command."""
 
 from __future__ import annotations
 

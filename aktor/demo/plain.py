@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import Self
 
-from examples.demo.board import BAD, Board
-from examples.demo.summary import Line
+from aktor.demo.board import BAD, Board
+from aktor.demo.summary import Line
 
 __all__ = ["PlainView"]
 

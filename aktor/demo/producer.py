@@ -1,4 +1,4 @@
-"""The producer: writes numbered orders at a steady rate. `python -m examples.demo.producer`.
+"""The producer: writes numbered orders at a steady rate. `python -m aktor.demo.producer`.
 
 Orders are numbered from 0 over all partitions, so within a partition the numbers rise; each goes to
 a partition by chance, and says which.
@@ -19,7 +19,7 @@ from typing import Any
 
 from kafka import KafkaProducer
 
-from examples.demo.reports import Reporter
+from aktor.demo.reports import Reporter
 
 TICK_S = 0.02
 REPORT_EVERY_S = 0.1

@@ -1,4 +1,4 @@
-"""A member of the group: reads orders, reports them, commits. `python -m examples.demo.member`.
+"""A member of the group: reads orders, reports them, commits. `python -m aktor.demo.member`.
 
 It reports before it commits. So what is committed has been reported, even if SIGKILL comes between;
 and what is read again after a kill is just what was reported and not yet committed.
@@ -20,7 +20,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from examples.demo.reports import Reporter
+from aktor.demo.reports import Reporter
 
 COMMIT_EVERY_S = 0.1
 STATUS_EVERY_S = 0.25

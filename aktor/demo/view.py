@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, Self
 
-from examples.demo.board import Board
-from examples.demo.summary import Line
+from aktor.demo.board import Board
+from aktor.demo.summary import Line
 
 __all__ = ["View"]
 

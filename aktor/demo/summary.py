@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from examples.demo.referee import Gap, Verdict
+from aktor.demo.referee import Gap, Verdict
 
 __all__ = ["Line", "summary"]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from examples.demo.processes import Process
-from examples.demo.referee import Referee
-from examples.demo.reports import Report
+from aktor.demo.processes import Process
+from aktor.demo.referee import Referee
+from aktor.demo.reports import Report
 
 __all__ = ["Board", "Happening", "Row"]
 

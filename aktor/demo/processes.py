@@ -9,14 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
-from examples.demo.reports import Report, parse
+from aktor.demo.reports import Report, parse
 
 __all__ = ["Inbox", "Process"]
-
-ROOT = Path(__file__).parents[2]
 
 
 class Process:
@@ -28,7 +25,6 @@ class Process:
         self.told_to_stop = False
         self._child = subprocess.Popen(
             [sys.executable, "-m", module, json.dumps({**settings, "name": name})],
-            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -14,8 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.board import BAD, GOOD, Board, Happening, Row
-from examples.demo.summary import Line
+from aktor.demo.board import BAD, GOOD, Board, Happening, Row
+from aktor.demo.summary import Line
 
 __all__ = ["LiveView", "picture"]
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from examples.demo.board import BAD, GOOD, Board
-from examples.demo.cluster import Cluster
-from examples.demo.processes import Inbox, Process
-from examples.demo.view import View
+from aktor.demo.board import BAD, GOOD, Board
+from aktor.demo.cluster import Cluster
+from aktor.demo.processes import Inbox, Process
+from aktor.demo.view import View
 
 __all__ = ["Director", "Plot"]
 
@@ -84,7 +84,7 @@ class Director:
         self._until(self._all_at_work, FORMING_TIMEOUT_S, "all members to have partitions")
 
         self._enter("orders are written and read")
-        producer = self._start("producer", "examples.demo.producer", rate=plot.rate)
+        producer = self._start("producer", "aktor.demo.producer", rate=plot.rate)
         began = time.monotonic()
         self._until_time(began + max(SCENE_S, KILL_AT * plot.seconds))
 
@@ -125,7 +125,7 @@ class Director:
     def _start_member(self, name: str) -> Process:
         process = self._start(
             name,
-            "examples.demo.member",
+            "aktor.demo.member",
             group=self._board.group,
             cooperative=self.plot.cooperative,
         )

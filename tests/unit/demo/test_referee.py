@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from examples.demo.referee import Gap, Rebalance, Referee
+from aktor.demo.referee import Gap, Rebalance, Referee
 
 Act = Callable[[Referee], None]
 

@@ -1,4 +1,4 @@
-"""`make demo`: a consumer group at work, one of whose members is killed and comes back.
+"""`aktor demo`: a consumer group at work, one of whose members is killed and comes back.
 
 The Kafka is an embedded one unless told otherwise: neither Java nor a running Kafka is needed.
 A producer process writes numbered orders; every member of the group is a process of its own. What

@@ -1,0 +1,1 @@
+"""The demo: a referee that cannot say no would be worth nothing."""
