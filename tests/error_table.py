@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafka.errors import KafkaError, KafkaTimeoutError, RetriableError, UnknownError
+
+from aktor.errors import AuthenticationError
 from aktor.protocol.error_codes import (
     CORRUPT,
     FORBIDDEN,
@@ -14,6 +17,7 @@ from aktor.protocol.error_codes import (
     Rows,
     name_of,
 )
+from aktor.protocol.remedies import remedy
 from tests.state_tables import docstrings
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
@@ -43,6 +47,11 @@ HEAD = (
     " newer than this version is treated as UNKNOWN_SERVER_ERROR, and an error that is raised for"
     " it tells its number. UNSUPPORTED_VERSION is also the error of a request that the broker has"
     " no version of, and is not sent.",
+    "An error that is raised ends with what to do about it; `aktor/protocol/remedies.py` has these"
+    " words, and the last column shows them. The text also names the topic, partition, offset or"
+    " group that it is about, and the broker that refused it (`tests/unit/managers/"
+    "test_error_texts.py`). A code that has no words of its own here has those that the table of"
+    " another answer shows, if one does.",
     "## Actions",
 )
 
@@ -57,22 +66,27 @@ def _written(action: Do) -> str:
     return ", ".join(str(one.name) for one in action)
 
 
-def _table(rows: Rows, *, whole: bool) -> list[str]:
-    lines = ["| code | actions |", "|---|---|"]
+def _table(answer: Answer, rows: Rows, *, whole: bool) -> list[str]:
+    lines = ["| code | actions | what the error advises |", "|---|---|---|"]
+
+    def row(code: str, action: Do, error: type[BaseException]) -> str:
+        advice = remedy(answer, error) if Do.RAISE in action else ""
+        return f"| {code} | {_written(action)} | {advice} |"
+
     named = sorted(
-        (getattr(one, "errno", 0), name_of_row(one), do) for one, do in rows.codes.items()
+        (getattr(one, "errno", 0), name_of_row(one), do, one) for one, do in rows.codes.items()
     )
-    lines += [f"| {name} ({code}) | {_written(do)} |" for code, name, do in named]
+    lines += [row(f"{name} ({code})", do, one) for code, name, do, one in named]
     if whole:
         unanswered = rows.retriable if rows.unanswered is None else rows.unanswered
-        lines.append(f"| no answer (a timeout, no connection) | {_written(unanswered)} |")
-        lines.append(f"| no answer (our credentials were refused) | {_written(rows.denied)} |")
-    lines.append(f"| others that are retriable | {_written(rows.retriable)} |")
-    lines.append(f"| all others | {_written(rows.fatal)} |")
+        lines.append(row("no answer (a timeout, no connection)", unanswered, KafkaTimeoutError))
+        denied = row("no answer (our credentials were refused)", rows.denied, AuthenticationError)
+        lines.append(denied)
+    lines.append(row("others that are retriable", rows.retriable, RetriableError))
+    lines.append(row("all others", rows.fatal, KafkaError))
     if rows.unknown is not None:
-        lines.append(
-            f"| UNKNOWN_SERVER_ERROR (-1), and codes not known here | {_written(rows.unknown)} |"
-        )
+        unknown = "UNKNOWN_SERVER_ERROR (-1), and codes not known here"
+        lines.append(row(unknown, rows.unknown, UnknownError))
     return lines
 
 
@@ -121,7 +135,12 @@ def document() -> str:
     """The whole page."""
     lines = ["\n\n".join(HEAD), "", *actions()]
     for answer in Answer:
-        lines += ["", f"## {answer.value}", "", *_table(ROWS[answer], whole=answer not in PARTS)]
+        lines += [
+            "",
+            f"## {answer.value}",
+            "",
+            *_table(answer, ROWS[answer], whole=answer not in PARTS),
+        ]
     return "\n".join([*lines, "", *lasting(), "", *beside_the_rows()]) + "\n"
 
 

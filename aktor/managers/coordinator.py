@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from kafka.errors import (
     CoordinatorNotAvailableError,
-    GroupAuthorizationFailedError,
-    InvalidGroupIdError,
     NoError,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -35,6 +33,8 @@ from aktor.events.metadata import Broker
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.events.routes import COORDINATOR, NETWORK
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.refusals import explained, named_node
+from aktor.protocol.remedies import remedy
 from aktor.state_table import follow
 
 __all__ = ["TRANSITIONS", "CoordinatorEvent", "CoordinatorManager", "CoordinatorState"]
@@ -168,7 +168,7 @@ class CoordinatorManager(RequestManager):
         error_type = CoordinatorNotAvailableError if result is None else error_of(result.error_code)
         if error_type is not NoError:
             error_message = str(getattr(result, "error_message", None) or "")[:200]
-            error = error_type(self._explain(error_type, error_message))
+            error = error_type(self._explain(error_type, error_message, received.node))
             self._failed(error, received.now, received.jitter)
             return
 
@@ -187,7 +187,11 @@ class CoordinatorManager(RequestManager):
     @failure_of(FindCoordinatorRequest)
     def on_find_failed(self, failed: RequestFailed) -> None:
         """The node did not answer. The next attempt may go to another node."""
-        self._failed(failed.error, failed.now, failed.jitter)
+        error = failed.error
+        if Do.RAISE in means(Answer.FIND_COORDINATOR, type(error)):
+            of = f"group {self.settings.group_id!r}"
+            error = explained(error, of, Answer.FIND_COORDINATOR)
+        self._failed(error, failed.now, failed.jitter)
 
     def _result(self, response: Any) -> Any:
         """The part of the response that is about our group, None if there is none."""
@@ -225,19 +229,12 @@ class CoordinatorManager(RequestManager):
         )
         self._say(CoordinatorRefused(error=error))
 
-    def _explain(self, error_type: Any, error_message: str) -> str:
-        group = f"group {self.settings.group_id!r}"
-        if error_type is GroupAuthorizationFailedError:
-            return (
-                f"not authorized to use {group}."
-                " Check group_id and that this user may READ the group (its ACLs)."
-            )
-        if error_type is InvalidGroupIdError:
-            return f"the brokers do not accept {group}. Check group_id."
+    def _explain(self, error_type: Any, error_message: str, node: int) -> str:
+        group, by = self.settings.group_id, named_node(node, {})
         reason = f"{name_of(error_type)}{': ' if error_message else ''}{error_message}"
         return (
-            f"the coordinator of {group} could not be found ({reason})."
-            " Check group_id, and the brokers' logs for this error."
+            f"the coordinator of group {group!r} could not be found ({reason}), says {by};"
+            f" {remedy(Answer.FIND_COORDINATOR, error_type)}"
         )
 
     # -- what others say

@@ -48,9 +48,9 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
-from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means
 from aktor.protocol.partitions import listed, name_of_partition
-from aktor.protocol.refusals import topics_refused
+from aktor.protocol.refusals import explained, refused, topics_refused
 from aktor.state_table import follow
 from aktor.values import Value
 
@@ -257,6 +257,9 @@ class _Listed:
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
     refused: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
+    #: In which answer, and which broker has given it.
+    answer: Answer = Answer.LIST_OFFSETS
+    by: str = ""
 
     def mark_unavailable(self, tp: TopicPartition) -> None:
         """The leader does not know the offset yet (KIP-207)."""
@@ -270,10 +273,13 @@ class _Listed:
         for tp in of:
             if tp in self.refused:
                 by_kind.setdefault(self.refused[tp], []).append(tp)
-        return [
-            (topics_refused(kind, {tp.topic for tp in refused}), refused)
-            for kind, refused in by_kind.items()
-        ]
+        return [(self._refusal(kind, refused), refused) for kind, refused in by_kind.items()]
+
+    def _refusal(self, kind: type[Exception], those: list[TopicPartition]) -> Exception:
+        if forbids_topic(kind):
+            topics = {tp.topic for tp in those}
+            return topics_refused(kind, topics, self.answer, by=self.by)
+        return refused(kind, listed(those), self.answer, by=self.by)
 
 
 class PositionManager(RequestManager):
@@ -463,7 +469,8 @@ class PositionManager(RequestManager):
         for question in list(self._questions.values()):
             forbidden = {tp.topic for tp in question.asked.timestamps} & self._cluster.forbidden
             if forbidden:
-                error = topics_refused(TopicAuthorizationFailedError, forbidden)
+                kind = TopicAuthorizationFailedError
+                error = topics_refused(kind, forbidden, Answer.METADATA_TOPIC)
                 self._end_question(Failed(ticket=question.asked.ticket, error=error))
 
     @handles(ListOffsets)
@@ -586,7 +593,8 @@ class PositionManager(RequestManager):
     def on_resets_listed(self, received: ResponseReceived) -> None:
         """Apply what is still wanted, try the rest again."""
         sent: _ResetsSent = received.request.context
-        listed = _take_apart(Answer.LIST_OFFSETS, received.response, sent.wanted.keys())
+        by = self._name(received.node)
+        listed = _take_apart(Answer.LIST_OFFSETS, received.response, sent.wanted.keys(), by)
         self._resets_listed(sent, listed, received.now, received.jitter)
 
     @failure_of(ListOffsetsRequest, note=_ResetsSent)
@@ -594,10 +602,11 @@ class PositionManager(RequestManager):
         """The leader did not answer: perhaps it is another one now."""
         sent: _ResetsSent = failed.request.context
         if Do.RAISE in means(Answer.LIST_OFFSETS, type(failed.error)):
-            self._fail(self._still_wanted(sent), failed.error)
+            error = explained(failed.error, listed(sent.wanted), Answer.LIST_OFFSETS)
+            self._fail(self._still_wanted(sent), error)
             return
-        listed = _Listed(troubles=dict.fromkeys(sent.wanted, failed.error))
-        self._resets_listed(sent, listed, failed.now, failed.jitter)
+        unanswered = _Listed(troubles=dict.fromkeys(sent.wanted, failed.error))
+        self._resets_listed(sent, unanswered, failed.now, failed.jitter)
 
     def _still_wanted(self, context: _ResetsSent) -> list[TopicPartition]:
         """The partitions that still want this reset: after a seek, a new assignment or another
@@ -630,8 +639,8 @@ class PositionManager(RequestManager):
                 troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
                 self._partitions[tp].failed(troubles[tp], now, jitter)
         self._reset(resets)
-        for error, refused in listed.refusals(wanted):
-            self._fail(refused, error)
+        for error, those in listed.refusals(wanted):
+            self._fail(those, error)
         self._refresh_after(Answer.LIST_OFFSETS, troubles)
 
     def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
@@ -673,7 +682,8 @@ class PositionManager(RequestManager):
     def on_times_listed(self, received: ResponseReceived) -> None:
         """One leader has answered. The question ends with the last answer, or with a refusal."""
         sent: _TimesSent = received.request.context
-        listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, sent.partitions)
+        by, answer = self._name(received.node), Answer.LIST_OFFSETS_BY_TIME
+        listed = _take_apart(answer, received.response, sent.partitions, by)
         self._times_listed(sent, listed, received.now, received.jitter)
 
     @failure_of(ListOffsetsRequest, note=_TimesSent)
@@ -681,10 +691,11 @@ class PositionManager(RequestManager):
         """The leader did not answer: perhaps it is another one now."""
         sent: _TimesSent = failed.request.context
         if Do.RAISE in means(Answer.LIST_OFFSETS_BY_TIME, type(failed.error)):
-            self._end_question(Failed(ticket=sent.ticket, error=failed.error))
+            error = explained(failed.error, listed(sent.partitions), Answer.LIST_OFFSETS_BY_TIME)
+            self._end_question(Failed(ticket=sent.ticket, error=error))
             return
-        listed = _Listed(troubles=dict.fromkeys(sent.partitions, failed.error))
-        self._times_listed(sent, listed, failed.now, failed.jitter)
+        unanswered = _Listed(troubles=dict.fromkeys(sent.partitions, failed.error))
+        self._times_listed(sent, unanswered, failed.now, failed.jitter)
 
     def _times_listed(
         self, context: _TimesSent, listed: _Listed, now: float, jitter: float
@@ -796,7 +807,7 @@ def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
     return RefreshMetadata(because=f"no leader is known of {listed(leaderless)}")
 
 
-def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) -> _Listed:
+def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition], by: str) -> _Listed:
     """The part of an answer for each partition that was asked for. A partition that is left out
     counts as UNKNOWN_TOPIC_OR_PARTITION."""
     left_out = dict.fromkeys(asked, True)
@@ -806,7 +817,10 @@ def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) 
             tp = TopicPartition(topic.name, partition.partition_index)
             if left_out.pop(tp, False):  # otherwise it was never asked for
                 by_code[partition.error_code][tp] = partition
-    listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in left_out})
+    troubles: dict[TopicPartition, Exception] = {
+        tp: UnknownTopicOrPartitionError() for tp in left_out
+    }
+    listed = _Listed(troubles=troubles, answer=answer, by=by)
     for code, parts in by_code.items():
         kind = error_of(code)
         meaning = means(answer, kind)

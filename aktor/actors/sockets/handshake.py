@@ -17,7 +17,8 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from aktor.actors.sockets.diagnosis import Diagnosis
-from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.remedies import remedy
 from aktor.settings import Settings
 from aktor.values import Value
 from aktor.version import __version__
@@ -108,7 +109,10 @@ class Handshake:
                 version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
                 continue
             if answer.error_code:
-                reason = f"it does not say what it speaks: {error.__name__}"
+                reason = (
+                    f"it does not say which versions it speaks ({name_of(error)});"
+                    f" {remedy(Answer.API_VERSIONS, error)}"
+                )
                 raise self._diagnosis.failed(reason)
             return spoken
 

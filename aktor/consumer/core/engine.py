@@ -36,6 +36,7 @@ from aktor.consumer.core.waiting import Waiting
 from aktor.events.metadata import TopicPattern
 from aktor.events.positions import ExplainPosition, Position, ResetStrategy
 from aktor.events.routes import POSITIONS
+from aktor.protocol.error_codes import Answer
 from aktor.protocol.refusals import topics_refused
 from aktor.records import Columns
 from aktor.settings import Settings
@@ -389,8 +390,8 @@ class Engine:
         if state.error is not None:
             self.errors.raise_error_of(state, state.error)
         if topic_partition.topic in self.link.port.cluster.forbidden:
-            forbidden = [topic_partition.topic]
-            raise self.call.own(topics_refused(TopicAuthorizationFailedError, forbidden))
+            forbidden, kind = [topic_partition.topic], TopicAuthorizationFailedError
+            raise self.call.own(topics_refused(kind, forbidden, Answer.METADATA_TOPIC))
         return None
 
     def why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:

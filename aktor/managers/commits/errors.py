@@ -8,14 +8,10 @@ from typing import Any, Final
 from kafka.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    GroupAuthorizationFailedError,
     IllegalGenerationError,
     IllegalStateError,
-    InvalidCommitOffsetSizeError,
     KafkaConnectionError,
     KafkaTimeoutError,
-    OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     StaleMemberEpochError,
 )
@@ -25,7 +21,8 @@ from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
 from aktor.protocol.error_codes import Answer, Do, forbids_topic, means, name_of
 from aktor.protocol.partitions import listed
-from aktor.protocol.refusals import topics_refused
+from aktor.protocol.refusals import explained, topics_refused
+from aktor.protocol.remedies import remedy
 from aktor.values import Value
 
 __all__ = [
@@ -212,7 +209,8 @@ class CommitErrors(Value, kw_only=False):
         """The error of an unanswered commit that is not retried: of the same class, and it says
         that the offsets may be stored."""
         if not isinstance(error, (KafkaTimeoutError, KafkaConnectionError)):
-            return error
+            what = f"{_offsets_of(partitions)} in {self._group}"
+            return explained(error, what, Answer.OFFSET_COMMIT)
         kind = KafkaTimeoutError if isinstance(error, KafkaTimeoutError) else KafkaConnectionError
         return _error(
             kind,
@@ -230,38 +228,27 @@ class CommitErrors(Value, kw_only=False):
         *,
         member: MemberChanged,
         generation: int,
+        by: str,
     ) -> Exception:
-        """The broker refused a commit of `generation`: the error that kafka-python would raise."""
+        """`by`, the coordinator, refused a commit of `generation`: the error that kafka-python
+        would raise."""
         what, code = _not_committed(partitions), name_of(error_type)
         meaning = means(Answer.OFFSET_COMMIT, error_type)
         if forbids_topic(error_type):
-            return topics_refused(error_type, {partition.topic for partition in partitions})
-        if error_type is GroupAuthorizationFailedError:
-            return self._forbidden()
-        if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):
-            return _error(error_type, f"{what}: their metadata is longer than the broker allows.")
+            topics = {partition.topic for partition in partitions}
+            return topics_refused(error_type, topics, Answer.OFFSET_COMMIT, by=by)
         if Do.CONFIRM_MEMBERSHIP in meaning:
-            refusal = self._member_refused(error_type, what, member, generation)
+            refusal = self._member_refused(error_type, what, member, generation, by)
             refusal.__cause__ = _error(error_type, code)
             return refusal
-        if error_type is FencedInstanceIdError:
-            return _error(
-                error_type,
-                f"{what}: another consumer has joined {self._group} with the same"
-                " group_instance_id. Give each consumer an id of its own.",
-            )
-        if Do.AWAIT_TOPIC in meaning:
-            remedy = (
-                " The coordinator knows no such topic or partition. If it was deleted, leave it out"
-                " of the commit; if it is new, commit again."
-            )
-        else:
-            remedy = " Commit again." if Do.RETRY in meaning else ""
-        text = f"{what} in {self._group}: {code}.{remedy}"
+        text = (
+            f"{what} in {self._group}: {by}, answers {code};"
+            f" {remedy(Answer.OFFSET_COMMIT, error_type)}"
+        )
         return _error(error_type, text, cause=_error(error_type, code))
 
     def _member_refused(
-        self, error_type: Any, what: str, member: MemberChanged, generation: int
+        self, error_type: Any, what: str, member: MemberChanged, generation: int, by: str
     ) -> Exception:
         """The group refused the commit because of the member or its generation.
 
@@ -272,14 +259,14 @@ class CommitErrors(Value, kw_only=False):
         if Do.PARTITIONS_LOST in meaning and Do.NEXT_GENERATION not in meaning:
             return _error(
                 CommitFailedError,
-                f"{what}: {self._group} does not know member {member.member_id!r} of generation"
-                f" {generation} (any more). Its partitions may be with another member already,"
-                " which reads on from the last commit; go on polling to join again.",
+                f"{what}: {by}, does not know member {member.member_id!r} of {self._group} in"
+                f" generation {generation} (any more). Its partitions may be with another member"
+                " already, which reads on from the last commit; go on polling to join again.",
             )
         if member.state is MemberState.REBALANCING:
             return _error(
                 RebalanceInProgressError,
-                f"{what}: {self._group} is rebalancing and takes no commit of generation"
+                f"{what}: {self._group} is rebalancing, and {by}, takes no commit of generation"
                 f" {generation}. Call poll() until it is done, then commit again.",
             )
         reason = (
@@ -289,25 +276,18 @@ class CommitErrors(Value, kw_only=False):
         )
         return _error(
             CommitFailedError,
-            f"{what} in {self._group} by member {member.member_id!r}: {reason}, the partitions may"
-            " go to another member, which reads on from the last commit. Go on polling.",
+            f"{what} in {self._group} by member {member.member_id!r}: {by}, says that {reason}; the"
+            " partitions may go to another member, which reads on from the last commit. Go on"
+            " polling.",
         )
 
-    def look_up_refused(self, error_type: Any, partition: TopicPartition) -> Exception:
-        """The broker did not tell the committed offset of one partition, because of this error."""
-        if error_type is GroupAuthorizationFailedError:
-            return self._forbidden()
+    def look_up_refused(self, error_type: Any, partition: TopicPartition, by: str) -> Exception:
+        """`by`, the coordinator, did not tell the committed offset of one partition, because of
+        this error."""
         return _error(
             error_type,
             f"the committed offset of {listed([partition])} in {self._group} could not be read:"
-            f" {name_of(error_type)}.",
-        )
-
-    def _forbidden(self) -> Exception:
-        return _error(
-            GroupAuthorizationFailedError,
-            f"not authorized to use {self._group}."
-            " Check group_id and that this user may READ the group (its ACLs).",
+            f" {by}, answers {name_of(error_type)}; {remedy(Answer.OFFSET_FETCH, error_type)}",
         )
 
     @property

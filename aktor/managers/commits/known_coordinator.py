@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aktor.events.metadata import Broker
 from aktor.managers.commits.errors import Coordinator
+from aktor.protocol.refusals import named_node
 
 __all__ = ["KnownCoordinator"]
 
@@ -20,6 +21,11 @@ class KnownCoordinator:
     def node_id(self) -> int | None:
         """The coordinator's node; None while no coordinator is known."""
         return None if self._broker is None else self._broker.node_id
+
+    def named(self, node: int) -> str:
+        """The node that has answered as the coordinator, as an error names it."""
+        known = {} if self._broker is None else {self._broker.node_id: self._broker}
+        return f"the coordinator, {named_node(node, known)}"
 
     def found(self, broker: Broker) -> None:
         """This broker is the coordinator."""

@@ -32,7 +32,8 @@ from aktor.managers.commits.requests import (
     offset_fetch_answers,
 )
 from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means, name_of
-from aktor.protocol.refusals import topics_refused
+from aktor.protocol.partitions import listed
+from aktor.protocol.refusals import explained, topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -244,9 +245,11 @@ class LookUps:
 
     # -- the outcome
 
-    def read(self, response: Any, request: Any, partitions: frozenset[TopicPartition]) -> Outcome:
+    def read(
+        self, response: Any, request: Any, partitions: frozenset[TopicPartition], by: str
+    ) -> Outcome:
         """Sort an answer by partition. What an error code means is decided once for all partitions
-        that have it."""
+        that have it. `by` is the coordinator that has given it."""
         group_code, answers = offset_fetch_answers(response, request)
         by_code: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in sorted(partitions):
@@ -260,19 +263,20 @@ class LookUps:
             if Do.DONE in meaning:
                 outcome.found.update((each, committed(answers[each])) for each in those)
                 continue
-            errors = self._errors_of(error_type, those)
+            errors = self._errors_of(error_type, those, by)
             (outcome.again if Do.RETRY in meaning else outcome.refused).update(errors)
         return outcome
 
     def _errors_of(
-        self, error_type: type[Exception], partitions: list[TopicPartition]
+        self, error_type: type[Exception], partitions: list[TopicPartition], by: str
     ) -> dict[TopicPartition, Exception]:
         """Why the committed offsets of these partitions were not told, for each of them."""
         if forbids_topic(error_type):
             topics = {partition.topic for partition in partitions}
-            return {partition: topics_refused(error_type, topics) for partition in partitions}
+            error = topics_refused(error_type, topics, Answer.OFFSET_FETCH, by=by)
+            return dict.fromkeys(partitions, error)
         return {
-            partition: self._errors.look_up_refused(error_type, partition)
+            partition: self._errors.look_up_refused(error_type, partition, by)
             for partition in partitions
         }
 
@@ -284,6 +288,7 @@ class LookUps:
             if Do.RAISE in meaning:
                 self._fail_askers(asked.look_up, error)
         else:
+            error = explained(error, listed(asked.partitions), Answer.OFFSET_FETCH)
             outcome = Outcome(refused=dict.fromkeys(asked.partitions, error))
         self.settle(asked.look_up, outcome, now, jitter)
 

@@ -482,6 +482,7 @@ class CommitManager(RequestManager):
             {partition for partition in commit.remaining if errors[partition] is decides},
             member=self._member.now,
             generation=sent.generation,
+            by=self._coordinator.named(received.node),
         )
         meaning = means(Answer.OFFSET_COMMIT, decides)
         because = f"{name_of(decides)} on OffsetCommit"
@@ -607,7 +608,10 @@ class CommitManager(RequestManager):
     def on_fetch_answer(self, received: ResponseReceived) -> None:
         """Tell the committed offsets that the answer has; ask again for the rest."""
         asked: OffsetFetchSent = received.request.context
-        outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
+        by = self._coordinator.named(received.node)
+        outcome = self._look_ups.read(
+            received.response, received.request.body, asked.partitions, by
+        )
         for error in outcome.again.values():
             if Do.FIND_COORDINATOR in means(Answer.OFFSET_FETCH, type(error)):
                 self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")

@@ -23,7 +23,7 @@ from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch.session import FetchSession, Watermarks
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchedPartition
-from aktor.protocol.refusals import topics_refused
+from aktor.protocol.refusals import explained, named_node, refused, topics_refused
 from aktor.records.extent import extent
 from aktor.trace import Trace
 
@@ -76,7 +76,7 @@ class FetchAnswer:
         for tp, wanted in self.asked.wanted.items():
             cursor = self.cursors.get(tp)
             if cursor is not None and cursor.still_wants(wanted):
-                self._refuse(cursor, error)
+                self._refuse(cursor, explained(error, _place(cursor), Answer.FETCH))
 
     def news(self) -> Iterator[Message]:
         """The messages to the application and the metadata manager that follow from the answer."""
@@ -217,17 +217,17 @@ class FetchAnswer:
         elif Do.RESET_POSITION in meaning:
             self._halt(cursor, OffsetOutOfRangeError({tp: cursor.at}))
         elif Do.RAISE in meaning:
-            self._refuse(cursor, self._refusal(cursor, error))
+            self._refuse(cursor, self._refusal(cursor, error, answer))
         else:
             self._retry_later(cursor, error.__name__)
 
-    def _refusal(self, cursor: FetchCursor, error: type[Exception]) -> Exception:
-        node = self.asked.node
+    def _refusal(self, cursor: FetchCursor, error: type[Exception], answer: Answer) -> Exception:
+        by = named_node(self.asked.node, self.cluster.brokers)
         if error is TopicAuthorizationFailedError:
-            return topics_refused(error, [cursor.tp.topic])
+            return topics_refused(error, [cursor.tp.topic], answer, by=by)
         if error is CorruptRecordError:
-            return _corrupt(cursor, f"node {node} cannot read it")
-        return error(f"fetching {cursor.name} at offset {cursor.offset} from node {node}")
+            return _corrupt(cursor, f"{by} cannot read it")
+        return refused(error, _place(cursor), answer, by=by)
 
     def _on_stale(
         self, cursor: FetchCursor, fetched: FetchedPartition, *, await_topic: bool
@@ -284,6 +284,10 @@ def _newer_leader(fetched: FetchedPartition, known: PartitionInfo | None) -> Par
 
 def _watermarks(fetched: FetchedPartition) -> Watermarks:
     return Watermarks(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
+
+
+def _place(cursor: FetchCursor) -> str:
+    return f"{cursor.name} at offset {cursor.offset}"
 
 
 def _corrupt(cursor: FetchCursor, reason: str) -> CorruptBatchError:

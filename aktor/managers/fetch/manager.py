@@ -45,6 +45,7 @@ from aktor.managers.fetch.sessionless import SessionlessFetch
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchResponse
 from aktor.protocol.partitions import listed
+from aktor.protocol.refusals import named_node
 
 __all__ = ["FetchManager"]
 
@@ -571,7 +572,8 @@ class FetchManager(RequestManager):
         retry_at = node.backoff.failed(received.now, received.jitter)
         self._trace_failure(asked, error.__name__, retry_at - received.now)
         because = f"node {asked.node} refused a fetch: {error.__name__}"
-        self._recover(node, received, error(f"broker {asked.node} refused a Fetch"), because)
+        refused_by = named_node(asked.node, self._plan.cluster.brokers)
+        self._recover(node, received, error(f"{refused_by} refused it"), because)
 
     @failure_of(FetchRequest)
     def on_fetch_failed(self, failed: RequestFailed) -> None:

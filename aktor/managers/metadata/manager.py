@@ -52,7 +52,8 @@ from aktor.managers.metadata.refresh import Refresh
 from aktor.managers.metadata.tracked_topics import TrackedTopics
 from aktor.managers.metadata.unnamed_topics import UnnamedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
-from aktor.protocol.refusals import topics_refused
+from aktor.protocol.refusals import explained, named_node, topics_refused
+from aktor.protocol.remedies import remedy
 from aktor.values import Value, replace
 
 __all__ = ["MetadataManager"]
@@ -273,7 +274,7 @@ class MetadataManager(RequestManager):
     @answers_to(MetadataRequest, note=_RefreshSent)
     def on_refreshed(self, received: ResponseReceived) -> None:
         """The answer has the brokers and the tracked topics as they are now, or an error."""
-        error = self._refusal(received.response)
+        error = self._refusal(received)
         if error is None:
             self._refreshed(received)
         else:
@@ -284,10 +285,11 @@ class MetadataManager(RequestManager):
         """Try again after the backoff; the network then chooses another node."""
         self._refresh_failed(failed.error, failed.now, failed.jitter)
 
-    def _refusal(self, response: Any) -> Exception | None:
+    def _refusal(self, received: ResponseReceived) -> Exception | None:
         """The error of an answer as a whole, if it has one. REBOOTSTRAP_REQUIRED sends us back to
         the bootstrap servers."""
-        error = _refusal_of(response)
+        by = named_node(received.node, self.cluster.brokers)
+        error = _refusal_of(received.response, by)
         if error is not None and Do.REBOOTSTRAP in means(Answer.METADATA, type(error)):
             self._rebootstrap(name_of(type(error)))
         return error
@@ -307,7 +309,7 @@ class MetadataManager(RequestManager):
         retry_at = self._refreshing.exchange.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
         if Do.RAISE in means(Answer.METADATA, type(error)):
-            self._say(BrokerRefused(error=error))
+            self._say(BrokerRefused(error=explained(error, "the cluster", Answer.METADATA)))
 
     def _refreshed(self, received: ResponseReceived) -> None:
         self._refreshing.answered(received.now)
@@ -343,7 +345,8 @@ class MetadataManager(RequestManager):
                 topics.pop(name, None)
                 if self._missing.refuse(name, kind):
                     newly_refused.setdefault(kind, set()).add(name)
-        return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
+        by = named_node(received.node, self.cluster.brokers)
+        return topics, tuple(self._refuse(*each, by) for each in newly_refused.items())
 
     def _answers(self, received: ResponseReceived, tracked: frozenset[str]) -> Iterator[Any]:
         """The parts of the response about topics that are tracked, or that a pattern matches.
@@ -378,17 +381,15 @@ class MetadataManager(RequestManager):
         by_application = name in self._tracked.named_by(APPLICATION)
         return by_application and self._missing.never_existed(name, now)
 
-    def _refuse(self, kind: type[Exception], names: set[str]) -> TopicsRefused:
+    def _refuse(self, kind: type[Exception], names: set[str], by: str) -> TopicsRefused:
         error: Exception
         if kind is UnknownTopicOrPartitionError:
-            listed = ", ".join(sorted(names))
             error = UnknownTopicOrPartitionError(
-                f"no broker knows the topic {listed}. Create it, check the spelling, or see whether"
-                " allow_auto_create_topics and the broker's auto.create.topics.enable are meant to"
-                " create it; the consumer keeps looking for it."
+                f"no broker knows the topic {', '.join(sorted(names))};"
+                f" {remedy(Answer.METADATA_TOPIC, kind)}"
             )
         else:
-            error = topics_refused(kind, names)
+            error = topics_refused(kind, names, Answer.METADATA_TOPIC, by=by)
         self.log.warning("topic.refused", topics=names, because=error)
         return TopicsRefused(topics=frozenset(names), error=error)
 
@@ -501,7 +502,7 @@ class MetadataManager(RequestManager):
     @answers_to(MetadataRequest, note=_NamingSent)
     def on_named(self, received: ResponseReceived) -> None:
         """The names of topic ids; those that the answer does not name are asked for again."""
-        self._refusal(received.response)
+        self._refusal(received)
         names = {
             topic.topic_id: topic.name
             for topic in received.response.topics
@@ -522,7 +523,7 @@ class MetadataManager(RequestManager):
     def on_looked_up(self, received: ResponseReceived) -> None:
         """The answer has the topics that a call has asked about, or an error."""
         sent: _QuestionSent = received.request.context
-        ticket, error = sent.ticket, self._refusal(received.response)
+        ticket, error = sent.ticket, self._refusal(received)
         question = self._questions[ticket]
         if error is not None:
             self._retry_question(ticket, error, received.now, received.jitter)
@@ -542,7 +543,9 @@ class MetadataManager(RequestManager):
 
         if refused:
             kind, names = next(iter(refused.items()))
-            self._end_question(Failed(ticket=ticket, error=topics_refused(kind, names)))
+            by = named_node(received.node, self.cluster.brokers)
+            error = topics_refused(kind, names, Answer.METADATA_QUESTION, by=by)
+            self._end_question(Failed(ticket=ticket, error=error))
             return
         # When all topics were asked for, one that is just being created is not worth the wait.
         if unavailable and question.asked.topics is not None:
@@ -561,12 +564,13 @@ class MetadataManager(RequestManager):
         """Ask again after the backoff, or give up if the deadline comes first."""
         question = self._questions[ticket]
         if Do.RAISE in means(Answer.METADATA_QUESTION, type(error)):
+            what = _described(question.asked.topics)
+            error = explained(error, what, Answer.METADATA_QUESTION)
             self._end_question(Failed(ticket=ticket, error=error))
             return
         if question.exchange.failed(now, jitter) < question.asked.deadline:
             return
-        topics = question.asked.topics
-        what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
+        what = _described(question.asked.topics)
         servers = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
         timeout = KafkaTimeoutError(
             f"no broker described {what} within {question.waited(now):.1f} s"
@@ -582,6 +586,10 @@ class MetadataManager(RequestManager):
         self._say(end)
 
 
+def _described(topics: Iterable[str] | None) -> str:
+    return "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
+
+
 def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:
     """By name; None asks for all topics, an empty collection for the brokers alone (v1+)."""
     named = topics and [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)]
@@ -594,11 +602,12 @@ def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:
     )
 
 
-def _refusal_of(response: Any) -> Exception | None:
+def _refusal_of(response: Any, by: str) -> Exception | None:
     """Why an answer as a whole is of no use: a broker that knows no broker is starting up."""
     if response.error_code:
-        return error_of(response.error_code)()
-    return None if response.brokers else MetadataEmptyBrokerList("the answer names no broker")
+        error_type = error_of(response.error_code)
+        return error_type(f"{by} refused the request ({name_of(error_type)})")
+    return None if response.brokers else MetadataEmptyBrokerList(f"{by} names no broker")
 
 
 def _brokers(response: Any) -> dict[int, Broker]:

@@ -164,9 +164,9 @@ def test_an_answer_without_our_group_is_retried() -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "remedy"),
     [
-        (GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "ACLs"),
-        (INVALID_GROUP_ID, InvalidGroupIdError, "Check group_id"),
-        (-1, UnknownError, "logs"),
+        (GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "ACL"),
+        (INVALID_GROUP_ID, InvalidGroupIdError, "check group_id"),
+        (-1, UnknownError, "log"),
     ],
 )
 def test_a_refusal_that_no_retry_mends_is_told_and_tried_again_slowly(

@@ -470,9 +470,12 @@ def test_a_broker_too_old_for_the_isolation_level_fails_the_reset() -> None:
     manager = a_manager_resetting(T0, isolation_level="read_committed")
     error = UnsupportedVersionError("ListOffsets v2")
 
-    said = fail(manager, tick(manager, 0.0).request, error)
+    (failed,) = fail(manager, tick(manager, 0.0).request, error)
 
-    assert said == [PositionsFailed(epochs={T0: 1}, error=error)]
+    assert isinstance(failed, PositionsFailed)
+    assert failed.epochs == {T0: 1}
+    assert isinstance(failed.error, UnsupportedVersionError)
+    assert "ListOffsets for t-0: ListOffsets v2" in str(failed.error)
 
 
 def test_the_oldest_answer_is_understood() -> None:

@@ -47,6 +47,7 @@ from aktor.managers.membership.classic.states import State, Trigger
 from aktor.managers.membership.leave_group import Leave
 from aktor.managers.membership.manager import Failure, GroupMembershipManager
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
+from aktor.protocol.refusals import explained
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
 
@@ -625,7 +626,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if isinstance(error, BrokerResponseError):
             self._refused(type(error), meaning)
         else:
-            self._fail(error, meaning)  # we cannot send this request; the error says why
+            # We cannot send this request; the error says why.
+            of = f"group {self.settings.group_id!r}"
+            self._fail(explained(error, of, Answer.JOIN_GROUP), meaning)
 
     @failure_of(HeartbeatRequest)
     def on_heartbeat_failed(self, failed: RequestFailed) -> None:

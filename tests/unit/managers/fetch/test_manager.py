@@ -981,7 +981,7 @@ def test_an_error_that_will_not_pass_is_told() -> None:
     (chunk,) = chunks(around.answer(around.the_request(), of(0, error_code=code)))
 
     assert isinstance(chunk.error, UnsupportedCompressionTypeError)
-    assert "orders-0 at offset 0 from node 1" in str(chunk.error)
+    assert "orders-0 at offset 0 was refused by broker 1 at" in str(chunk.error)
 
 
 # -- errors of a request
@@ -1130,7 +1130,9 @@ def test_a_broker_that_speaks_no_version_of_ours_is_told_to_the_application() ->
     said = around.fail(around.the_request(), error)
     around.answer(around.the_request(REFUSED_PAUSE), of(0), of(1))
 
-    assert [(one.partition, one.error) for one in chunks(said)] == [(tp(0), error), (tp(1), error)]
+    told = {one.partition: str(one.error) for one in chunks(said)}
+    assert told.keys() == {tp(0), tp(1)}
+    assert all(str(error.args[0]) in text and "too old" in text for text in told.values())
 
 
 # -- replicas near us

@@ -600,7 +600,7 @@ def test_a_topic_that_never_existed_is_told_once_after_two_seconds() -> None:
     ((when, refused),) = told
     assert 2.0 <= when < 3.0
     assert isinstance(refused.error, UnknownTopicOrPartitionError)
-    assert "topic t." in str(refused.error)
+    assert "topic t;" in str(refused.error)
     assert "allow_auto_create_topics" in str(refused.error)
 
 
