@@ -84,7 +84,7 @@ BROKER_LAYERS = (
     {"server", "status"},
     # What a user holds.
     {"embedded"},
-    {"commands", "control"},
+    {"commands", "control", "sample_records"},
 )
 
 #: Modules that import each other in a circle, and why that is so. The imports that close these

@@ -21,6 +21,7 @@ __all__ = ["add_arguments", "run"]
 _LAST_PORT: Final = 65535
 _MOST_BROKERS: Final = 100
 _MOST_PARTITIONS: Final = 10_000
+_MOST_RECORDS: Final = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make this topic; may be repeated",
     )
     add(
+        "--records",
+        type=_number(0, _MOST_RECORDS),
+        default=0,
+        metavar="N",
+        help="write so many orders (JSON) to each --topic that has none, to have something to read",
+    )
+    add(
         "--no-auto-create",
         action="store_true",
         help="do not make topics because somebody asks for them",
@@ -87,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the cluster; 0 after Ctrl-C or SIGTERM. Raises CommandLineError if it can't start."""
     ended = _listen_for_the_end()
     users = _users(arguments)
+    if arguments.records and not arguments.topics:
+        raise CommandLineError("--records needs a --topic to write them to")
     last_port = arguments.port + arguments.brokers - 1
     if arguments.port and last_port > _LAST_PORT:
         raise CommandLineError(
@@ -124,6 +134,7 @@ def _start(
             ),
         )
         running.enter_context(kafka)
+        _fill(arguments, kafka)
         if arguments.control is None:
             return kafka, None
         from aktor.broker.control import ControlPort
@@ -131,6 +142,17 @@ def _start(
         return kafka, running.enter_context(ControlPort(kafka, arguments.control))
     except (PortInUseError, DataFolderError, ValueError) as error:
         raise CommandLineError(str(error)) from None
+
+
+def _fill(arguments: argparse.Namespace, kafka: EmbeddedKafka) -> None:
+    if not arguments.records:
+        return
+    from aktor.broker import sample_records
+
+    for name, _ in arguments.topics:
+        partitions = kafka.status()["topics"][name]["partitions"]
+        if not any(kafka.end_offset(name, one) for one in range(len(partitions))):
+            sample_records.write(kafka, name, arguments.records)
 
 
 def _announce(

@@ -410,6 +410,9 @@ class KafkaConsumer:
     ) -> pyarrow.Table:
         """A bounded range of the assigned partitions, as a `pyarrow.Table`.
 
+        If the consumer has subscribed and has no partition yet, this waits for some: all of its
+        topics without a `group_id`, else those that the group gives to this member.
+
         The positions are at the ends of the ranges afterwards, or where the ranges begin if it
         raises; nothing else has changed.
 
@@ -423,8 +426,8 @@ class KafkaConsumer:
             progress: called with how many offsets are done, and how many there are in all.
 
         Raises:
-            IllegalStateError: no partition is assigned.
-            KafkaTimeoutError: nothing came for `timeout_ms`.
+            IllegalStateError: neither `subscribe` nor `assign` was called.
+            KafkaTimeoutError: nothing came, or no partition was assigned, for `timeout_ms`.
             What `poll_arrow` raises.
         """
         names = import_arrow().checked_columns(columns)

@@ -246,8 +246,30 @@ def test_a_table_that_is_interrupted_as_it_resumes_pauses_again(world: World) ->
     assert consumer.to_table("earliest").num_rows == 80
 
 
+@pytest.mark.parametrize("group_id", ["g", None])
+@pytest.mark.parametrize("start", ["earliest", None])
+def test_a_table_of_a_consumer_that_has_just_subscribed_is_its_whole_topic(
+    world: World, group_id: str | None, start: str | None
+) -> None:
+    consumer = world.consumer(auto_offset_reset="earliest", group_id=group_id)
+    consumer.subscribe(["orders"])
+
+    table = consumer.to_table(start)
+
+    assert sorted(places(table)) == [(p, n) for p in (0, 1) for n in range(40)]
+    assert [consumer.position(one) for one in (T0, T1)] == [40, 40]
+
+
+def test_a_table_of_a_member_that_gets_no_partition_ends_in_time(world: World) -> None:
+    consumer = world.consumer(group_id=None)
+    consumer.subscribe(["later"])
+
+    with pytest.raises(KafkaTimeoutError, match=r"no partition was assigned within 0\.5 s"):
+        consumer.to_table(timeout_ms=500)
+
+
 def test_a_range_that_cannot_be_is_refused(world: World) -> None:
-    with pytest.raises(IllegalStateError, match="assigned"):
+    with pytest.raises(IllegalStateError, match=r"subscribe\(\) or assign\(\) first"):
         world.consumer(group_id=None).to_table()
     with pytest.raises(ValueError, match="end has no offset for orders-1"):
         by_hand(world).to_table(end={T0: 5})

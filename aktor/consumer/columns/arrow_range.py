@@ -34,9 +34,7 @@ def read(
     """See `KafkaConsumer.to_table`; `timeout` is in seconds."""
     import pyarrow
 
-    partitions = sorted(consumer.assignment())
-    if not partitions:
-        raise IllegalStateError("to_table reads the partitions that are assigned: there are none")
+    partitions = _assigned(consumer, timeout, clock)
     ends = _offsets(consumer, partitions, end if end is not None else "latest", "end")
     if start is not None:
         for partition, offset in _offsets(consumer, partitions, start, "start").items():
@@ -60,6 +58,29 @@ def read(
     from aktor.consumer.columns.arrow import no_rows
 
     return pyarrow.Table.from_batches([no_rows(columns), *batches])
+
+
+def _assigned(
+    consumer: Consumer, timeout: float, clock: Callable[[], float]
+) -> list[TopicPartition]:
+    """The assigned partitions. A consumer that has subscribed gets them in a poll: this polls until
+    it has some, and rewinds what these polls return."""
+    deadline = clock() + timeout
+    while not (partitions := sorted(consumer.assignment())):
+        if not consumer.subscription():
+            raise IllegalStateError(
+                "to_table reads the assigned partitions, and there are none: call subscribe() or"
+                " assign() first"
+            )
+        if clock() >= deadline:
+            raise KafkaTimeoutError(
+                f"no partition was assigned within {timeout:g} s: other members of the group may"
+                " have all of them. A consumer without group_id gets all partitions"
+            )
+        batch = consumer.poll_arrow(100, max_records=1, columns=["topic", "partition", "offset"])
+        for row in batch.to_pylist():
+            consumer.seek(TopicPartition(row["topic"], row["partition"]), row["offset"])
+    return partitions
 
 
 def _batches(

@@ -113,6 +113,22 @@ def test_it_says_where_it_is_and_ends_well_when_it_is_told_to(number: int) -> No
 
 
 @pytest.mark.skipif(WINDOWS, reason="no SIGTERM that could be handled")
+def test_records_are_written_to_a_topic_that_has_none(tmp_path: Path) -> None:
+    ends = []
+    for count in ("1000", "7"):
+        data = str(tmp_path / "data")
+        arguments = ("--data", data, "--topic", "orders:3", "--records", count)
+        code, _, errors = Broker(*arguments).end(signal.SIGTERM)
+        assert (code, errors) == (0, "")
+        with EmbeddedKafka(data=data) as kafka:
+            ends.append([kafka.end_offset("orders", one) for one in range(3)])
+
+    assert ends[0] == ends[1]
+    assert sum(ends[0]) == 1000
+    assert min(ends[0]) > 0
+
+
+@pytest.mark.skipif(WINDOWS, reason="no SIGTERM that could be handled")
 def test_a_data_folder_has_what_was_there_before(tmp_path: Path) -> None:
     with EmbeddedKafka(data=tmp_path / "data") as kafka:
         kafka.create_topic("orders", 2)
@@ -182,6 +198,7 @@ def test_a_folder_that_is_something_elses_is_refused(
         (["--port", "65535", "--brokers", "2"], "need ports up to 65536"),
         (["--brokers", "0"], "argument --brokers: '0' is no number from 1 to 100"),
         (["--topic", "orders:many"], "argument --topic: 'many' is no number from 1 to 10000"),
+        (["--records", "9"], "--records needs a --topic"),
         (["--topic", "or ders"], "contains one or more characters other than ASCII"),
         (["--users-file", "nowhere"], "users file nowhere: No such file or directory"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid:9092"),
