@@ -281,12 +281,14 @@ class CommitErrors(Value, kw_only=False):
             " polling.",
         )
 
-    def look_up_refused(self, error_type: Any, partition: TopicPartition, by: str) -> Exception:
-        """`by`, the coordinator, did not tell the committed offset of one partition, because of
-        this error."""
+    def look_up_refused(
+        self, error_type: Any, partitions: Iterable[TopicPartition], by: str
+    ) -> Exception:
+        """`by`, the coordinator, did not tell the committed offsets of these partitions, because of
+        this error. It is one error for all of them: the application is told of it once."""
         return _error(
             error_type,
-            f"the committed offset of {listed([partition])} in {self._group} could not be read:"
+            f"the committed offsets of {listed(partitions)} in {self._group} could not be read:"
             f" {by}, answers {name_of(error_type)}; {remedy(Answer.OFFSET_FETCH, error_type)}",
         )
 

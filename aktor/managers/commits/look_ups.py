@@ -274,11 +274,9 @@ class LookUps:
         if forbids_topic(error_type):
             topics = {partition.topic for partition in partitions}
             error = topics_refused(error_type, topics, Answer.OFFSET_FETCH, by=by)
-            return dict.fromkeys(partitions, error)
-        return {
-            partition: self._errors.look_up_refused(error_type, partition, by)
-            for partition in partitions
-        }
+        else:
+            error = self._errors.look_up_refused(error_type, partitions, by)
+        return dict.fromkeys(partitions, error)
 
     def failed(self, asked: OffsetFetchSent, error: Exception, now: float, jitter: float) -> None:
         """No answer will come to an OffsetFetch."""
