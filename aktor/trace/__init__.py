@@ -11,13 +11,16 @@ takes half as long as kafka-python, since it imports asyncio and, where it is in
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import json
 import logging
 import os
 import socket
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import time  # by name: so that it is the real one in simulations, too
@@ -75,7 +78,7 @@ class _Outlet:
         if self._to_logging:
             level = _LEVELS[event["level"]]
             if _LOGGER.isEnabledFor(level):
-                _LOGGER.log(level, "%s", _Text(plain), extra={"aktor": plain})
+                _log(level, plain)
         if self._path is not None:
             self._write(plain)
         for listener in self.listeners:
@@ -86,11 +89,37 @@ class _Outlet:
             with self._lock, open(self._path or os.devnull, "a", encoding="utf-8") as file:
                 self._lines += 1
                 numbered = {**event, **self._origin, "line": self._lines}
-                file.write(json.dumps(numbered, default=str) + "\n")
-        except OSError as error:
-            # A full disk must not make an actor crash: tracing to the file ends, with one word.
+                file.write(json.dumps(numbered, default=_text) + "\n")
+        except Exception as error:
+            # A full disk must not make an actor crash: tracing to the file ends, with one word. (Nor
+            # the end of the interpreter, when `open` is no more.)
             self._path = None
-            _LOGGER.warning("the trace file cannot be written and is given up: %s", error)
+            text = f"the trace file cannot be written and is given up: {_text(error)}"
+            _log(logging.WARNING, {"event": text})
+
+
+def _log(level: int, event: Event) -> None:
+    """Give the event to the standard logger. What its filters and handlers raise stays here.
+
+    The application may have put handlers there whose `emit` raises. An error of theirs would crash
+    the actor that has told the event, and at its next event the dispatcher. It is printed, as
+    `logging.Handler.handleError` does it, unless `logging.raiseExceptions` is off. On the main
+    thread an interrupt may come meanwhile: that one is raised.
+    """
+    try:
+        _LOGGER.log(level, "%s", _Text(event), extra={"aktor": event})
+    except Exception:
+        _print_logging_error()
+    except BaseException:
+        if threading.current_thread() is threading.main_thread():
+            raise
+        _print_logging_error()
+
+
+def _print_logging_error() -> None:
+    if logging.raiseExceptions and sys.stderr is not None:
+        with contextlib.suppress(Exception):  # stderr may be closed
+            sys.stderr.write("--- Logging error in aktor's trace ---\n" + traceback.format_exc())
 
 
 class _Text:
@@ -195,7 +224,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, BaseException):
-        text = str(value)
+        text = _text(value)
         name = type(value).__name__
         return text if text.startswith(name) else f"{name}: {text}"
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -210,11 +239,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         items = [_plain(item) for item in value]
         if isinstance(value, (set, frozenset)):
-            items.sort(key=str)
+            items.sort(key=_text)
         if len(items) > _LIST_MAX:
             return [*items[:_LIST_MAX], f"... {len(items) - _LIST_MAX} more"]
         return items
-    return str(value)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """The value as text. It may be the user's, an exception for instance, whose `__str__` raises:
+    that must not crash the actor that traces it."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"({type(value).__name__}, without a text: {type(error).__name__} in __str__)"
 
 
 _SILENT: Final = Trace(_Outlet(to_logging=False, path=None), {})

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
+import io
 import json
 import logging
 import socket
+import threading
 from collections import namedtuple
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ class Untouchable:
     """Fails the test if anybody looks at it."""
 
     def __str__(self) -> str:
-        raise AssertionError("rendered although nobody listens")
+        pytest.fail("rendered although nobody listens")
 
     __repr__ = __str__
 
@@ -436,3 +440,129 @@ def test_a_file_that_cannot_be_written_is_given_up_and_nobody_crashes(
     trace.info("commit.sent")
 
     assert [one.levelname for one in caplog.records].count("WARNING") == 1
+
+
+# -- what handlers, filters and values raise
+
+
+class Raising(logging.Handler):
+    """A handler whose `emit` raises, as one does whose service is down."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise self.error
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return True
+
+
+class RaisingFilter(Raising):
+    """The same, in its filter."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise self.error
+
+
+@contextmanager
+def logging_to(handler: logging.Handler) -> Iterator[None]:
+    logger = logging.getLogger("aktor")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def raised_in_a_thread(trace: Any) -> list[BaseException]:
+    """What a call of the trace raises on another thread than the main one."""
+    raised: list[BaseException] = []
+
+    def say() -> None:
+        try:
+            trace.error("thing.failed")
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=say)
+    thread.start()
+    thread.join(20)
+    return raised
+
+
+@pytest.mark.parametrize("kind", [Raising, RaisingFilter])
+@pytest.mark.parametrize("error", [ConnectionError("no log server"), SystemExit(1)])
+def test_what_a_log_handler_raises_reaches_no_background_thread_and_is_printed(
+    kind: type[Raising], error: BaseException, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with logging_to(kind(error)):
+        assert raised_in_a_thread(open_trace()) == []
+
+    assert type(error).__name__ in capfd.readouterr().err
+
+
+def test_an_interrupt_that_comes_in_a_log_handler_on_the_main_thread_is_raised() -> None:
+    with logging_to(Raising(KeyboardInterrupt())), pytest.raises(KeyboardInterrupt):
+        open_trace().error("thing.failed")
+
+
+@pytest.mark.parametrize("stderr_is", ["off", "gone", "closed"])
+def test_an_error_of_a_log_handler_is_printed_as_logging_prints_errors(
+    stderr_is: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if stderr_is == "off":
+        monkeypatch.setattr(logging, "raiseExceptions", False)
+    else:
+        closed = io.StringIO()
+        closed.close()
+        monkeypatch.setattr("sys.stderr", None if stderr_is == "gone" else closed)
+
+    with logging_to(Raising(ConnectionError("no log server"))):
+        open_trace().error("thing.failed")
+
+    assert capfd.readouterr().err == ""
+
+
+def test_listeners_and_the_file_get_an_event_that_a_log_handler_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path / "trace"))
+    trace, events = open_trace(), list[dict[str, Any]]()
+
+    with logging_to(Raising(ConnectionError())), trace.listen(events.append):
+        trace.error("thing.failed")
+
+    assert len(events) == len((tmp_path / "trace").read_text().splitlines()) == 1
+
+
+def test_a_log_handler_that_raises_when_the_trace_file_is_given_up_is_no_error_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path))  # a directory
+    with logging_to(Raising(ConnectionError())):
+        open_trace().error("thing.failed")
+
+
+class Wordless(Exception):
+    """An exception of the user's whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+@pytest.mark.parametrize("where", ["value", "list", "set", "mapping", "key"])
+def test_a_value_without_a_text_is_traced_without_it(where: str) -> None:
+    error = Wordless()
+    value = {
+        "value": error,
+        "list": [error],
+        "set": {error, 1},
+        "mapping": {"a": error},
+        "key": {error: 1},
+    }[where]
+
+    assert "Wordless, without a text: KeyError" in json.dumps(as_traced(value))
