@@ -24,6 +24,7 @@ __all__ = [
     "ActorCrashedError",
     "ActorRestartedError",
     "AuthenticationError",
+    "BackgroundThreadError",
     "BatchTooLargeError",
     "BootstrapError",
     "BrokersUnreachableError",
@@ -370,6 +371,24 @@ class ActorCrashedError(KafkaError):
 
     def __reduce__(self) -> Any:
         return _rebuild, (type(self), {"actor": self.actor, "reason": self.reason})
+
+
+class BackgroundThreadError(KafkaError):
+    """The consumer's background thread has ended; this consumer is finished.
+
+    `reason` says why, as far as it is known; the exception that has ended it, if there is one, is
+    `__cause__`.
+    """
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the consumer's background thread has ended ({reason}): this consumer can neither"
+            " read nor commit nor leave its group any more. Close this consumer and make a new one."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"reason": self.reason})
 
 
 class UserCallbackError(KafkaError):

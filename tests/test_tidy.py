@@ -310,6 +310,8 @@ SET_BY_OTHERS = {
     ("consumer/guard.py", "guard.holder"),
     # Done for each record: a call would cost as much as the rest.
     ("consumer/core/iteration.py", "batch.handed"),
+    # An attribute of Python's `weakref.finalize`.
+    ("consumer/facade.py", "dropped.atexit"),
     # This is no set: `CommitCallbacks` has a method `add`.
     ("consumer/facade.py", "self._engine.commits.callbacks"),
 }

@@ -149,8 +149,10 @@ class KafkaConsumer:
                 dispatcher.end()  # no thread runs yet that would end it
                 raise
         # A consumer that is dropped without close(), or whose constructor is interrupted, must not
-        # leave its thread behind.
-        weakref.finalize(self, dispatcher.stop, 0.0)
+        # leave its thread behind. (At the exit the thread lives on: functions of `atexit` may yet
+        # use the consumer. Then the interpreter takes it away; see `Dispatcher.fail_if_gone`.)
+        dropped = weakref.finalize(self, dispatcher.stop, 0.0)
+        dropped.atexit = False
         self._host.start(dispatcher, f"aktor-{settings.client_id}")
 
     def _reader_maker(self) -> Any:
@@ -1075,6 +1077,8 @@ class KafkaConsumer:
             return ()
         if self._system.dispatcher.turns_here:
             return ()  # called by a callback of a Future: this thread would wait for itself
+        if self._system.dispatcher.fail_if_gone():
+            return ()
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._link.port.ask(SUPERVISOR, bell)
@@ -1127,6 +1131,9 @@ class KafkaConsumer:
         Raises:
             ValueError, TypeError: there is no such operation, or timeout.
             UserCallbackError: the listener raised; the consumer is closed all the same.
+            BackgroundThreadError: the background thread had ended before, and no other call has
+                said so: nothing was committed, and the group was not left. So it is at the very end
+                of a program (`__del__` of an object that a module keeps).
         """
         Operation.named(group_membership_operation)
         if self._ended or self._guard.forked:
@@ -1141,16 +1148,17 @@ class KafkaConsumer:
             self._close_asked = asked
             self._engine.call.end_waits()
             return
+        gone = self._system.dispatcher.fail_if_gone()
         try:
             self._begin_call(closing=True)
-            self._close(asked)
+            self._close(asked, gone)
             self._guard.leave(sys._getframe())
         except BaseException as error:
             self._close_asked = None
             self._end_call_by(error, sys._getframe())
             raise
 
-    def _close(self, asked: _Close) -> None:
+    def _close(self, asked: _Close, gone: Exception | None) -> None:
         deadline, error = self._link.clock() + asked.timeout, None
         if not self._guard.closed:
             self._engine.call.touch()  # so that an interrupt on any line from here on is repaired
@@ -1160,7 +1168,7 @@ class KafkaConsumer:
                 error = self._leave(deadline, asked)
         finally:
             failed = self._end(deadline)
-        if (first := error or failed) is not None:
+        if (first := error or failed or gone) is not None:
             raise self._engine.call.own(first)
 
     def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
@@ -1226,12 +1234,15 @@ class KafkaConsumer:
             self._iterating.forget()
             self._engine.recovery.repair()
             self._guard.mend()
+        self._system.dispatcher.fail_if_gone()
         self._engine.begin_call()
         self._guard.begin()
         if self._iterating.batch.handed:
             self._iterating.settle()
         if self._close_asked is not None and not closing:
             raise self._engine.call.own(ConsumerClosedError())  # the end of this call closes it
+        if not closing:
+            self._engine.call.check_alive()
 
     def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""

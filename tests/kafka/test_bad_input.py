@@ -543,6 +543,86 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(
     assert (code, errors) == (0, "")
 
 
+#: What closes the consumer `made[0]`, late in a program, and is set up before it is made; how often
+#: the program polls in between, at least.
+LATE = {
+    "a function of atexit": ("atexit.register(close)", 1),
+    "a function of atexit, and nothing was polled": ("atexit.register(close)", 0),
+    "a stack of contexts": ("atexit.register(contextlib.ExitStack().push(close))", 1),
+    "a function of atexit that polls first": ("atexit.register(read_more)", 1),
+    "a thread that is no daemon": ("threading.Thread(target=close_at_the_end).start()", 1),
+}
+
+
+@pytest.mark.parametrize("how", LATE)
+def test_a_consumer_is_closed_late_in_a_program_as_at_any_other_time(
+    kafka: Cluster, orders: TopicPartition, group: str, how: str
+) -> None:
+    """Functions of `atexit` that were registered before the consumer was made run after those that
+    were registered later."""
+    begins, polls = LATE[how]
+    program = (
+        "import atexit, contextlib, threading\n"
+        "made = []\n"
+        "def close(*_):\n"
+        "    began = time.monotonic()\n"
+        "    made[0].close()\n"
+        "    say(time.monotonic() - began)\n"
+        "def read_more():\n"
+        "    made[0].poll(100)\n"
+        "    made[0].committed(TopicPartition(topic, 0))\n"
+        "    close()\n"
+        "def close_at_the_end():\n"
+        "    threading.main_thread().join()\n"
+        "    close()\n"
+        f"{begins}\n"
+        "settings = {**QUICK, 'enable_auto_commit': True}\n"
+        "made.append(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **settings))\n"
+        f"while {polls} and not poll(made[0]): pass\n"
+        "say('done')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "done"
+        assert child.hear() < PROMPT_S
+        code, errors = child.end()
+
+    assert (code, errors) == (0, "")
+    with quick(kafka, group_id=group) as reader:
+        assert (reader.committed(orders) or 0) > 0 or not polls
+
+
+def test_a_call_after_the_interpreter_has_taken_the_thread_away_says_so_at_once(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    """In `__del__` of an object that a module keeps, nothing can be committed any more."""
+    program = (
+        "class Owner:\n"
+        "    def __del__(self):\n"
+        "        for call in (lambda: consumer.poll(60_000), consumer.close, consumer.close):\n"
+        "            began = time.monotonic()\n"
+        "            try:\n"
+        "                call()\n"
+        "                what = ''\n"
+        "            except Exception as error:\n"
+        "                what = type(error).__name__ + ': ' + str(error)\n"
+        "            say([what, time.monotonic() - began])\n"
+        "owner = Owner()\n"
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
+        "while not poll(consumer): pass\n"
+        "say('done')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "done"
+        polled, closed, again = child.hear(), child.hear(), child.hear()
+        code, errors = child.end()
+
+    assert (code, errors) == (0, "")
+    assert "BackgroundThreadError" in polled[0]
+    assert "the interpreter shuts down" in polled[0]
+    assert closed[0] == again[0] == "", "it was said already"
+    assert max(polled[1], closed[1], again[1]) < PROMPT_S
+
+
 def test_a_forked_child_may_not_use_the_consumer_and_does_its_parent_no_harm(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:

@@ -90,6 +90,34 @@ def test_a_consumer_recovers_when(actor: str, message: type, times: int, seed: i
     assert happened, "nothing was tested"
 
 
+#: How Pykka can be asked to stop an actor, from outside or from within.
+STOPS: dict[str, Callable[[CooperativeActor], object]] = {
+    "its reference": lambda actor: actor.actor_ref.stop(block=False),
+    "itself": lambda actor: actor.stop(),
+    "its event": lambda actor: actor.actor_stopped.set(),
+}
+
+
+@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize("actor", [one.name for one in ACTORS])
+def test_a_consumer_recovers_when_pykka_stops_an_actor(actor: str, how: str) -> None:
+    """Its supervisor has not ordered it, so it is a crash."""
+    play = Play(seed=0)
+    stopped: list[str] = []
+
+    def before(receiver: CooperativeActor, message: object) -> None:
+        if not stopped and receiver.name == actor and type(message) is not Tick:
+            stopped.append(actor)
+            STOPS[how](receiver)
+
+    play.site.before_each = before
+    play.run()
+    play.must_have_recovered()
+    play.end()
+
+    assert [one["crashed"] for one in play.site.named("actor.crashed")] == stopped == [actor]
+
+
 @pytest.mark.parametrize(("actor", "first_of"), HEARS_OF.items())
 def test_a_consumer_recovers_when_an_actor_crashes_at_the_news_that_another_was_restarted(
     actor: str, first_of: str

@@ -21,6 +21,7 @@ from aktor.errors import (
     ActorCrashedError,
     ActorRestartedError,
     AuthenticationError,
+    BackgroundThreadError,
     BatchTooLargeError,
     BootstrapError,
     BrokersUnreachableError,
@@ -115,6 +116,11 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         ["orders-3", "at offset 42", "seek to 43 to skip it"],
     ),
     (ActorRestartedError(actor="commits"), KafkaError, ["commits", "restarted", "call again"]),
+    (
+        BackgroundThreadError(reason="SystemExit in its loop"),
+        KafkaError,
+        ["SystemExit in its loop", "Close this consumer"],
+    ),
     (
         ActorCrashedError(actor="fetch", reason="ZeroDivisionError"),
         KafkaError,

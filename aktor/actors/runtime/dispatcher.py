@@ -13,20 +13,22 @@ get a dispatcher with a virtual clock and a seeded order, and no thread at all.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import random
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
-from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 import pykka
-from pykka._envelope import Envelope
 
 from aktor.actors.runtime.handlers import MessageHandler
 from aktor.actors.runtime.rounds import Rounds
+from aktor.errors import ActorCrashedError, BackgroundThreadError
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
 from aktor.events.message import Message
 from aktor.events.network import SendRequests
@@ -56,8 +58,18 @@ _CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
 #: The receiver, and the message.
 _Mail: TypeAlias = tuple["CooperativeActor", "_Letter"]
 
-#: A message of another actor, or an envelope that came through Pykka's reference.
-_Letter: TypeAlias = Message | Envelope[Any]
+
+class Enveloped:
+    """What came through an actor's Pykka reference. The envelope has `message` and `reply_to`."""
+
+    __slots__ = ("envelope",)
+
+    def __init__(self, envelope: Any) -> None:
+        self.envelope = envelope
+
+
+#: A message of another actor, or what came through the actor's Pykka reference.
+_Letter: TypeAlias = Message | Enveloped
 
 
 class Receiver(Protocol):
@@ -188,12 +200,12 @@ class _Inbox:
     def __init__(self, actor: CooperativeActor) -> None:
         self._actor = actor
 
-    def put(self, envelope: Envelope[Any]) -> None:
+    def put(self, envelope: Any) -> None:
         dispatcher = self._actor.dispatcher
         assert dispatcher is not None, "an actor without a dispatcher can be called, not told"
-        dispatcher.post((self._actor, envelope))
+        dispatcher.post((self._actor, Enveloped(envelope)))
 
-    def get(self) -> Envelope[Any]:
+    def get(self) -> Any:
         raise NotImplementedError("the dispatcher delivers; an actor does not read its inbox")
 
     def empty(self) -> bool:
@@ -247,9 +259,14 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         pykka.ActorRegistry.unregister(self.actor_ref)
         self.on_start()
 
-    def receive(self, envelope: Envelope[Any]) -> None:
+    def receive(self, envelope: Any) -> None:
         """Handle one envelope. An exception is a crash, also if Pykka's `ask` sent it."""
-        response = self._handle_receive(envelope.message)
+        try:
+            response = self._handle_receive(envelope.message)
+        except BaseException:
+            if envelope.reply_to is not None:
+                envelope.reply_to.set_exception()
+            raise
         if envelope.reply_to is not None:
             envelope.reply_to.set(response)
 
@@ -276,6 +293,32 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         """Tell one actor by name."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         self.dispatcher.tell(name, message)
+
+
+class _Thread(threading.Thread):
+    """The thread of a dispatcher. Owns whether it rests (see `Dispatcher.rest`)."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is to do nothing."""
+        return not self._may_go_on.is_set()
+
+    def rest(self) -> None:
+        """From any thread: do nothing more until `go_on`."""
+        self._may_go_on.clear()
+
+    def go_on(self) -> None:
+        """From any thread: end the rest."""
+        self._may_go_on.set()
+
+    def wait_until_it_may_go_on(self) -> None:
+        """On this thread: rest."""
+        self._may_go_on.wait()
 
 
 class Dispatcher:
@@ -313,7 +356,7 @@ class Dispatcher:
         self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
         self._sleeping = False
         self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._thread: _Thread | None = None
         self._thread_id: int | None = None
 
     # -- the receivers
@@ -394,6 +437,11 @@ class Dispatcher:
 
     def _drop(self, message: _Letter, *, because: str) -> None:
         self.dead_letters += 1
+        if isinstance(message, Enveloped):
+            asked, message = message.envelope.reply_to, message.envelope.message
+            if asked is not None:  # who asks waits for an end
+                error = pykka.ActorDeadError(because)
+                asked.set_exception((pykka.ActorDeadError, error, None))
         self.log.warning("message.dropped", message=type(message).__name__, because=because)
 
     # -- turning
@@ -436,6 +484,8 @@ class Dispatcher:
 
     def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
         if actor.actor_stopped.is_set():
+            if self._is_connected(actor):
+                self._stopped_by_others(actor, message)
             actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")
             return
@@ -447,15 +497,28 @@ class Dispatcher:
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
-            if kind is Envelope:
-                actor.receive(cast("Envelope[Any]", message))
+            if isinstance(message, Enveloped):
+                actor.receive(message.envelope)
+                if actor.actor_stopped.is_set() and self._is_connected(actor):
+                    self._stopped_by_others(actor, message)
             else:
                 actor.on_receive(message)
         except BaseException as error:
             self._crashed(actor, message, error)
 
+    def _is_connected(self, actor: CooperativeActor) -> bool:
+        return self._actors.get(actor.name) is actor
+
+    def _stopped_by_others(self, actor: CooperativeActor, message: _Letter) -> None:
+        """The actor has stopped, and is still connected: its supervisor has not stopped it, and it
+        has not crashed. Pykka's `stop()` was called. Nobody would restart it or say that it is
+        gone, and the consumer would go silent: treat it as a crash."""
+        text = f"the {actor.name} actor was stopped by Pykka's stop(), not by its supervisor"
+        self._crashed(actor, message, pykka.ActorDeadError(text))
+
     def _crashed(self, actor: CooperativeActor, message: _Letter, error: BaseException) -> None:
-        handling = type(message).__name__
+        handled = message.envelope.message if isinstance(message, Enveloped) else message
+        handling = type(handled).__name__
         self.log.error(
             "actor.crashed",
             crashed=actor.name,
@@ -465,8 +528,10 @@ class Dispatcher:
         )
         actor.actor_stopped.set()
         if actor.name == SUPERVISOR:
-            self.fail(error)
+            reason = f"{type(error).__name__} while handling {handling}"
+            self.fail(_caused(ActorCrashedError(actor=actor.name, reason=reason), error))
         else:
+            self.disconnect(actor.name)
             self.publish(
                 ActorCrashed(
                     actor=actor.name,
@@ -488,8 +553,14 @@ class Dispatcher:
 
     def start_thread(self, name: str) -> None:
         """Turn on a daemon thread of this name until `stop`."""
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = _Thread(target=self._run, name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads are to be had
+            self._thread = None
+            self.end()
+            raise
+        atexit.register(self.rest)
 
     @property
     def alive(self) -> bool:
@@ -505,24 +576,79 @@ class Dispatcher:
         """End the thread and wait for it; False if it did not end in time."""
         self._stopping = True
         self._wake()
-        if self._thread is not None and self.alive and not self.turns_here:
-            self._thread.join(timeout)
+        waits = not self.turns_here and not sys.is_finalizing()  # see `fail_if_gone`
+        if self._thread is not None:
+            self._thread.go_on()
+            if self.alive and waits:
+                self._thread.join(timeout)
         return not self.alive
 
+    def fail_if_gone(self) -> BackgroundThreadError | None:
+        """Fail if the thread has ended without a word. Returns the error if it was found now.
+
+        Each call of the consumer begins with this. The interpreter takes its daemon threads away
+        after the functions of `atexit`: they do not run any more then, though `is_alive` stays
+        True. Code that runs later (`__del__` of an object that a module keeps) would wait for them
+        in vain. (Nor can it turn the actors itself: much of what they import is gone by then.)
+        """
+        if self._thread is None or self._stopping:
+            return None
+        if sys.is_finalizing():
+            reason = "the interpreter shuts down, and runs no other thread any more"
+        elif self._thread.is_alive():
+            if self._thread.rests:
+                self._thread.go_on()
+            return None
+        else:
+            reason = "it is not known why"
+        error = BackgroundThreadError(reason=reason)
+        self.fail(error)
+        if not self._thread.is_alive():  # so it has closed nothing
+            self.end()
+        return error
+
+    def rest(self) -> None:
+        """The program exits: the thread does nothing more until a call comes, if one comes.
+
+        It is not ended: functions of `atexit` that were registered earlier run later, and may use
+        the consumer. It should not run on either: the interpreter takes it away on any line, and
+        aborts if it writes to a log just then.
+        """
+        if self._thread is not None:
+            self._thread.rest()
+            self._wake()
+
     def _run(self) -> None:
+        thread = self._thread
+        assert thread is not None, "it has just begun"
         self._thread_id = threading.get_ident()
         try:
             while not self._stopping:
-                for _ in range(TURNS_PER_LOOK):
-                    wake_at = self.turn()
-                    if wake_at is not None or self._stopping:
-                        break
-                self._sleep(-math.inf if wake_at is None else wake_at)
+                self._sleep(self._turn_a_while())
+                if thread.rests and not self._stopping:
+                    thread.wait_until_it_may_go_on()
         except BaseException as error:
-            self.log.error("dispatcher.failed", error=error)
-            self.fail(error)
+            self._fail_by(error)
         finally:
+            atexit.unregister(self.rest)
             self.end()
+
+    def _turn_a_while(self) -> float:
+        """Turn until there is nothing to do, or it is time to look at the sockets; returns the time
+        to sleep until."""
+        for _ in range(TURNS_PER_LOOK):
+            wake_at = self.turn()
+            if wake_at is not None:
+                return wake_at
+            if self._stopping:
+                break
+        return -math.inf
+
+    def _fail_by(self, error: BaseException) -> None:
+        """The loop has ended by this error, which is none of an actor."""
+        failure = BackgroundThreadError(reason=f"{type(error).__name__} in its loop")
+        self.fail(_caused(failure, error))
+        self.log.error("dispatcher.failed", error=error)
 
     def end(self) -> None:
         """No message is delivered any more: the supervisor, if there is one, stops all children."""
@@ -546,6 +672,11 @@ class Dispatcher:
             self.sleeper.wait(max(0.0, wake_at - self.clock()))
         finally:
             self._sleeping = False
+
+
+def _caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
 
 
 class VirtualTime:

@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.structs import TopicPartition
-from pykka._envelope import Envelope
 
 from aktor.actors.network.actor import NetworkActor
-from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher
+from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher, Enveloped
 from aktor.actors.sockets.wire import Net
 from aktor.consumer.core.partition import Partition
 from aktor.consumer.core.port import ApplicationPort
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Site"]
 
-_Mail = tuple[CooperativeActor, Message | Envelope[Any]]
+_Mail = tuple[CooperativeActor, Message | Enveloped]
 
 #: Seconds that are lost in sums of floats, and in Kafka's timers.
 ROUNDING: Final = 0.001
@@ -415,7 +414,7 @@ class SimulatedDispatcher(Dispatcher):
         self.receivers[name] = receiver
         super().connect(name, receiver)
 
-    def _inject_faults(self, actor: CooperativeActor, message: Message | Envelope[Any]) -> None:
+    def _inject_faults(self, actor: CooperativeActor, message: Message | Enveloped) -> None:
         member = self._site.member
         if member.before_each is not None:
             member.before_each(actor, message)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import copy
 import gc
+import logging
 import pickle
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.actors.runtime.dispatcher import Dispatcher, _Thread
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
-from aktor.errors import ConfigurationError, WakeupError
+from aktor.errors import (
+    BackgroundThreadError,
+    BootstrapError,
+    ConfigurationError,
+    WakeupError,
+)
 from tests.unit.leftovers import open_files
 
 NAME = "dropped"
@@ -98,3 +107,188 @@ def test_a_consumer_is_not_copied(take: Callable[[Any], Any]) -> None:
         take(consumer)
 
     consumer.close()
+
+
+# -- the background thread is gone
+
+PARTITION = TopicPartition("orders", 0)
+
+#: Every method that needs the background thread, called as it may be.
+CALLS: dict[str, Callable[[KafkaConsumer], Any]] = {
+    "assign": lambda consumer: consumer.assign([PARTITION]),
+    "beginning_offsets": lambda consumer: consumer.beginning_offsets([PARTITION]),
+    "commit": lambda consumer: consumer.commit({PARTITION: OffsetAndMetadata(1, "", -1)}),
+    "commit_async": lambda consumer: consumer.commit_async(
+        {PARTITION: OffsetAndMetadata(1, "", -1)}
+    ),
+    "committed": lambda consumer: consumer.committed(PARTITION),
+    "end_offsets": lambda consumer: consumer.end_offsets([PARTITION]),
+    "iteration": next,
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times({PARTITION: 1}),
+    "partitions_for_topic": lambda consumer: consumer.partitions_for_topic("orders"),
+    "pause": lambda consumer: consumer.pause(PARTITION),
+    "poll": lambda consumer: consumer.poll(60_000),
+    "poll without a wait": lambda consumer: consumer.poll(),
+    "poll_arrow": lambda consumer: consumer.poll_arrow(60_000),
+    "position": lambda consumer: consumer.position(PARTITION),
+    "process": lambda consumer: consumer.process(print),
+    "resume": lambda consumer: consumer.resume(PARTITION),
+    "seek": lambda consumer: consumer.seek(PARTITION, 1),
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
+    "seek_to_end": lambda consumer: consumer.seek_to_end(),
+    "to_table": lambda consumer: consumer.to_table(),
+    "topics": lambda consumer: consumer.topics(),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+}
+
+
+NEED_A_PARTITION = frozenset(
+    {"pause", "position", "resume", "seek", "seek_to_beginning", "seek_to_end", "to_table"}
+)
+
+
+class SilentHost(Host):
+    """It ends without a word, before it turns."""
+
+    def start(self, dispatcher: Dispatcher, name: str) -> None:
+        dispatcher._thread = _Thread()
+
+
+class TakenAway(_Thread):
+    """It seems to be alive, and never runs again."""
+
+    def is_alive(self) -> bool:
+        return True
+
+    def join(self, timeout: float | None = None) -> None:
+        assert timeout == 0.0, "it would be waited for in vain"
+
+
+class FinalizingHost(Host):
+    """The interpreter takes it away."""
+
+    def start(self, dispatcher: Dispatcher, name: str) -> None:
+        dispatcher._thread = TakenAway()
+
+
+def raising(_frame: Any, _event: str, _argument: Any) -> Any:
+    raise MemoryError
+
+
+class UntracedHost(Host):
+    """It ends while its first function is called: a hook of `threading.settrace` raises."""
+
+    def start(self, dispatcher: Dispatcher, name: str) -> None:
+        threading.settrace(raising)
+        try:
+            super().start(dispatcher, name)
+        finally:
+            threading.settrace(sys.gettrace())  # type: ignore[arg-type]  # None: there is none
+        assert dispatcher._thread is not None
+        dispatcher._thread.join(20.0)
+
+
+class SleeplessHost(Host):
+    """It ends as soon as it would sleep."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def make_net(self, *arguments: Any, **named: Any) -> Any:
+        net = super().make_net(*arguments, **named)
+
+        def wait(_timeout: float) -> None:
+            raise self.error
+
+        net.wait = wait  # type: ignore[method-assign]
+        return net
+
+
+HOSTS: dict[str, Callable[[], Host]] = {
+    "without a word": SilentHost,
+    "as it begins": UntracedHost,
+    "by an error": lambda: SleeplessHost(OSError("no descriptors")),
+    "by an exit": lambda: SleeplessHost(SystemExit(1)),
+    "with the interpreter": FinalizingHost,
+}
+
+
+@pytest.fixture(params=list(HOSTS))
+def threadless(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> KafkaConsumer:
+    here = HOST.set(HOSTS[request.param]())
+    consumer = KafkaConsumer(
+        bootstrap_servers="127.0.0.1:1", client_id=NAME, group_id="a", enable_auto_commit=False
+    )
+    HOST.reset(here)
+    if request.param == "with the interpreter":
+        monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    return consumer
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_each_call_says_at_once_that_the_background_thread_is_gone(
+    name: str, threadless: KafkaConsumer
+) -> None:
+    if name in NEED_A_PARTITION:
+        threadless._engine.assign([PARTITION])
+    began = time.monotonic()
+    while True:  # the thread may need a moment to end
+        try:
+            CALLS[name](threadless)
+        except BackgroundThreadError:
+            break
+        assert time.monotonic() < began + 20.0
+
+    assert threadless.status().state.startswith("failed: ")
+    threadless.close()
+    assert time.monotonic() < began + 20.0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("kind", ["without a word", "with the interpreter"])
+def test_a_close_that_finds_the_background_thread_gone_says_so_at_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would hear that nothing was committed, and that the group was not left."""
+    here = HOST.set(HOSTS[kind]())
+    consumer = a_consumer()
+    HOST.reset(here)
+    if kind == "with the interpreter":
+        monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    began = time.monotonic()
+
+    with pytest.raises(BackgroundThreadError):
+        consumer.close()
+
+    assert time.monotonic() < began + 10.0
+    consumer.close()
+    assert consumer.status().state == "closed"
+
+
+class Deaf(logging.Handler):
+    """A handler of the application's that always raises."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError("the log server is down")
+
+
+def test_a_log_handler_that_raises_does_not_end_the_background_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger, deaf = logging.getLogger("aktor"), Deaf()
+    monkeypatch.setattr(logger, "level", logging.DEBUG)
+    logger.addHandler(deaf)
+    consumer = a_consumer()
+    try:
+        with pytest.raises(BootstrapError):
+            consumer.poll(5000)
+        assert consumer.status().state.startswith("running, but ")
+        assert {actor.incarnation for actor in consumer.status().actors} == {1}
+        consumer.close()
+    finally:
+        logger.removeHandler(deaf)
+    assert the_thread_ends()

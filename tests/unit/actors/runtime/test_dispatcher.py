@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import sys
 import threading
 from importlib import metadata
@@ -23,6 +25,7 @@ from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.actors.runtime.supervision import Child
 from aktor.actors.runtime.supervisor import Supervisor
+from aktor.errors import ActorCrashedError, BackgroundThreadError
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request, ResponseReceived
 from aktor.settings import Settings
@@ -76,9 +79,11 @@ class Refresher(RequestManager):
         return now + 5.0
 
 
-def a_supervised_refresher() -> tuple[Dispatcher, VirtualTime, list[Refresher]]:
+def a_supervised_refresher(
+    trace: Any = None,
+) -> tuple[Dispatcher, VirtualTime, list[Refresher]]:
     clock = VirtualTime()
-    dispatcher = Dispatcher({}, clock=clock)
+    dispatcher = Dispatcher({}, clock=clock, trace=trace)
     made: list[Refresher] = []
 
     def make(incarnation: int) -> Refresher:
@@ -201,6 +206,83 @@ def test_pykka_ask_works_on_a_cooperative_actor() -> None:
     assert future.get(timeout=0) == "hello"
 
 
+class Asked(CooperativeActor):
+    """Does what the message says."""
+
+    def on_receive(self, message: Any) -> object:
+        return message()
+
+
+def refuse() -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda actor, asks: asks.append(actor.actor_ref.ask(refuse, block=False)),
+        lambda actor, asks: asks.append(actor.actor_ref.ask(lambda: sys.exit(1), block=False)),
+        lambda actor, asks: asks.append(actor.actor_ref.ask(actor.stop, block=False)),
+        lambda actor, asks: asks.append(actor.actor_ref.stop(block=False)),
+        lambda actor, asks: actor.actor_stopped.set(),
+    ],
+    ids=["it raises", "it exits", "it stops itself", "it is stopped", "it counts as stopped"],
+)
+def test_whoever_asks_an_actor_by_pykka_hears_its_end(act: Any) -> None:
+    dispatcher = Dispatcher({})
+    actor = Asked.launch(dispatcher=dispatcher)
+    dispatcher.connect("actor", actor)
+    asks: list[Any] = []
+
+    asks.append(actor.actor_ref.ask(lambda: "hello", block=False))
+    act(actor, asks)
+    if actor.actor_ref.is_alive():
+        asks.append(actor.actor_ref.ask(str, block=False))
+    drain(dispatcher, 5)
+
+    for one in asks:
+        with contextlib.suppress(pykka.ActorDeadError, ZeroDivisionError, SystemExit):
+            one.get(timeout=0)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        lambda actor: actor.actor_ref.stop(block=False),
+        lambda actor: actor.stop(),
+        lambda actor: actor.actor_stopped.set(),
+        lambda actor: actor.actor_ref.proxy().stop(),
+    ],
+    ids=["its reference", "itself", "its event", "its proxy"],
+)
+def test_an_actor_that_pykka_stops_is_restarted_as_after_a_crash(stop: Any) -> None:
+    trace, events = recording()
+    dispatcher, clock, made = a_supervised_refresher(trace)
+    run_until(dispatcher, clock, 1.0)
+
+    stop(made[0])
+    dispatcher.publish(RefreshMetadata(because="it is heard or dropped"))
+    run_until(dispatcher, clock, 2.0)
+    dispatcher.publish(RefreshMetadata(because="a test"))
+    run_until(dispatcher, clock, 3.0)
+
+    assert [one.incarnation for one in made] == [1, 2]
+    assert made[1].refreshed == 1
+    (crash,) = [event for event in events if event["event"] == "actor.crashed"]
+    assert "not by its supervisor" in crash["error"]
+
+
+def test_a_consumer_whose_supervisor_is_stopped_by_pykka_has_failed() -> None:
+    dispatcher, clock, _ = a_supervised_refresher()
+    run_until(dispatcher, clock, 1.0)
+
+    dispatcher._actors["supervisor"].actor_ref.stop(block=False)
+    run_until(dispatcher, clock, 2.0)
+
+    assert isinstance(dispatcher.failure, ActorCrashedError)
+    assert dispatcher.failure.actor == "supervisor"
+
+
 def test_virtual_time_jumps_from_wake_to_wake() -> None:
     dispatcher, clock, made = a_supervised_refresher()
 
@@ -266,6 +348,69 @@ def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
     assert len(heard) <= 100
 
 
+class _Sleeper:
+    """Raises, or ends its thread, as soon as the thread would sleep."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def wait(self, timeout: float) -> None:
+        raise self.error
+
+    def wake(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("error", [OSError("no descriptors"), SystemExit(1), KeyboardInterrupt()])
+def test_a_thread_that_ends_in_its_loop_says_so_in_a_typed_error(error: BaseException) -> None:
+    failures: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    class Application:
+        def tell(self, message: Any) -> None:
+            failures.put(message.error)
+
+    dispatcher = Dispatcher(_clockwork_routes())
+    dispatcher.connect("application", Application())
+    dispatcher.sleeper = _Sleeper(error)
+    dispatcher.start_thread("test")
+
+    failure = failures.get(timeout=30.0)
+    assert isinstance(failure, BackgroundThreadError)
+    assert type(error).__name__ in str(failure)
+    assert failure.__cause__ is error
+    assert dispatcher.stop(timeout=30.0)
+
+
+def test_at_the_exit_the_thread_rests_until_a_call_comes() -> None:
+    """It must neither end, for a function of `atexit` may yet use the consumer, nor run on."""
+    slept: queue.SimpleQueue[float] = queue.SimpleQueue()
+    woken = threading.Event()
+
+    class Nap:
+        def wait(self, timeout: float) -> None:
+            slept.put(timeout)
+            woken.wait(30.0)
+            woken.clear()
+
+        def wake(self) -> None:
+            woken.set()
+
+    dispatcher = Dispatcher(_clockwork_routes())
+    dispatcher.sleeper = Nap()
+    dispatcher.start_thread("test")
+    slept.get(timeout=30.0)
+
+    dispatcher.rest()
+    with pytest.raises(queue.Empty):
+        slept.get(timeout=0.2)
+    assert dispatcher.alive
+
+    assert dispatcher.fail_if_gone() is None
+    slept.get(timeout=30.0)
+    dispatcher.rest()
+    assert dispatcher.stop(timeout=30.0)
+
+
 def test_a_thread_that_could_not_be_started_need_not_be_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -279,6 +424,7 @@ def test_a_thread_that_could_not_be_started_need_not_be_waited_for(
             dispatcher.start_thread("test")
 
     assert dispatcher.stop(timeout=30.0)
+    assert dispatcher.fail_if_gone() is None
 
 
 def test_a_bell_rung_before_the_wait_is_not_lost_and_rings_once() -> None:
