@@ -90,9 +90,9 @@ class _Outlet:
                 self._lines += 1
                 numbered = {**event, **self._origin, "line": self._lines}
                 file.write(json.dumps(numbered, default=_text) + "\n")
-        except Exception as error:
-            # A full disk must not make an actor crash: tracing to the file ends, with one word. (Nor
-            # the end of the interpreter, when `open` is no more.)
+        except (OSError, NameError) as error:
+            # A full disk must not make an actor crash: tracing to the file ends, with one word.
+            # (NameError: the interpreter ends, and `open` is no more.)
             self._path = None
             text = f"the trace file cannot be written and is given up: {_text(error)}"
             _log(logging.WARNING, {"event": text})

@@ -214,9 +214,7 @@ HOSTS: dict[str, Callable[[], Host]] = {
 
 
 @pytest.fixture(params=list(HOSTS))
-def threadless(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> KafkaConsumer:
+def threadless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> KafkaConsumer:
     here = HOST.set(HOSTS[request.param]())
     consumer = KafkaConsumer(
         bootstrap_servers="127.0.0.1:1", client_id=NAME, group_id="a", enable_auto_commit=False
