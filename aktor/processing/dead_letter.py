@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
 
+from aktor.processing.deadline import call_within
 from aktor.processing.failures import Failure
 
 __all__ = ["DeadLetter", "dead_letter"]
@@ -42,7 +43,9 @@ def dead_letter(
             serializers. It is used from several threads, and not closed.
         key_serializer, value_serializer: make bytes of what the consumer's deserializers have
             made; not called for bytes and None.
-        timeout_ms: how long the producer may take.
+        timeout_ms: how long the serializers and the producer may take in all, whatever the
+            producer's own settings allow (`max_block_ms`). After that the record has failed; the
+            letter may be written all the same.
 
     Raises:
         TypeError: the producer has neither `send` nor `produce`.
@@ -77,6 +80,12 @@ class DeadLetter:
 
     def __call__(self, failure: Failure) -> None:
         """Write it, and wait until the broker has it."""
+        call_within(self._timeout, lambda: self._write_letter(failure), what=self._too_late())
+
+    def _too_late(self) -> str:
+        return f"the producer did not deliver a record to {self.topic}"
+
+    def _write_letter(self, failure: Failure) -> None:
         record = failure.record
         self._write(
             self._bytes("key", record.key),
@@ -130,7 +139,5 @@ class DeadLetter:
 
     def _poll(self, until: float) -> None:
         if time.monotonic() >= until:
-            raise KafkaTimeoutError(
-                f"the producer did not deliver a record to {self.topic} within {self._timeout:g} s"
-            )
+            raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s")
         self._producer.poll(_LOOK)

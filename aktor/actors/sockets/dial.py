@@ -106,6 +106,8 @@ class Dialer:
                 result, error = work(), None
             except Exception as caught:
                 result, error = None, caught
+            except BaseException as caught:  # a token provider exits: only this attempt ends by it
+                result, error = None, RuntimeError(f"{type(caught).__name__}: {caught}")
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(lambda: finish(result, error))
 

@@ -285,7 +285,9 @@ class _Connection:
         self._say(lambda: self._talk.begin(self._dial.host))
 
     def _give_up(self, timeout: float) -> None:
-        self._lost(TimeoutError(f"no answer within {timeout:g} s {self._diagnosis.phase.value}"))
+        whose = " from the token provider or the login library" if "work" in self._tasks else ""
+        text = f"no answer{whose} within {timeout:g} s {self._diagnosis.phase.value}"
+        self._lost(TimeoutError(text))
 
     def _set_timer(self, delay: float, then: Callable[[], Any]) -> None:
         self._stop_timer()
@@ -360,6 +362,7 @@ class _Connection:
             result, failure = await self._dial.in_thread(work), None
         except Exception as error:
             result, failure = None, error
+        self._tasks.pop("work", None)
         self._say(lambda: self._talk.worked(result, failure))
 
     # -- sending

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -195,6 +197,67 @@ def test_a_dead_letter_that_cannot_be_written_raises(producer: Any) -> None:
 def test_a_producer_that_does_not_deliver_is_not_waited_for_for_ever() -> None:
     with pytest.raises(KafkaTimeoutError, match="dead"):
         dead_letter("dead", Confluent(delivers=False), timeout_ms=1)(a_failure())
+
+
+class Stuck:
+    """Something of the user's that waits in the call of this name for as long as it likes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.may_end = threading.Event()
+
+    def wait(self, name: str) -> None:
+        if name == self.name:
+            self.may_end.wait(60.0)
+
+    def serialize(self, value: Any) -> bytes:
+        self.wait("serializer")
+        return str(value).encode()
+
+
+class StuckKafkaPython(Stuck):
+    """kafka-python's producer waits `max_block_ms` for metadata, 60 s by default."""
+
+    def send(self, topic: str, **content: Any) -> StuckKafkaPython:
+        self.wait("send")
+        return self
+
+    def get(self, timeout: float) -> None:
+        self.wait("get")
+
+
+class StuckConfluent(Stuck):
+    """A callback of the user's that runs in `poll` may wait, too."""
+
+    def produce(self, topic: str, *, on_delivery: Any, **content: Any) -> None:
+        self.wait("produce")
+
+    def poll(self, timeout: float) -> None:
+        self.wait("poll")
+
+
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        StuckKafkaPython("send"),
+        StuckKafkaPython("get"),
+        StuckKafkaPython("serializer"),
+        StuckConfluent("produce"),
+        StuckConfluent("poll"),
+        StuckConfluent("serializer"),
+    ],
+    ids=lambda stuck: f"{type(stuck).__name__}.{stuck.name}",
+)
+def test_a_dead_letter_holds_its_deadline_wherever_it_waits(stuck: Any) -> None:
+    letters = dead_letter("dead", stuck, key_serializer=stuck.serialize, timeout_ms=50)
+    failure = Failure(record=a_record(7, "k"), error=ValueError(), attempts=1, group_id=None)
+    began = time.monotonic()
+
+    with pytest.raises(KafkaTimeoutError, match=r"dead within 0\.05 s"):
+        letters(failure)
+
+    assert time.monotonic() < began + 20.0
+    stuck.may_end.set()
 
 
 def test_a_full_queue_of_the_producer_is_waited_for() -> None:

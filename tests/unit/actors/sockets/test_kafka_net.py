@@ -1137,7 +1137,7 @@ def test_a_broker_before_1_0_gets_bare_tokens_and_says_no_by_hanging_up() -> Non
 class Token(AbstractTokenProvider):
     """Gives out what it was made with, or raises it, once its gate is open."""
 
-    def __init__(self, given: str | Exception) -> None:
+    def __init__(self, given: str | BaseException) -> None:
         self.given = given
         self.asked = threading.Event()
         self.answered = False
@@ -1148,7 +1148,7 @@ class Token(AbstractTokenProvider):
         self.asked.set()
         self.gate.wait(LIMIT)
         self.answered = True
-        if isinstance(self.given, Exception):
+        if isinstance(self.given, BaseException):
             raise self.given
         return self.given
 
@@ -1191,6 +1191,39 @@ def test_a_token_provider_that_raises_is_an_authentication_error_with_its_cause(
     assert isinstance(report.error, AuthenticationError)
     assert "no token today" in str(report.error)
     assert report.error.__cause__ is failure
+
+
+def test_a_token_provider_that_exits_fails_the_attempt_at_once() -> None:
+    def script(peer: Peer) -> None:
+        peer.greet()
+        shake_hands(peer, "OAUTHBEARER")
+        peer.read()
+
+    settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=Token(SystemExit("no token")))
+    with ScriptedBroker(script) as broker, Client(**settings) as client:
+        report = client.connect(broker.port)
+
+    assert isinstance(report.error, AuthenticationError)
+    assert "SystemExit: no token" in str(report.error)
+
+
+def test_a_token_provider_that_never_answers_is_named_when_the_time_is_over() -> None:
+    def script(peer: Peer) -> None:
+        peer.greet()
+        shake_hands(peer, "OAUTHBEARER")
+        peer.read()
+
+    provider = Token("t0ken")
+    provider.gate.clear()
+    settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
+    with ScriptedBroker(script) as broker, Client(**settings) as client:
+        client.net.connect("a", "127.0.0.1", broker.port, 0.5)
+        report = client.next()
+        provider.gate.set()
+
+    assert isinstance(report, ConnectionFailed)
+    assert "no answer from the token provider" in str(report.error)
+    assert "within 0.5 s" in str(report.error)
 
 
 def test_a_login_is_renewed_before_it_ends_and_requests_wait_for_it() -> None:
