@@ -42,6 +42,7 @@ __all__ = [
     "RecordDeserializationError",
     "UserCallbackError",
     "WakeupError",
+    "WorkerDiedError",
 ]
 
 
@@ -319,11 +320,12 @@ class HandlerError(KafkaError):
         self.offset = offset
         self.attempts = attempts
         self.what = what
+        # `what`: it was not for want of an `on_error`.
+        advice = "" if what else ", or give process() on_error='skip' or a dead_letter topic"
         super().__init__(
             f"{what or 'the handler failed'} with the record at offset {offset} of"
             f" {topic}-{partition} ({attempts} attempt{'' if attempts == 1 else 's'})."
-            " The group goes on from this record; see the cause, or give process() on_error='skip'"
-            " or a dead_letter topic."
+            f" The group goes on from this record; see the cause{advice}."
         )
 
     def __reduce__(self) -> Any:
@@ -454,6 +456,24 @@ class WakeupError(KafkaError):
 
     def __init__(self) -> None:
         super().__init__("wakeup() was called")
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+
+class WorkerDiedError(KafkaError):
+    """In `process` with workers="processes": the worker process died while it handled this record.
+
+    It was killed, for instance because memory ran out, or the handler has called `os._exit` or
+    crashed the interpreter. The record was alone in the pool when that happened, so it was not the
+    fault of another one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the worker process died while it handled this record: it was killed (was there enough"
+            " memory?), or the handler ended or crashed the interpreter"
+        )
 
     def __reduce__(self) -> Any:
         return type(self), ()

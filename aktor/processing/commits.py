@@ -29,6 +29,7 @@ class Commits:
 
     def __init__(self, around: Surroundings, work: Work, *, interval: float) -> None:
         self._consumer = around.consumer
+        self._call = around.engine.call
         self._delivery = around.engine.delivery
         self._clock = around.clock
         self._work = work
@@ -63,11 +64,15 @@ class Commits:
     def commit_now(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Commit what is finished of these (default: all) partitions, and wait for the answer.
 
-        Raises what `KafkaConsumer.commit` raises.
+        It is the last commit before they are given up, so `wakeup` does not end it: a record that
+        is finished would be handled once more. A later wait ends by that `wakeup`.
+
+        Raises what `KafkaConsumer.commit` raises, but for what only ends a wait.
         """
         offsets = self._finished(partitions)
         if offsets and self._has_group:
-            self._consumer.commit(offsets, timeout_ms=LAST_COMMIT * 1000)
+            with self._call.steady():
+                self._consumer.commit(offsets, timeout_ms=LAST_COMMIT * 1000)
             self._stored.update(offsets)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from aktor.errors import WorkerDiedError
 from aktor.processing.plan import Plan
+from aktor.processing.processes import Processes
 from aktor.processing.surroundings import Surroundings
 from aktor.processing.work import Task, Work
-from aktor.processing.workers import Coroutines, Job, Processes, Threads, Workers
+from aktor.processing.workers import Coroutines, Job, Threads, Workers
 
 __all__ = ["Pools", "Settle"]
 
@@ -74,7 +76,8 @@ class Pools:
             outcomes.append((task, settle, error))
             bell.ring()
 
-        task.cancel = workers.submit(Job(call, argument, done))
+        alone = isinstance(task.error, WorkerDiedError)
+        task.cancel = workers.submit(Job(call, argument, done, alone))
 
     def collect(self, work: Work) -> None:
         """Act on what workers have said."""

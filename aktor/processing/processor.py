@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Collection, Iterator
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final
 
 from kafka.errors import KafkaError
@@ -39,6 +38,7 @@ from aktor.processing.pools import Pools
 from aktor.processing.raw import raw_record
 from aktor.processing.surroundings import Surroundings
 from aktor.processing.work import Task, Work
+from aktor.processing.workers import NoWorkerError
 
 __all__ = ["Processor"]
 
@@ -90,6 +90,7 @@ class Processor:
                 self._end(because=type(error).__name__, raising=True)
                 raise
             self._end(because=self._stopping or "nothing has come", raising=False)
+            self._around.engine.call.raise_wakeup()  # it came while the end was waited for
         return self.done
 
     def stop(self, because: str) -> None:
@@ -208,8 +209,8 @@ class Processor:
             return
         task.attempts, task.error = task.attempts + 1, error
         retries = self._plan.retries
-        if isinstance(error, BrokenProcessPool):
-            self._fail(task, "a process of the pool has died, perhaps", error)
+        if isinstance(error, NoWorkerError):  # so nothing is known of the record
+            self._fail(task, f"{error}, so nothing came of the handler", error.__cause__ or error)
         elif task.attempts <= retries.count and isinstance(error, Exception):
             self.done.retried += 1
             wait = retries.wait(task.attempts)
@@ -226,7 +227,9 @@ class Processor:
         """All attempts have failed."""
         on_error, error = self._plan.on_error, task.error
         assert error is not None, "nothing has failed"
-        if on_error == "raise" or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
+            self._fail(task, f"the handler was ended by {type(error).__name__}", error)
+        elif on_error == "raise":
             self._fail(task, "", error)
         elif on_error == "skip":
             self._trace.warning("record.skipped", **_facts(task))
@@ -321,7 +324,9 @@ class Processor:
         """Wait for what runs, commit what is finished, go back to what is not."""
         everything = set(self._work.partitions)
         try:
-            self._around.repair()  # else the positions may be those of a poll that was cut short
+            with contextlib.suppress(KafkaError):  # the consumer has failed: drain all the same
+                # Else the positions may be those of a poll that was cut short.
+                self._around.repair()
             self._drain(everything, self._clock() + self._plan.drain_timeout)
             self._commits.commit_now()
         except KafkaError as error:

@@ -1,4 +1,5 @@
-"""Where handlers run: threads, processes or coroutines. Each says what became of a job.
+"""Where handlers run: threads or coroutines, and (`processes`) processes. Each says what became of
+a job.
 
 A job's `done` is called once, on whatever thread, with what it raised, or None. `submit` returns a
 function that takes the job back. If that returns True, the job had not begun: it is never run, and
@@ -10,29 +11,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import multiprocessing
-import pickle
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from aktor.actors.runtime.dispatcher import Bell
 
-__all__ = ["Coroutines", "Job", "Processes", "Threads", "Workers"]
+__all__ = ["Cancel", "Coroutines", "Job", "NoWorkerError", "Threads", "Workers", "call_plainly"]
 
 Cancel = Callable[[], bool]
 
+#: In a task that a handler has started, SystemExit ends the event loop's run. For so many seconds
+#: after that the handler that awaits the task may still end by it, and be told as the one.
+GRACE: Final = 0.1
+
 
 class Job(NamedTuple):
-    """`call(argument)` is to be called, and then `done`, with what it raised."""
+    """`call(argument)` is to be called, and then `done`, with what it raised.
+
+    `alone`: nothing else is to run in a process meanwhile, for it has killed one.
+    """
 
     call: Callable[[Any], Any]
     argument: Any
     done: Callable[[BaseException | None], None]
+    alone: bool = False
+
+
+class NoWorkerError(RuntimeError):
+    """There is no worker for a job any more, or none is to be had. It is not the job's fault."""
 
 
 class Workers(Protocol):
@@ -101,7 +109,7 @@ class Threads:
             except RuntimeError as error:  # no more threads are to be had
                 self._started -= 1
                 if not self._started and claim.take():
-                    job.done(error)
+                    job.done(_caused(NoWorkerError("no thread could be started"), error))
         return claim.take
 
     def close(self) -> None:
@@ -142,7 +150,7 @@ class Threads:
 
 def _run(job: Job) -> None:
     try:
-        _call(job.call, job.argument)
+        call_plainly(job.call, job.argument)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         job.done(error)
     except BaseException as error:  # its thread ends, too
@@ -152,7 +160,7 @@ def _run(job: Job) -> None:
         job.done(None)
 
 
-def _call(call: Callable[[Any], Any], argument: Any) -> None:
+def call_plainly(call: Callable[[Any], Any], argument: Any) -> None:
     """Call it. A coroutine that it returns would never run, and its record count as handled."""
     result = call(argument)
     if inspect.iscoroutine(result):
@@ -172,110 +180,103 @@ class Coroutines:
         self._count = count
         self._inbox: deque[tuple[_Claim, Job]] = deque()
         self._closed = False
+        #: It was closed, and what ran has ended: the loop may stop.
+        self._may_stop = False
         self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-        threading.Thread(target=self._serve, name=name, daemon=True).start()
+        #: What runs. `done` of a job is called by whoever takes its claim.
+        self._tasks: dict[asyncio.Task[None], tuple[_Claim, Job]] = {}
+        try:
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        except RuntimeError:  # no more threads are to be had
+            self._loop.close()
+            raise
 
     def _serve(self) -> None:
+        error: BaseException | None = None
         try:
-            self._loop.run_forever()
+            while not self._may_stop:  # a handler may have stopped the loop
+                try:
+                    self._loop.run_forever()
+                except (KeyboardInterrupt, SystemExit) as caught:
+                    self._loop.call_later(GRACE, self._fail_all, caught)
+        except BaseException as caught:
+            error = caught
+            raise
         finally:
             self._loop.close()
+            self._fail_all(error)
 
     def submit(self, job: Job) -> Cancel:
         """Run it in the loop."""
         claim = _Claim()
         self._inbox.append((claim, job))
-        self._loop.call_soon_threadsafe(self._begin)
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError as error:  # it is closed
+            self._fail_all(error)
         return claim.take
 
     def _begin(self) -> None:
         while self._inbox and len(self._tasks) < self._count and not self._closed:
             claim, job = self._inbox.popleft()
             if claim.take():
-                task = self._loop.create_task(self._run(job))
-                self._tasks.add(task)
+                end = _Claim()
+                task = self._loop.create_task(self._run(job, end))
+                self._tasks[task] = end, job
                 task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._begin()
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, end: _Claim) -> None:
+        failure: BaseException | None = None
         try:
             await job.call(job.argument)
         except BaseException as error:
             # Also CancelledError: it was not finished. KeyboardInterrupt and SystemExit would end
             # the loop, and with it the coroutines of other records.
-            job.done(error)
-        else:
-            job.done(None)
+            failure = error
+        if end.take():
+            job.done(failure)
+
+    def _fail_all(self, error: BaseException | None) -> None:
+        """The run of the loop has ended, by this error of a task or callback of a handler's.
+
+        Whose it was is not known, unless a handler awaits it. So all jobs in hand end.
+        """
+        text = "the event loop of the handlers has ended"
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            kind = type(error).__name__
+            text = (
+                f"a task or a callback that a handler had started raised {kind} in their event loop"
+            )
+        while self._inbox:
+            claim, job = self._inbox.popleft()
+            if claim.take():
+                job.done(_caused(NoWorkerError(text), error))
+        for task, (end, job) in list(self._tasks.items()):
+            if end.take():
+                job.done(_caused(NoWorkerError(text), error))
+            if not self._loop.is_closed():
+                task.cancel()
 
     def close(self) -> None:
         """What still runs is cancelled, and the loop ends."""
         self._closed = True
-        self._loop.call_soon_threadsafe(self._end)
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._loop.call_soon(self._loop.call_soon, self._loop.stop)  # once they have ended
+        self._loop.call_soon(self._loop.call_soon, self._stop)  # once they have ended
+
+    def _stop(self) -> None:
+        self._may_stop = True
+        self._loop.stop()
 
 
-class Processes:
-    """Processes of their own, begun afresh ("spawn"): what a fork would copy is of no use there.
-
-    The handler, records and exceptions are pickled. TypeError: the handler cannot be.
-    """
-
-    def __init__(self, count: int, *, handler: Callable[[Any], Any]) -> None:
-        self.capacity = count + 1
-        try:
-            pickle.dumps(handler)
-        except Exception as error:
-            raise TypeError(
-                f"a handler for processes must be pickled, and this one cannot be ({error}): give"
-                " a function of a module"
-            ) from error
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(count, context, initializer=_ignore_interrupts)
-
-    def submit(self, job: Job) -> Cancel:
-        """Run it in a process."""
-        try:
-            future = self._pool.submit(_call_in_process, job.call, job.argument)
-        except BrokenProcessPool as error:
-            job.done(error)
-            return lambda: False
-
-        def ended(future: Future[None]) -> None:
-            if not future.cancelled():
-                job.done(future.exception())
-
-        future.add_done_callback(ended)
-        return future.cancel
-
-    def close(self) -> None:
-        """The processes end once they have nothing in hand."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _ignore_interrupts() -> None:
-    """A terminal sends Ctrl-C to all processes: the one that polls waits for what runs in these."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _call_in_process(call: Callable[[Any], Any], argument: Any) -> None:
-    """Call it. What it returns is dropped: it would have to be pickled.
-
-    An exception that can be pickled but not unpickled would break the whole pool.
-    """
-    try:
-        _call(call, argument)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-            raise RuntimeError(f"{text} (it cannot be pickled)") from error
-        raise
+def _caused(error: NoWorkerError, cause: BaseException | None) -> NoWorkerError:
+    error.__cause__ = cause
+    return error

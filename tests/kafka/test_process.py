@@ -21,9 +21,10 @@ from aktor.errors import (
     HandlerError,
     RecordDeserializationError,
     WakeupError,
+    WorkerDiedError,
 )
 from aktor.processing import Processed, Retries, dead_letter
-from tests.kafka.support import PROMPT_S, quick
+from tests.kafka.support import PROMPT_S, named, quick, traced, wait_until
 from tests.real_kafka.topics import create_topic, produce
 
 #: Long enough to join the group on a busy machine; then nothing comes any more.
@@ -301,3 +302,151 @@ def test_a_commit_interval_of_nothing_keeps_no_processor_busy(
         assert done.finished == 20
         assert committed(consumer) == 20
         assert polls["polls"] < 200
+
+
+# -- records that kill their worker
+
+
+def kill_one_in_ten(record: Any) -> None:
+    if record.offset % 10 == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="has no SIGKILL")
+def test_a_record_that_kills_its_process_has_failed_and_the_others_are_handled(
+    kafka: Any, topic: str, group: str
+) -> None:
+    filled(kafka, topic, 20, partitions=1)
+    with a_consumer(kafka, topic, group, consumer_timeout_ms=15_000) as consumer:
+        with pytest.raises(HandlerError, match="offset 3 ") as raised:
+            consumer.process(kill_one_in_ten, workers="processes", concurrency=2)
+        assert isinstance(raised.value.__cause__, WorkerDiedError)
+        assert committed(consumer) == 3
+
+        failures: list[Any] = []
+        done = consumer.process(
+            kill_one_in_ten,
+            workers="processes",
+            concurrency=2,
+            retries=Retries(1, backoff_ms=1),
+            on_error=failures.append,
+        )
+
+        assert (done.dead_lettered, done.retried, done.unfinished) == (2, 2, 0)
+        assert committed(consumer) == 20
+    assert [(failure.record.offset, failure.attempts) for failure in failures] == [(3, 2), (13, 2)]
+    assert all(isinstance(failure.error, WorkerDiedError) for failure in failures)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("awaited", [True, False])
+def test_an_exit_in_a_task_of_a_coroutine_ends_the_processing_and_names_a_record(
+    kafka: Any, topic: str, group: str, awaited: bool, error: type[BaseException]
+) -> None:
+    filled(kafka, topic, 10, partitions=1, keys=10)
+    tasks = set()
+
+    async def leave() -> None:
+        raise error
+
+    async def handle(record: Any) -> None:
+        if record.offset == 2:
+            tasks.add(task := asyncio.create_task(leave()))
+            if awaited:
+                await task
+        if record.offset >= 2:
+            await asyncio.Event().wait()
+
+    began = time.monotonic()
+    with a_consumer(kafka, topic, group) as consumer:
+        with pytest.raises(HandlerError, match=f"of {topic}-0") as raised:
+            consumer.process(handle, concurrency=4, on_error="skip")
+        assert isinstance(raised.value.__cause__, error)
+        assert raised.value.offset == 2 or not awaited
+        assert committed(consumer) == 2
+    assert all(isinstance(task.exception(), error) for task in tasks)
+    assert time.monotonic() < began + IDLE_MS / 1000 + 2 * PROMPT_S
+
+
+# -- wake-ups while handlers are waited for
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_wakeup_while_handlers_of_revoked_partitions_are_waited_for_ends_it_after_the_commit(
+    kafka: Any, topic: str, group: str, protocol: str
+) -> None:
+    filled(kafka, topic, 4, partitions=2, keys=4)
+    handled: Counter[tuple[int, int]] = Counter()
+    running, may_end = threading.Semaphore(0), threading.Event()
+
+    def handle(record: Any) -> None:
+        running.release()
+        may_end.wait(6 * PROMPT_S)
+        handled[record.partition, record.offset] += 1
+
+    first = a_consumer(kafka, topic, group, group_protocol=protocol)
+    raised: list[BaseException] = []
+
+    def process() -> None:
+        try:
+            first.process(handle, concurrency=4, order="none")
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=process)
+    with traced() as events:
+        thread.start()
+        for _ in range(4):
+            assert running.acquire(timeout=4 * PROMPT_S)
+        second = a_consumer(kafka, topic, group, group_protocol=protocol)
+        joins = threading.Thread(target=lambda: second.poll(1000 * PROMPT_S))
+        joins.start()
+        wait_until(lambda: named(events, "partitions.revoking"), "a revocation")
+        first.wakeup()
+        may_end.set()
+        thread.join(3 * PROMPT_S)
+        assert not thread.is_alive()
+    assert [type(error) for error in raised] == [WakeupError]
+    first.close()
+    joins.join()
+    second.close()
+    assert set(handled.values()) == {1}
+    with quick(kafka, group_id=group) as reader:
+        offsets = [reader.committed(TopicPartition(topic, number)) or 0 for number in range(2)]
+    assert sum(offsets) == 4, "what was finished is committed"
+
+
+@pytest.mark.parametrize("ends_by", ["a stop", "an error"])
+def test_a_wakeup_while_the_end_is_waited_for_does_not_give_the_last_commit_up(
+    kafka: Any, topic: str, group: str, ends_by: str
+) -> None:
+    filled(kafka, topic, 2, partitions=1, keys=2)
+    running, may_end = threading.Event(), threading.Event()
+
+    def handle(record: Any) -> None:
+        if record.offset == 1:
+            running.wait(4 * PROMPT_S)
+            if ends_by == "an error":
+                raise ValueError("no")
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            running.set()
+            may_end.wait(6 * PROMPT_S)
+
+    with traced() as events, a_consumer(kafka, topic, group) as consumer:
+
+        def wake() -> None:
+            running.wait(4 * PROMPT_S)
+            time.sleep(0.5)  # the end is waited for by now
+            consumer.wakeup()
+            may_end.set()
+
+        waking = after(0.0, wake)
+        with pytest.raises(HandlerError if ends_by == "an error" else WakeupError):
+            consumer.process(handle, order="none", commit_interval_ms=600_000)
+        waking.join()
+        if ends_by == "an error":
+            with pytest.raises(WakeupError):
+                consumer.poll()
+        assert committed(consumer) == (1 if ends_by == "an error" else 2)
+    assert not named(events, "commit.failed")

@@ -40,6 +40,7 @@ from aktor.errors import (
     RecordDeserializationError,
     UserCallbackError,
     WakeupError,
+    WorkerDiedError,
 )
 
 BROKER = "kafka-1:9093"
@@ -116,6 +117,7 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         ["orders-3", "at offset 42", "seek to 43 to skip it"],
     ),
     (ActorRestartedError(actor="commits"), KafkaError, ["commits", "restarted", "call again"]),
+    (WorkerDiedError(), KafkaError, ["worker process died", "memory"]),
     (
         BackgroundThreadError(reason="SystemExit in its loop"),
         KafkaError,
@@ -247,3 +249,16 @@ def test_of_a_hundred_brokers_that_cannot_be_reached_a_few_are_named() -> None:
 )
 def test_the_newer_codes_of_kafka_are_their_own(kind: type[BrokerResponseError], code: int) -> None:
     assert kind.errno == code
+
+
+def test_a_handler_error_that_no_on_error_would_have_spared_does_not_advise_one() -> None:
+    error = HandlerError(
+        topic="orders",
+        partition=3,
+        offset=42,
+        attempts=1,
+        what="on_error failed, after the handler,",
+    )
+
+    assert "on_error failed" in str(error)
+    assert "give process()" not in str(error)

@@ -7,8 +7,9 @@ then begins with a repair (see `guard` and `Recovery.repair`).
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aktor.consumer.core.batch import Attention
 from aktor.consumer.core.port import ApplicationPort
@@ -21,6 +22,7 @@ class Call:
     """Owns the error in which the call under way ends, and the tickets of its questions."""
 
     __slots__ = (
+        "_is_steady",
         "_owed",
         "_port",
         "asked",
@@ -44,6 +46,8 @@ class Call:
         self.closing = False
         #: A nested `close` waits for the outermost call to end.
         self.close_asked = False
+        #: `wakeup`, errors of the connections and a nested `close` are kept for a later wait.
+        self._is_steady = False
         #: Another thread, or a signal handler, has called `wakeup`.
         self.woken = False
         #: The error of our own that the call ends in.
@@ -90,7 +94,7 @@ class Call:
     def repair(self) -> None:
         """The last call was interrupted: give its questions up. An error that it could not raise is
         raised by the next poll."""
-        self.closing = False
+        self.closing = self._is_steady = False
         self.unraised = self._owed or self.unraised
         for ticket in self.asked:
             self._port.forget(ticket)
@@ -143,8 +147,24 @@ class Call:
 
     def end_for_close(self) -> None:
         """Raise if a nested `close` waits for this call, unless it is `close` itself."""
-        if self.close_asked and not self.closing:
+        if self.close_asked and not self.closing and not self._is_steady:
             raise self.own(ConsumerClosedError())
+
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """Meanwhile only a failure of the background ends a wait; `wakeup`, errors of the
+        connections and a nested `close` are kept for a later one."""
+        self._is_steady = True
+        try:
+            yield
+        finally:
+            self._is_steady = False
+
+    def raise_wakeup(self) -> None:
+        """Raise if `wakeup` was called and no call has ended by it."""
+        if self.woken:
+            self.woken = False
+            raise self.own(WakeupError())
 
     def check_alive(self) -> None:
         """Raise if the background was given up."""
@@ -155,9 +175,10 @@ class Call:
         """Raise what ends a wait: a failure, `wakeup`, an error of the connections."""
         if self._port.failure is not None:
             self.check_alive()
-        if self.woken and not self.closing:
-            self.woken = False
-            raise self.own(WakeupError())
+        if self._is_steady:
+            return
+        if not self.closing:
+            self.raise_wakeup()
         error = self._port.connections.take_error()
         if error is not None:
             raise self.own_told(error)

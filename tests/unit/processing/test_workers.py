@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import queue
@@ -11,13 +12,16 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pytest
 
 from aktor.actors.runtime.dispatcher import Bell
-from aktor.processing.workers import Coroutines, Job, Processes, Threads, Workers
+from aktor.errors import WorkerDiedError
+from aktor.processing.processes import Processes
+from aktor.processing.workers import Coroutines, Job, NoWorkerError, Threads, Workers
 
 Outcomes = queue.SimpleQueue[BaseException | None]
 
@@ -338,19 +342,250 @@ def test_an_exception_that_cannot_be_unpickled_fails_its_record_and_not_the_pool
     workers.close()
 
 
-def dies(_argument: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+class Poison:
+    """A record that kills the process that unpickles it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
+#: What kills its process, by the way it does.
+KILLERS: dict[str, Any] = {"a signal": "kill", "its exit": "leave", "its record": Poison()}
+
+
+def kills(argument: Any) -> None:
+    if argument == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if argument == "leave":
+        os._exit(1)
+    if argument == "fail":
+        raise ValueError(argument)
+
+
+def submitted(workers: Workers, *arguments: Any, alone: bool = False) -> list[Outcomes]:
+    """The outcomes of these jobs of `kills`, in order."""
+    all_outcomes: list[Outcomes] = [queue.SimpleQueue() for _ in arguments]
+    for argument, outcomes in zip(arguments, all_outcomes, strict=True):
+        workers.submit(Job(kills, argument, outcomes.put, alone))
+    return all_outcomes
+
+
+def ends(all_outcomes: list[Outcomes]) -> list[type | None]:
+    """The type of what each job raised; fails if one does not end, or ends twice."""
+    told = [outcomes.get(timeout=3 * SOON) for outcomes in all_outcomes]
+    assert all(outcomes.empty() for outcomes in all_outcomes)
+    return [None if error is None else type(error) for error in told]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
-def test_a_pool_that_has_died_is_told_for_later_jobs_too() -> None:
-    outcomes: Outcomes = queue.SimpleQueue()
-    workers = Processes(1, handler=dies)
+@pytest.mark.parametrize("how", KILLERS)
+def test_of_the_jobs_that_run_as_a_process_dies_only_the_one_that_kills_has_failed(
+    how: str,
+) -> None:
+    workers = Processes(2, handler=kills)
 
-    for _ in range(2):
-        cancel = workers.submit(Job(dies, None, outcomes.put))
-        assert isinstance(outcomes.get(timeout=SOON), BrokenProcessPool)
-        assert not cancel()
+    ended = ends(submitted(workers, "a", "fail", KILLERS[how], "b", "c"))
+
+    assert ended == [None, ValueError, WorkerDiedError, None, None]
+    assert ends(submitted(workers, "d", "e")) == [None, None], "the next ones find a new pool"
+    workers.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_each_of_several_killers_fails_by_itself() -> None:
+    workers = Processes(3, handler=kills)
+
+    assert ends(submitted(workers, "kill", "a", "leave", "kill")) == [
+        WorkerDiedError,
+        None,
+        WorkerDiedError,
+        WorkerDiedError,
+    ]
+    workers.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_a_job_that_has_killed_a_process_is_tried_again_alone() -> None:
+    """Else each of its attempts would kill what runs beside it."""
+    workers = Processes(2, handler=kills)
+    before = submitted(workers, "a", "b")
+    alone = submitted(workers, "kill", alone=True)
+    after = submitted(workers, "c", "d")
+
+    assert ends([*before, *alone, *after]) == [None, None, WorkerDiedError, None, None]
+    workers.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_a_process_that_is_killed_while_it_has_nothing_to_do_fails_no_job() -> None:
+    workers = Processes(1, handler=process_id)
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers.submit(Job(process_id, None, outcomes.put))
+    error = outcomes.get(timeout=SOON)
+    assert error is not None
+    os.kill(error.args[0], signal.SIGKILL)
+
+    assert ends(submitted(workers, "a", "b")) == [None, None]
+    workers.close()
+
+
+def test_a_handler_that_no_process_can_load_is_no_fault_of_a_record() -> None:
+    """Its record must not be skipped. So it is without `if __name__ == "__main__"`, too."""
+    module = types.ModuleType("only_here")
+    exec("def handle(argument): pass", module.__dict__)
+    sys.modules["only_here"] = module
+    try:
+        workers = Processes(2, handler=module.handle)
+        all_outcomes: list[Outcomes] = [queue.SimpleQueue() for _ in range(3)]
+        for outcomes in all_outcomes:
+            workers.submit(Job(module.handle, None, outcomes.put))
+        assert ends(all_outcomes) == [NoWorkerError] * 3
+        workers.close()
+    finally:
+        del sys.modules["only_here"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_a_job_that_waits_for_its_second_try_can_be_taken_back() -> None:
+    workers = Processes(1, handler=kills)
+    outcomes: Outcomes = queue.SimpleQueue()
+    taken: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    cancels: list[Callable[[], bool]] = []
+
+    def take_back(error: BaseException | None) -> None:
+        outcomes.put(error)
+        taken.put(cancels[1]())
+
+    cancels.append(workers.submit(Job(kills, "kill", take_back)))
+    cancels.append(workers.submit(Job(kills, "a", outcomes.put)))
+
+    assert isinstance(outcomes.get(timeout=3 * SOON), WorkerDiedError)
+    assert taken.get(timeout=SOON)
+    workers.close()
+    assert outcomes.empty()
+
+
+def test_what_a_pool_of_the_handlers_own_raises_is_the_handlers_error() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Processes(1, handler=has_a_broken_pool)
+    workers.submit(Job(has_a_broken_pool, None, outcomes.put))
+
+    error = outcomes.get(timeout=SOON)
+    workers.close()
+
+    assert isinstance(error, RuntimeError)
+    assert "BrokenProcessPool" in str(error)
+    assert not isinstance(error, NoWorkerError)
+
+
+def has_a_broken_pool(_argument: Any) -> None:
+    raise BrokenProcessPool("mine")
+
+
+def test_processes_that_cannot_be_started_are_no_fault_of_a_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So it is at the exit of the interpreter, and when the machine has no more of them."""
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    workers = Processes(1, handler=kills)
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", refuse)
+
+    assert ends(submitted(workers, "a")) == [NoWorkerError]
+    workers.close()
+
+
+async def exits_in_a_task(error: type[BaseException]) -> None:
+    await asyncio.create_task(raises(error))
+
+
+async def exits_in_a_task_of_a_task(error: type[BaseException]) -> None:
+    await asyncio.gather(asyncio.create_task(exits_in_a_task(error)))
+
+
+async def exits_in_a_task_that_nobody_awaits(error: type[BaseException]) -> None:
+    _tasks.add(asyncio.create_task(raises(error)))
+    await asyncio.Event().wait()
+
+
+async def exits_in_a_callback(error: type[BaseException]) -> None:
+    def callback() -> None:
+        raise error
+
+    asyncio.get_running_loop().call_soon(callback)
+    await asyncio.Event().wait()
+
+
+async def raises(error: type[BaseException]) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+async def waits_for_ever(_argument: Any) -> None:
+    await asyncio.Event().wait()
+
+
+async def hears_nothing(_argument: Any) -> None:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "handler",
+    [
+        exits_in_a_task,
+        exits_in_a_task_of_a_task,
+        exits_in_a_task_that_nobody_awaits,
+        exits_in_a_callback,
+    ],
+)
+def test_what_ends_the_loop_ends_every_job_in_hand(
+    handler: Callable[[Any], Any], error: type[BaseException]
+) -> None:
+    told: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
+    workers = Coroutines(3, name="test")
+
+    def submit(name: str, call: Callable[[Any], Any]) -> None:
+        workers.submit(Job(call, error, lambda end: told.put((name, end))))
+
+    submit("runs", waits_for_ever)
+    submit("hears nothing", hears_nothing)
+    submit("exits", handler)
+    submit("waits", waits_for_ever)
+
+    first = told.get(timeout=SOON)
+    ended = dict([first, *(told.get(timeout=SOON) for _ in range(3))])
+    assert ended.keys() == {"runs", "hears nothing", "exits", "waits"}
+    if handler in (exits_in_a_task, exits_in_a_task_of_a_task):
+        assert first[0] == "exits", "it is known whose task it was"
+        assert isinstance(first[1], error)
+    for name, end in ended.items():
+        assert isinstance(end, NoWorkerError | error), name
+        assert error.__name__ in repr(end)
+    workers.close()
+    assert told.empty()
+
+
+async def stops_the_loop(_argument: Any) -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.01)
+
+
+def test_a_handler_that_stops_the_loop_stops_no_other() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Coroutines(2, name="test")
+    for _ in range(4):
+        workers.submit(Job(stops_the_loop, None, outcomes.put))
+
+    assert [outcomes.get(timeout=SOON) for _ in range(4)] == [None] * 4
     workers.close()
 
 
@@ -380,7 +615,7 @@ def test_threads_that_cannot_be_started_fail_a_record_only_if_there_is_none() ->
 
     workers = Threads(2, start=start, make_bell=Bell, name="test")
     workers.submit(Job(str, 7, outcomes.put))
-    assert isinstance(outcomes.get(timeout=SOON), RuntimeError)
+    assert isinstance(outcomes.get(timeout=SOON), NoWorkerError)
 
     may_start = True
     workers.submit(Job(str, 7, outcomes.put))
