@@ -1,4 +1,4 @@
-"""Builds what is compiled; the rest of the package is described in setup.cfg.
+"""Builds what is compiled, and the description for an index; the rest is described in setup.cfg.
 
 The variable AKTOR_PURE_PYTHON of the environment, which `aktor.compiled` reads when aktor runs,
 decides here, too:
@@ -9,12 +9,16 @@ decides here, too:
 - "0": the build fails if a module cannot be compiled. Wheels for an index are made so.
 """
 
+import configparser
 import os
+import re
+from pathlib import Path
 
 from setuptools import Extension, setup
 
 _ASKED = os.environ.get("AKTOR_PURE_PYTHON", "")
 _HAS_TO_COMPILE = _ASKED == "0"
+_ON_WINDOWS = os.name == "nt"
 
 
 def compiled(module: str, *depends: str) -> Extension:
@@ -25,7 +29,7 @@ def compiled(module: str, *depends: str) -> Extension:
         [f"{folder}/{name}.pyx"],
         depends=[f"{folder}/{one}" for one in depends],
         include_dirs=[folder],
-        extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0"],
+        extra_compile_args=[] if _ON_WINDOWS else ["-O3", "-g0"],
     )
 
 
@@ -40,17 +44,47 @@ def modules() -> list[Extension]:
             raise
         print("aktor: nothing is compiled, since there is no Cython")
         return []
-    made: list[Extension] = cythonize(
-        [
-            compiled("aktor.records.kernel", "kernel.h", "columns.h", "lz4.h"),
-            compiled("aktor.actors.sockets.frame_memory"),
-            compiled("aktor.consumer.core.record_iterator"),
-        ],
-        build_dir="build",
-    )
+    wanted = [compiled("aktor.records.kernel", "kernel.h", "columns.h", "lz4.h")]
+    if not _ON_WINDOWS:  # these two call POSIX
+        wanted.append(compiled("aktor.actors.sockets.frame_memory"))
+        wanted.append(compiled("aktor.consumer.core.record_iterator"))
+    made: list[Extension] = cythonize(wanted, build_dir="build")
     for module in made:
         module.optional = not _HAS_TO_COMPILE  # Cython makes new ones, and forgets it
     return made
 
 
-setup(ext_modules=modules())
+def description() -> str:
+    """The README, with links that work outside of the repository.
+
+    On an index, a link to `docs/...` leads nowhere. It becomes one into the repository at the tag
+    of this version. Without an address of the repository (`Source` in `project_urls` of setup.cfg)
+    only the text of the link is left.
+    """
+    here = Path(__file__).parent
+    told = configparser.ConfigParser()
+    told.read(here / "setup.cfg", encoding="utf-8")
+    addresses = dict(
+        re.findall(r"(\w+) *= *(\S+)", told.get("metadata", "project_urls", fallback=""))
+    )
+    version = re.search(r'= "(.+)"', (here / "aktor/version.py").read_text(encoding="utf-8"))
+    assert version, "aktor/version.py has no version"
+
+    def outside(link: re.Match[str]) -> str:
+        picture, text, target = link.groups()
+        if ":" in target or target.startswith("#"):
+            return link[0]
+        if "Source" not in addresses:
+            return str(text)
+        kind = "raw" if picture else "blob"
+        return f"{picture}[{text}]({addresses['Source']}/{kind}/v{version[1]}/{target})"
+
+    readme = (here / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(!?)\[([^\]\[]*)\]\(([^)\s]+)\)", outside, readme)
+
+
+setup(
+    ext_modules=modules(),
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)
