@@ -69,6 +69,7 @@ def __getattr__(name: str) -> Any:
         return import_module("aktor.errors")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import_module("aktor.kafka_python")  # it checks kafka-python
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
+
+# isort: split
 from kafka.errors import (
     BrokerResponseError,
     CorruptRecordError,

@@ -37,6 +37,7 @@ PACKAGE = ROOT / "aktor"
 #: import at most one another.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "kafka_python": set(),
     "settings": set(),
     "state_table": set(),
     "compiled": set(),
@@ -61,7 +62,16 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"cli", "simulation", "broker", "demo"},
     "spark": {"spark", "consumer"},
 }
-FOR_ALL = {"compiled", "errors", "settings", "state_table", "trace", "values", "version"}
+FOR_ALL = {
+    "compiled",
+    "errors",
+    "kafka_python",
+    "settings",
+    "state_table",
+    "trace",
+    "values",
+    "version",
+}
 
 #: The broker's modules and packages from the lowest layer to the highest. One may import those of
 #: its own layer and of lower ones.
@@ -798,6 +808,23 @@ def is_made(folder: str) -> bool:
     hidden = folder.startswith(".") and folder != ".ci"
     made = folder.startswith(("__pycache__", "pytest-cache-files-"))
     return hidden or made or folder.endswith(".egg-info")
+
+
+def test_a_package_that_uses_kafka_python_checks_before_that_it_is_the_right_one() -> None:
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in modules()
+        if re.search(r"^\s*(from|import) kafka\b", path.read_text(), re.MULTILINE)
+    }
+    for user in sorted(users - {"__init__.py", "kafka_python.py"}):
+        first = PACKAGE / user if user.endswith(".py") else PACKAGE / user / "__init__.py"
+        imported = [
+            node.names[0].name if isinstance(node, ast.Import) else node.module or ""
+            for node in ast.parse(first.read_text()).body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        ours = [name for name in imported if name.startswith(("aktor", "kafka"))]
+        assert ours[:1] == ["aktor.kafka_python"], f"{first} does not import the check first"
 
 
 def test_the_version_is_told_once() -> None:

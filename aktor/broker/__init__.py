@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
+
 if TYPE_CHECKING:
     from aktor.broker.codes import Code
     from aktor.broker.embedded import EmbeddedKafka

@@ -28,6 +28,7 @@ from kafka.structs import (
     TopicPartition,
 )
 
+from aktor import kafka_python
 from aktor.consumer import arguments, deserializers
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
@@ -51,7 +52,9 @@ from aktor.events.metadata import DescribeTopics, TopicInfo, TopicPattern
 from aktor.events.positions import ListOffsets, Position, ResetStrategy
 from aktor.events.routes import APPLICATION, COMMITS, METADATA, POSITIONS, SUPERVISOR
 from aktor.records import Columns, RecordReader
+from aktor.records import status as reader_in_use
 from aktor.trace import open_trace
+from aktor.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow
@@ -154,6 +157,12 @@ class KafkaConsumer:
         dropped = weakref.finalize(self, dispatcher.stop, 0.0)
         dropped.atexit = False
         self._host.start(dispatcher, f"aktor-{settings.client_id}")
+        self._link.log.info(
+            "consumer.started",
+            version=__version__,
+            reader=reader_in_use(),
+            kafka_python=kafka_python.version(),
+        )
 
     def _reader_maker(self) -> Any:
         settings, config = self._settings, self.config
@@ -1050,6 +1059,7 @@ class KafkaConsumer:
             subscription=self._engine.subscription.topics,
             partitions=partitions,
             actors=actors,
+            reader=reader_in_use(),
         )
 
     def _trouble_of(self, topic_partition: TopicPartition) -> str:

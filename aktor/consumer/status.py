@@ -36,7 +36,8 @@ class ConsumerStatus:
     `state` is "running", "running, but <why no broker can be reached>", "closed", "failed: <error>"
     or "unresponsive" (the background thread did not answer within a second). `group_protocol` is
     "classic", "consumer", or "auto" while that setting has not been decided; `generation` is the
-    member's epoch in the second.
+    member's epoch in the second. `reader` is what reads record batches: "compiled", or "Python"
+    and why (`aktor.records`).
     """
 
     client_id: str
@@ -49,6 +50,7 @@ class ConsumerStatus:
     subscription: frozenset[str]
     partitions: Mapping[TopicPartition, PartitionStatus]
     actors: tuple[ActorStatus, ...]
+    reader: str
 
     @property
     def lag(self) -> int | None:
@@ -73,6 +75,7 @@ class ConsumerStatus:
                 f" end {_or(status.end)}, lag {_or(status.lag)}{paused}"
                 f"{f', {status.trouble}' if status.trouble else ''}"
             )
+        lines.append(f"reader: {self.reader}")
         for actor in self.actors:
             lines.append(f"  actor {actor.name}: incarnation {actor.incarnation}")
         return "\n".join(lines)

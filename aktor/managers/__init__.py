@@ -1,1 +1,3 @@
 """What to send and when: one request manager a module."""
+
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python

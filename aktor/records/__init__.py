@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
+
+# isort: split
 from kafka.consumer.fetcher import ConsumerRecord
 
 from aktor import compiled

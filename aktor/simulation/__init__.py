@@ -11,6 +11,7 @@ Needs greenlet: the extra `simulation`.
 
 from __future__ import annotations
 
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 from aktor.simulation.errors import (
     BlockingCallError,
     CheckFailedError,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 from aktor.errors import DataLossError
 from aktor.spark.log import show_warnings
 

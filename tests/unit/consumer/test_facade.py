@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import kafka
 import pytest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+import aktor
 from aktor.actors.runtime.dispatcher import Dispatcher, _Thread
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
@@ -290,3 +292,17 @@ def test_a_log_handler_that_raises_does_not_end_the_background_thread(
     finally:
         logger.removeHandler(deaf)
     assert the_thread_ends()
+
+
+def test_the_log_says_in_one_line_at_the_start_which_aktor_reads_and_how(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="aktor")
+
+    with aktor.KafkaConsumer(bootstrap_servers="localhost:1") as consumer:
+        reader = consumer.status().reader
+
+    told = [record for record in caplog.records if "consumer.started" in record.getMessage()]
+    assert len(told) == 1
+    for part in (aktor.__version__, reader, kafka.__version__):
+        assert part in told[0].getMessage()

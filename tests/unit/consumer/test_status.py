@@ -33,6 +33,7 @@ def a_status(**said: Any) -> ConsumerStatus:
         "subscription": frozenset({"orders", "invoices"}),
         "partitions": {},
         "actors": (),
+        "reader": "compiled",
     }
     return ConsumerStatus(**{**known, **said})
 
@@ -65,6 +66,7 @@ def test_a_status_reads_from_the_consumer_down_to_its_actors() -> None:
         "subscribed to invoices, orders",
         "  orders-0: position unknown, end unknown, lag unknown",
         "  orders-1: position 5, end 12, lag 7, paused",
+        "reader: compiled",
         "  actor fetch: incarnation 2",
     ]
 
@@ -72,7 +74,7 @@ def test_a_status_reads_from_the_consumer_down_to_its_actors() -> None:
 def test_a_consumer_without_a_group_has_no_line_for_it() -> None:
     status = a_status(group_id=None, member_id="", subscription=frozenset())
 
-    assert str(status) == "consumer app: running"
+    assert str(status) == "consumer app: running\nreader: compiled"
 
 
 def test_a_group_that_is_not_joined_says_so() -> None:

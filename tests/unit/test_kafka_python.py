@@ -1,0 +1,104 @@
+"""Another kafka-python than ours is refused by name and version, before anything fails inside."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aktor import kafka_python
+
+ROOT = Path(__file__).parent.parent.parent
+
+#: What a program may begin with.
+ENTRANCES = (
+    "from aktor import KafkaConsumer",
+    "from aktor import TopicPartition",
+    "from aktor import errors",
+    "from aktor.broker import EmbeddedKafka",
+    "from aktor.processing import dead_letter",
+    "from aktor.simulation import Simulation",
+    "from aktor.spark import register",
+    "import aktor.consumer.facade",
+)
+
+
+def refusal(folder: Path, program: str = ENTRANCES[0]) -> str:
+    """The last line that `program` ends with if `kafka` is found in `folder` first."""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        capture_output=True,
+        text=True,
+    )
+    return run.stderr.strip().rpartition("\n")[2]
+
+
+def a_kafka(folder: Path, source: str, distribution: str = "kafka-python") -> Path:
+    """A package `kafka` that this distribution has installed."""
+    (folder / "kafka").mkdir()
+    (folder / "kafka" / "__init__.py").write_text(source)
+    told = folder / f"{distribution.replace('-', '_')}-0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0\n")
+    (told / "top_level.txt").write_text("kafka\n")
+    return folder
+
+
+@pytest.mark.parametrize("program", ENTRANCES)
+def test_an_old_kafka_python_is_refused_wherever_a_program_enters(
+    program: str, tmp_path: Path
+) -> None:
+    said = refusal(a_kafka(tmp_path, "__version__ = '2.3.2'"), program)
+
+    assert said == (
+        "ImportError: aktor needs kafka-python >=3.0.5,<3.1, found 2.3.2. To repair:"
+        " pip install --force-reinstall 'kafka-python>=3.0.5,<3.1'"
+    )
+
+
+@pytest.mark.parametrize("found", ["3.0.4", "3.1.0", "3.1.0.dev0", "4.0"])
+def test_a_version_outside_of_the_range_is_refused(found: str, tmp_path: Path) -> None:
+    assert f"found {found}." in refusal(a_kafka(tmp_path, f"__version__ = {found!r}"))
+
+
+def test_another_distribution_is_named_and_has_to_be_removed(tmp_path: Path) -> None:
+    said = refusal(a_kafka(tmp_path, "__version__ = '2.2.3'", "kafka-python-ng"))
+
+    assert "found 2.2.3, from kafka-python-ng. To repair: pip uninstall kafka-python-ng; " in said
+
+
+def test_one_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
+    said = refusal(a_kafka(tmp_path, "import kafka.vendor.six.moves"))
+
+    assert "found one that cannot be imported (No module named 'kafka.vendor')" in said
+
+
+def test_none_at_all_is_said_so(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['kafka'] = None; "
+
+    assert "needs kafka-python >=3.0.5,<3.1, found none." in refusal(
+        tmp_path, hidden + ENTRANCES[0]
+    )
+
+
+def test_the_command_and_the_pytest_plugin_start_without_it(tmp_path: Path) -> None:
+    a_kafka(tmp_path, "__version__ = '2.3.2'")
+
+    assert refusal(tmp_path, "import aktor.testing.plugin") == ""
+    assert refusal(tmp_path, "from aktor.cli.main import main; main(['--version'])") == ""
+
+
+def test_the_installed_one_is_accepted() -> None:
+    kafka_python.check()
+
+    assert re.match(r"3\.0\.", kafka_python.version())
+
+
+def test_setup_cfg_asks_for_the_same_range() -> None:
+    assert "    kafka-python>=3.0.5,<3.1\n" in (ROOT / "setup.cfg").read_text()
+    assert (kafka_python.OLDEST, kafka_python.BEFORE) == ((3, 0, 5), (3, 1))
