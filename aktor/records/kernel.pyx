@@ -6,7 +6,9 @@ Both promise the same: signature, records, positions, errors and their texts, wh
 tests checks on both. Here are batch headers, checksums, the order of batches and the walk over
 their records. Formats v0 and v1, codecs and the texts of public errors are the twin's.
 
-State is in objects only. A reader belongs to one thread.
+State is in objects only, and a reader belongs to one thread: the guard of its consumer lets one
+thread in at a time. So the module does not enable the GIL in a Python without one. (Also with a
+GIL `fill` works without it, on nothing but the reader's and the columns' own memory.)
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer

@@ -6,6 +6,9 @@ It is not zeroed, so that pages which nothing has arrived for are never touched,
 peer announced. What comes from a plain socket is received into it at one go, without the GIL: else
 each piece of the frame would give the GIL up and wait to get it again, 5 ms and more while the
 application computes.
+
+A frame belongs to the thread of the sockets until it is complete; then nobody writes to it. So the
+module does not enable the GIL in a Python without one.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo

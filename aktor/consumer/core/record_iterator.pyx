@@ -6,8 +6,13 @@ It hands out the records of a batch one by one as long as there is no other work
 for the first record of each batch, it calls `KafkaConsumer.__next__`, which does all the work of an
 iteration. Where this module is not compiled (see `aktor.compiled`), that method is called for every
 record.
+
+The module does not enable the GIL in a Python without one. A consumer is used by one thread at a
+time, but a program may do that wrong, and `Attention.call` is called by any thread. Hence what two
+threads may touch at once is in critical sections, which cost nothing where there is a GIL.
 """
 
+cimport cython
 from cpython.object cimport PyObject_Size
 from cpython.pythread cimport PyThread_get_thread_ident
 
@@ -24,6 +29,8 @@ cdef extern from *:
     /* The clock of `time.monotonic`, to some milliseconds, where it can be had more cheaply. */
     #ifdef CLOCK_MONOTONIC_COARSE
     #define AKTOR_CLOCK CLOCK_MONOTONIC_COARSE
+    #elif defined(__APPLE__)
+    #define AKTOR_CLOCK CLOCK_UPTIME_RAW /* there, CLOCK_MONOTONIC goes on during sleep */
     #else
     #define AKTOR_CLOCK CLOCK_MONOTONIC
     #endif
@@ -72,7 +79,14 @@ cdef class Attention:
 
     def call(self):
         """There is other work, or another method was called. From any thread."""
-        self.raised = True
+        with cython.critical_section(self):
+            self.raised = True
+
+    cdef void reset(self):
+        """The other work is looked for now. What was told before is seen by that look: without
+        this order a call could be overwritten whose work the look did not find."""
+        with cython.critical_section(self):
+            self.raised = False
 
 
 cdef class RecordIterator:
@@ -99,8 +113,11 @@ cdef class RecordIterator:
         return self
 
     def __next__(self):
-        cdef Batch batch = self._batch
+        cdef Batch batch
         cdef Py_ssize_t index
+        # Another thread that is here by mistake must not drop the batch before this one holds it.
+        with cython.critical_section(self):
+            batch = self._batch
         if (
             not self._attention.raised
             and batch.handed < len(batch.records)
@@ -124,15 +141,19 @@ cdef class RecordIterator:
     cdef object _look(self):
         cdef object record
         # Before the other work: a call of `Attention` from now on is seen before the next record.
-        self._attention.raised = False
-        self._batch = None
+        self._attention.reset()
+        self._hold(None)
         try:
             record = self._next_record()
         except BaseException:
             self._attention.raised = True
             raise
-        self._batch = self._iteration.batch
+        self._hold(self._iteration.batch)
         self._look_at = self._iteration.look_at
         self._thread = PyThread_get_thread_ident()
         self._forks = forks
         return record
+
+    cdef void _hold(self, Batch batch):
+        with cython.critical_section(self):
+            self._batch = batch
