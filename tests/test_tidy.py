@@ -28,7 +28,7 @@ from aktor.events.routes import APPLICATION, BY_NAME, FACTS, KEPT, MEMBERSHIP, R
 from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import Value
-from tests import protocol_table, settings_table, state_tables
+from tests import api_table, protocol_table, settings_table, state_tables
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -808,6 +808,10 @@ def is_made(folder: str) -> bool:
     hidden = folder.startswith(".") and folder != ".ci"
     made = folder.startswith(("__pycache__", "pytest-cache-files-"))
     return hidden or made or folder.endswith(".egg-info")
+
+
+def test_the_page_of_public_names_is_made_from_all_of_the_public_modules() -> None:
+    assert api_table.PAGE.read_text() == api_table.page(), "run python -m tests.api_table"
 
 
 def test_a_package_that_uses_kafka_python_checks_before_that_it_is_the_right_one() -> None:

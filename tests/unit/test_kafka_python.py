@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.metadata import MetadataRequest
 
 from aktor import kafka_python
 
@@ -102,3 +108,54 @@ def test_the_installed_one_is_accepted() -> None:
 def test_setup_cfg_asks_for_the_same_range() -> None:
     assert "    kafka-python>=3.0.5,<3.1\n" in (ROOT / "setup.cfg").read_text()
     assert (kafka_python.OLDEST, kafka_python.BEFORE) == ((3, 0, 5), (3, 1))
+
+
+#: What aktor uses of kafka-python without a promise of stability: `kafka.net`, and what begins with
+#: an underscore. A version that lacks any of it does not fit, whatever its number is.
+INTERNALS = {
+    "kafka.net.selector:NetworkSelector": (
+        *("_poll_once", "_add_ready_task", "call_soon", "wakeup", "close"),
+    ),
+    "kafka.net.selector:Task": (),
+    "kafka.net.selector:TaskState": ("WAIT_IO",),
+    "kafka.net.selector:KernelEvent": (),
+    "kafka.net.inet:KafkaNetSocket": (),
+    "kafka.net.sasl:get_sasl_mechanism": (),
+    "kafka.protocol.api_header:ResponseClassRegistry": ("_response_class_registry",),
+    "kafka.protocol.metadata:MetadataRequest": ("_struct", "flexible_version_q"),
+    "kafka.protocol.broker_version_data:BrokerVersionData": ("api_version",),
+}
+
+
+@pytest.mark.parametrize("name", INTERNALS)
+def test_the_internals_of_kafka_python_that_aktor_uses_are_there(name: str) -> None:
+    module, _, attribute = name.partition(":")
+    thing = getattr(importlib.import_module(module), attribute)
+
+    # (A body's `_version` and its like are set by its `__init__`.)
+    assert [one for one in INTERNALS[name] if not hasattr(thing, one)] == []
+
+
+def test_the_loop_of_kafka_net_has_the_descriptors_that_a_forked_child_closes() -> None:
+    loop = NetworkSelector()
+
+    for descriptor in (loop._wakeup_r, loop._wakeup_w, loop._selector):
+        descriptor.close()
+
+
+def test_the_codecs_of_a_message_can_be_made_before_its_first_use() -> None:
+    response: Any = ResponseClassRegistry._response_class_registry[MetadataRequest.API_KEY]
+    version = {"compact": True, "tagged": True}
+
+    assert callable(MetadataRequest._struct.compiled_encode_into(9, **version))
+    decode = response._struct.compiled_decode_from(9, **version, data_class=response[None])
+    assert callable(decode)
+
+
+def test_a_record_is_a_tuple_of_these_fields() -> None:
+    assert ConsumerRecord.__basicsize__ == tuple.__basicsize__
+    assert ConsumerRecord._fields == (
+        *("topic", "partition", "leader_epoch", "offset", "timestamp", "timestamp_type"),
+        *("key", "value", "headers", "checksum"),
+        *("serialized_key_size", "serialized_value_size", "serialized_header_size"),
+    )

@@ -1,0 +1,73 @@
+"""The public names, as docs/api.md shows them: python -m tests.api_table writes the page anew."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any, Final
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "api.md"
+
+#: The modules whose `__all__` is public, and what for.
+PUBLIC: Final = {
+    "aktor": "The consumer, and the types that its methods take and return.",
+    "aktor.errors": "What a consumer raises besides the errors of `kafka.errors`.",
+    "aktor.processing": "For `KafkaConsumer.process`. [Processing](processing.md).",
+    "aktor.trace": "Events of a consumer. [Trace](trace.md) lists them.",
+    "aktor.trace.rebalances": "What traces say of rebalances. [Rebalances](spark_rebalances.md).",
+    "aktor.broker": "A Kafka cluster for tests. [Embedded cluster](embedded.md).",
+    "aktor.broker.control": "Its control port.",
+    "aktor.testing.plugin": "The fixtures of pytest; nothing has to be imported.",
+    "aktor.simulation": "Your loop in virtual time. [Simulation](simulation.md).",
+    "aktor.spark": "The data source of PySpark. [Spark](spark.md).",
+    "aktor.spark.rebalances": "The analysis of traces in Spark. [Rebalances](spark_rebalances.md).",
+}
+
+_HEAD: Final = """\
+# Public names
+
+A name is public if it stands on this page, as an attribute of the module above its table.
+[Support](support.md#versions) says what that promises. These are public, too:
+
+- methods, properties and arguments of these classes and functions, unless their names begin with an
+  underscore, and their documented behaviour;
+- the settings of `KafkaConsumer` ([Settings](configuration.md)), the options of the Spark source
+  ([Spark](spark.md)), the names of metrics;
+- the names and keys of trace events ([Trace](trace.md)), and the columns of `poll_arrow`
+  ([Columns](columns.md));
+- the command `aktor`: its subcommands, options and exit codes.
+
+Every other module and name is internal, also without an underscore (`aktor.consumer.core`,
+`aktor.managers`, ...), and may change in any version. So may the texts of errors and of log lines.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for name, what in PUBLIC.items():
+        module = importlib.import_module(name)
+        parts += [f"\n## {name}\n\n{what}\n\n| name | is |\n|---|---|\n"]
+        parts += [f"| `{one}` | {_sentence(module, one)} |\n" for one in sorted(module.__all__)]
+    return "".join(parts)
+
+
+def _sentence(module: Any, name: str) -> str:
+    """The first sentence of what the name's docstring says."""
+    if name == "__version__":
+        return "The version of this package, a str."
+    thing = getattr(module, name)
+    thing = getattr(thing, "__wrapped__", thing)  # a fixture
+    if getattr(thing, "__module__", "").partition(".")[0] == "kafka":
+        return f"kafka-python's `{thing.__module__}.{name}`."
+    if not (inspect.isclass(thing) or callable(thing) or inspect.ismodule(thing)):
+        return f"A constant, {'a tuple' if isinstance(thing, tuple) else type(thing).__name__}."
+    text = " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.:])(?= [A-Z])", text)[0]
+    return sentence.replace("|", "\\|").rstrip(":.") + "."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
