@@ -4,3 +4,5 @@ The Kafka is an embedded one unless told otherwise: neither Java nor a running K
 A producer process writes numbered orders; every member of the group is a process of its own. What
 they write and read they report to this process, which shows it (`view`) and judges it (`referee`).
 """
+
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
