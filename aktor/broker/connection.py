@@ -211,7 +211,9 @@ class Connection:
 
     def _handle(self, incoming: Incoming) -> None:
         exchange, name = self._exchange, incoming.api.name
-        fault = exchange.faults.match(name, self.node, incoming.client_id, incoming.request)
+        fault = exchange.faults.match(
+            name, self.node, incoming.client_id, incoming.request, incoming.version
+        )
         if fault is not None:
             exchange.hindered(self, name, fault)
         match fault:

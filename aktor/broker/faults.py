@@ -223,6 +223,7 @@ class Fault:
     node: the broker that is asked.
     client_id: of who asks.
     group: a group the request is about; requests that name none don't fit.
+    above: only requests of a newer version than this; for what a broker does not know.
     times: how many requests; None: for ever.
     after: how many that fit are let by first.
 
@@ -234,6 +235,7 @@ class Fault:
     node: int | None = None
     client_id: str | None = None
     group: str | None = None
+    above: int | None = None
     times: int | None = 1
     after: int = 0
 
@@ -245,6 +247,8 @@ class Fault:
             raise FaultError(f"there is no API {self.api!r}{hint}")
         if self.node is not None and not _is_count(self.node):
             raise FaultError(f"node must be the id of a broker, not {self.node!r}")
+        if self.above is not None and type(self.above) is not int:
+            raise FaultError(f"above must be a version, -1 for all, not {self.above!r}")
         for name in ("client_id", "group"):
             if not isinstance(getattr(self, name), str | None):
                 raise FaultError(f"{name} must be a string, not {getattr(self, name)!r}")
@@ -253,13 +257,16 @@ class Fault:
         if not _is_count(self.after):
             raise FaultError(f"after must be 0 or more, not {self.after!r}")
 
-    def fits(self, api: str, node: int, client_id: str | None, request: Any = None) -> bool:
+    def fits(
+        self, api: str, node: int, client_id: str | None, request: Any = None, version: int = 0
+    ) -> bool:
         """Whether such a request is meant."""
         return (
             self.api in (None, api)
             and self.node in (None, node)
             and self.client_id in (None, client_id)
             and (self.group is None or self.group in _groups(request))
+            and (self.above is None or version > self.above)
         )
 
 
@@ -290,14 +297,15 @@ class Faults:
         return dict(self._rules)
 
     def match(
-        self, api: str, node: int, client_id: str | None, request: Any = None
+        self, api: str, node: int, client_id: str | None, request: Any = None, version: int = 0
     ) -> Action | None:
         """What to do with this request, None: handle it well. Counts it.
 
         request: the message, without which rules that name a group fit nothing.
+        version: of the request.
         """
         for number, fault in self._rules.items():
-            if not fault.fits(api, node, client_id, request):
+            if not fault.fits(api, node, client_id, request, version):
                 continue
             if fault.after:
                 self._rules[number] = dataclasses.replace(fault, after=fault.after - 1)

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 from kafka.errors import IncompatibleBrokerVersion, KafkaError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from aktor.actors.sockets.asked_versions import NEWEST_API_VERSIONS
 from aktor.actors.sockets.diagnosis import Diagnosis, Phase
 from aktor.actors.sockets.frames import BadLength, FrameCutter
 from aktor.actors.sockets.handshake import Ask, AskRaw, Handshake, SayRaw, Steps, Work
@@ -168,11 +169,12 @@ class Conversation:
         """Take the oldest news."""
         return self.news.popleft()
 
-    def begin(self, host: str) -> None:
-        """Ask for versions, then log in. `host` is the broker's name, as Kerberos knows it."""
+    def begin(self, host: str, api_versions: int = NEWEST_API_VERSIONS) -> None:
+        """Ask for versions, then log in. `host` is the broker's name, as Kerberos knows it;
+        `api_versions`: in which version of ApiVersions the broker is asked (`AskedVersions`)."""
         self._host = host
         self._move(ConversationEvent.BEGUN)
-        self._take_up(self._shake_hands())
+        self._take_up(self._shake_hands(api_versions))
 
     def begin_with(self, versions: BrokerVersionData) -> None:
         """Open without a handshake: the versions of the broker are known (in simulations)."""
@@ -191,9 +193,9 @@ class Conversation:
     def _move(self, event: ConversationEvent) -> None:
         self.state = follow(TRANSITIONS, self.state, event)
 
-    def _shake_hands(self) -> Steps[None]:
+    def _shake_hands(self, api_versions: int) -> Steps[None]:
         self._diagnosis.enter(Phase.VERSIONING)
-        self._agreed = Agreed((yield from self._handshake.learn_versions()))
+        self._agreed = Agreed((yield from self._handshake.learn_versions(api_versions)))
         lifetime = 0.0
         if self._settings.security_protocol.startswith("SASL_"):
             self._move(ConversationEvent.LOGIN_WANTED)

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from kafka.errors import KafkaConnectionError
 
+from aktor.actors.sockets.asked_versions import older_than
 from aktor.actors.sockets.frames import BadLength
 from aktor.errors import AuthenticationError, FrameError
 
-__all__ = ["Diagnosis", "Phase", "reason_of"]
+__all__ = ["Diagnosis", "Phase", "is_hang_up", "reason_of"]
 
 #: Settings whose values never appear in an error.
 _SECRETS: Final = ("sasl_plain_password", "ssl_password")
@@ -48,6 +49,8 @@ class Diagnosis:
         self.phase = Phase.RESOLVING
         #: The broker closes the connection instead of refusing a login (before KIP-152).
         self.mute = False
+        #: The version of ApiVersions that was asked last.
+        self._api_versions = 0
         self._security_protocol = security_protocol
         self._mechanism = mechanism
         self._secrets = [value for name in _SECRETS if isinstance(value := config.get(name), str)]
@@ -55,6 +58,15 @@ class Diagnosis:
     def enter(self, phase: Phase) -> None:
         """The connection has reached this phase."""
         self.phase = phase
+
+    def ask_versions(self, version: int) -> None:
+        """The broker is asked for ApiVersions of this version."""
+        self._api_versions = version
+
+    @property
+    def unanswered_versions(self) -> int | None:
+        """The version of ApiVersions that the broker has been asked and has not answered."""
+        return self._api_versions if self.phase is Phase.VERSIONING else None
 
     def expect_hang_up(self, *, mute: bool) -> None:
         """During the login: whether the broker closes the connection instead of refusing it."""
@@ -96,7 +108,7 @@ class Diagnosis:
                 return self.malformed(_what_speaks(error), error)
             case ssl.SSLError():
                 return self._explain_tls(error)
-            case EOFError() | ConnectionResetError() | BrokenPipeError():
+            case _ if is_hang_up(error):
                 return self._explain_hang_up(error)
             case TimeoutError():
                 return self.failed(str(error), error)
@@ -114,13 +126,22 @@ class Diagnosis:
         sasl = self._security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
         if self.phase is Phase.SECURING:
             text += "; its listener seems not to use TLS"
-        elif self.phase is Phase.VERSIONING and not tls:
-            text += "; its listener seems to expect TLS"
+        elif self.phase is Phase.VERSIONING:
+            text += f", ApiVersions v{self._api_versions}; {self._why_no_versions(tls)}"
         elif self.phase is Phase.UNPROVEN and not sasl:
             text += "; its listener seems to expect a login (SASL)"
         else:
             return self.failed(text, error)
         return self.failed(f"{text}. security_protocol is {self._security_protocol}", error)
+
+    def _why_no_versions(self, tls: bool) -> str:
+        """A broker, or a proxy, that does not know the version should answer so (KIP-511), and some
+        hang up."""
+        older = older_than(self._api_versions)
+        why = "" if tls else "its listener seems to expect TLS, or "
+        if older is None:
+            return f"{why}it is older than Kafka 0.10 (then set api_version)"
+        return f"{why}it does not know this version (then v{older} works; api_version can name it)"
 
     def _explain_tls(self, error: ssl.SSLError) -> Exception:
         detail = (error.reason or "unknown reason").lower().replace("_", " ")
@@ -145,6 +166,12 @@ class Diagnosis:
         for secret in self._secrets:
             text = text.replace(secret, "***") if secret else text
         return text
+
+
+def is_hang_up(error: BaseException) -> bool:
+    """Whether the error means that the other end has closed or reset the connection."""
+    hang_ups = (EOFError, ConnectionResetError, BrokenPipeError)
+    return isinstance(error, (*hang_ups, ssl.SSLEOFError, ssl.SSLZeroReturnError))
 
 
 def _what_speaks(error: BadLength) -> str:

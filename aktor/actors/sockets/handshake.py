@@ -80,30 +80,30 @@ class Handshake:
 
     # -- versions
 
-    def learn_versions(self) -> Steps[BrokerVersionData]:
-        """ApiVersions (KIP-35, KIP-511); a configured `api_version` is an upper bound."""
+    def learn_versions(self, newest: int) -> Steps[BrokerVersionData]:
+        """ApiVersions (KIP-35, KIP-511), in version `newest` at most; a configured `api_version` is
+        an upper bound of it and of all that is learned."""
         wanted = self._config.get("api_version")
         configured = BrokerVersionData(wanted) if wanted is not None else None
-        version = ApiVersionsRequest.max_version
+        version = newest
         if configured is not None:
             try:
-                version = configured.api_version(ApiVersionsRequest)
+                version = min(newest, configured.api_version(ApiVersionsRequest))
             except IncompatibleBrokerVersion:
                 return configured  # a broker before 0.10 has no such request
         found = BrokerVersionData(api_versions=(yield from self._ask_versions(version)))
         return configured if configured is not None and configured < found else found
 
-    def _ask_versions(self, version: int) -> Steps[dict[int, tuple[int, int]]]:
+    def _ask_versions(self, version: int) -> Steps[Mapping[int, tuple[int, int]]]:
         while True:
+            self._diagnosis.ask_versions(version)
             body = ApiVersionsRequest(
                 version=version,
                 client_software_name="aktor",
                 client_software_version=__version__,
             )
             answer = yield Ask(body)
-            spoken = {
-                api.api_key: (api.min_version, api.max_version) for api in answer.api_keys or ()
-            }
+            spoken: Mapping[int, tuple[int, int]] = answer.spoken
             error = error_of(answer.error_code)
             if Do.RETRY in means(Answer.API_VERSIONS, error) and version > 0:
                 version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])

@@ -8,8 +8,10 @@ from typing import Any, Final
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from aktor.protocol.api_versions import parse_api_versions
 from aktor.protocol.fetch import parse_fetch_response
 from aktor.protocol.fetch_request import write_fetch_request
+from aktor.protocol.tags import skip_tags
 
 __all__ = ["RAW_TOKEN", "Agreed", "InFlightRequest", "write_request"]
 
@@ -56,10 +58,9 @@ class InFlightRequest:
                 f" {self.correlation_id}"
             )
         if self.api_key == _API_VERSIONS:
-            # Its header has no tags in any version (KIP-511), and an error comes in version 0.
-            return self.response[self.version].decode(bytes(frame[4:]))
+            return parse_api_versions(frame[4:], self.version)
         flexible = self.response.flexible_version_q(self.version)
-        body = frame[_skip_tags(frame, 4) :] if flexible else frame[4:]
+        body = frame[_after_tags(frame) :] if flexible else frame[4:]
         if self.api_key == _FETCH:
             return parse_fetch_response(body, self.version)
         # What `decode` of the class does, but keeping the end: a cut-off string at the end is
@@ -122,24 +123,9 @@ def _encode(body: Any, version: int) -> bytes:
         body._version = asked  # the same body may go to a broker of another version next
 
 
-def _skip_tags(frame: memoryview, at: int) -> int:
-    """Where a flexible header's tagged fields end (KIP-482)."""
-    count, at = _varint(frame, at)
-    for _ in range(count):
-        _, at = _varint(frame, at)
-        size, at = _varint(frame, at)
-        at += size
+def _after_tags(frame: memoryview) -> int:
+    """Where the tagged fields of a flexible header end (KIP-482)."""
+    at = skip_tags(frame, 4)
     if at > len(frame):
         raise ValueError("the header is cut off")
     return at
-
-
-def _varint(frame: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a varint of more than five bytes")

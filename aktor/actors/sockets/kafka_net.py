@@ -29,6 +29,7 @@ from kafka.net.selector import KernelEvent, NetworkSelector, Task, TaskState
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.sockets.addresses import AddressBook, Resolver
+from aktor.actors.sockets.asked_versions import AskedVersions
 from aktor.actors.sockets.codecs import Codecs
 from aktor.actors.sockets.conversation import (
     Broken,
@@ -39,7 +40,7 @@ from aktor.actors.sockets.conversation import (
     ResponseRead,
     Work,
 )
-from aktor.actors.sockets.diagnosis import Diagnosis
+from aktor.actors.sockets.diagnosis import Diagnosis, is_hang_up
 from aktor.actors.sockets.dial import Dialer
 from aktor.actors.sockets.frames import SCRATCH_SIZE
 from aktor.actors.sockets.handshake import mechanism_of
@@ -122,6 +123,7 @@ class KafkaNet:
         self.clock = clock
         self.resolve = resolve
         self.addresses = AddressBook()
+        self.asked_versions = AskedVersions()
         self.scratch = bytearray(SCRATCH_SIZE)
         self.loop = _Loop(
             client_id=settings.client_id,
@@ -240,6 +242,7 @@ class _Connection:
         self._net = net
         self._loop = net.loop
         self._key = key
+        self._server = host, port
         self._diagnosis = Diagnosis(
             f"{host}:{port}",
             security_protocol=net.settings.security_protocol,
@@ -282,7 +285,8 @@ class _Connection:
         except Exception as error:
             self._lost(error)
             return
-        self._say(lambda: self._talk.begin(self._dial.host))
+        api_versions = self._net.asked_versions.of(*self._server)
+        self._say(lambda: self._talk.begin(self._dial.host, api_versions))
 
     def _give_up(self, timeout: float) -> None:
         whose = " from the token provider or the login library" if "work" in self._tasks else ""
@@ -455,6 +459,9 @@ class _Connection:
 
     def _lost(self, error: Exception) -> None:
         explained = self._diagnosis.explain(error)
+        unanswered = self._diagnosis.unanswered_versions
+        if unanswered is not None and is_hang_up(error):
+            self._net.asked_versions.hung_up(*self._server, unanswered)
         # Our frames hold what was being sent: tools that print local variables would show it.
         error.__traceback__ = explained.__traceback__ = None
         self.close(explained)

@@ -341,6 +341,20 @@ def _handshakes_spoiled(sim: Simulation, draw: random.Random) -> End:
     )
 
 
+def _versions_unknown(sim: Simulation, draw: random.Random) -> End:
+    """A broker, or a proxy before it, closes the connection at a version of ApiVersions that it
+    does not know, where it should answer UNSUPPORTED_VERSION; connections to it break first."""
+    node = _some_broker(sim, draw)
+    for member in sim.members:
+        if member.running:
+            for site in member.sites:
+                site.break_connections(node)
+    above = draw.choice([3, 2, 0])
+    return sim.network.disturb(
+        rules.Fault(action=Drop(), api="ApiVersions", node=node, above=above, times=None)
+    )
+
+
 def _partly_refused(sim: Simulation, draw: random.Random) -> End:
     """The last partition of an answer is refused, the others are not."""
     api = draw.choice(sorted(_PARTLY))
@@ -706,6 +720,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "answers_lost": _answers_lost,
     "answers_spoiled": _answers_spoiled,
     "handshakes_spoiled": _handshakes_spoiled,
+    "versions_unknown": _versions_unknown,
     "partly_refused": _partly_refused,
     "rights_withdrawn": _rights_withdrawn,
     "coordinator_loading": _coordinator_loading,
@@ -787,7 +802,7 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
 }
 
 #: The same where connections begin with handshakes (`Network.with_handshakes`).
-HANDSHAKE_WEIGHTS: Final[Mapping[str, float]] = {"handshakes_spoiled": 4}
+HANDSHAKE_WEIGHTS: Final[Mapping[str, float]] = {"handshakes_spoiled": 4, "versions_unknown": 2}
 
 #: The same where records have keys that come again (`Topic.keys`).
 COMPACTION_WEIGHTS: Final[Mapping[str, float]] = {"log_compacted": 4}

@@ -26,6 +26,7 @@ from kafka.future import Future
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.sockets.addresses import Address, AddressBook, Race, head_start
+from aktor.actors.sockets.asked_versions import AskedVersions
 from aktor.actors.sockets.conversation import (
     Broken,
     Conversation,
@@ -365,6 +366,7 @@ class SimulatedNet:
         self._tell = tell
         self._connections: dict[str, _Connection] = {}
         self._addresses = AddressBook()
+        self._asked_versions = AskedVersions()
         self.frozen = False
         self._missed: list[Callable[[], None]] = []
 
@@ -435,7 +437,8 @@ class SimulatedNet:
         if self._connections.get(connection.key) is not connection:
             return
         if self.network.with_handshakes:
-            self._say(connection, lambda talk: talk.begin(f"b{connection.node}"))
+            api_versions = self._asked_versions.of(*connection.name)
+            self._say(connection, lambda talk: talk.begin(f"b{connection.node}", api_versions))
         else:
             self._say(connection, lambda talk: talk.begin_with(VERSIONS))
 
@@ -612,6 +615,9 @@ class SimulatedNet:
 
     def lost(self, connection: _Connection, what: str) -> None:
         """The broker's machine said so."""
+        unanswered = connection.diagnosis.unanswered_versions
+        if unanswered is not None:
+            self._asked_versions.hung_up(*connection.name, unanswered)
         self._broken(connection, KafkaConnectionError(f"broker b{connection.node} {what}"))
 
     def _broken(self, connection: _Connection, error: Exception) -> None:

@@ -199,6 +199,13 @@ def test_a_fault_of_a_group_fits_no_request_about_something_else() -> None:
     assert asked(faults, "Heartbeat") is None
 
 
+def test_a_fault_of_new_versions_fits_no_older_ones() -> None:
+    faults = faults_with(Fault(api="ApiVersions", above=3, times=None, action=Drop()))
+
+    assert faults.match("ApiVersions", 1, None, version=4) == Drop()
+    assert faults.match("ApiVersions", 1, None, version=3) is None
+
+
 # -- what makes no sense
 
 
@@ -214,6 +221,7 @@ def test_a_fault_of_a_group_fits_no_request_about_something_else() -> None:
         ({"after": -1}, "after must be 0 or more, not -1"),
         ({"node": "1"}, "node must be the id of a broker, not '1'"),
         ({"group": 5}, "group must be a string, not 5"),
+        ({"above": "3"}, "above must be a version, -1 for all, not '3'"),
         ({"action": "Drop()"}, "action must be one of FailWith, FailPartly, Delay, "),
     ],
 )
@@ -254,7 +262,16 @@ def test_an_action_that_makes_no_sense_is_refused(
 
 @pytest.mark.parametrize("action", ACTIONS, ids=repr)
 def test_a_fault_comes_back_from_json(action: Action) -> None:
-    fault = Fault(api="Fetch", node=2, client_id="c", group="g", times=None, after=3, action=action)
+    fault = Fault(
+        api="Fetch",
+        node=2,
+        client_id="c",
+        group="g",
+        above=3,
+        times=None,
+        after=3,
+        action=action,
+    )
 
     assert from_json(json.loads(json.dumps(to_json(fault)))) == fault
 
