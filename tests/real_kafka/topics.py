@@ -84,6 +84,36 @@ def withdraw(bootstrap: Sequence[str], rules: Sequence[ACL]) -> None:
         _wait_until(gone, f"the rules {rules} are still there")
 
 
+def add_scram_user(bootstrap: Sequence[str], mechanism: str, user: str, password: str) -> None:
+    """Let this user log in with the password, and wait until the broker that answers knows it.
+
+    By confluent-kafka: kafka-python's client is the one under test.
+    """
+    from confluent_kafka.admin import (
+        AdminClient,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialUpsertion,
+    )
+
+    kind = ScramMechanism[mechanism.replace("-", "_")]
+    change = UserScramCredentialUpsertion(
+        user, ScramCredentialInfo(kind, 4096), password.encode(), b"salt of tests"
+    )
+    client = AdminClient({"bootstrap.servers": ",".join(bootstrap)})
+    client.alter_user_scram_credentials([change])[user].result(WAIT_TIMEOUT_S)
+
+    def known() -> bool:
+        answer = client.describe_user_scram_credentials([user])[user]
+        try:
+            infos = answer.result(WAIT_TIMEOUT_S).scram_credential_infos
+        except Exception:  # RESOURCE_NOT_FOUND
+            return False
+        return any(info.mechanism is kind for info in infos)
+
+    _wait_until(known, f"the user {user!r} is not known")
+
+
 def produce(
     bootstrap: Sequence[str],
     topic: str,

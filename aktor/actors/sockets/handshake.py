@@ -11,14 +11,13 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion
-from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from aktor.actors.sockets.diagnosis import Diagnosis
-from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
-from aktor.protocol.remedies import remedy
+from aktor.actors.sockets.sasl import make_mechanism
+from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
 from aktor.values import Value
 from aktor.version import __version__
@@ -132,7 +131,7 @@ class Handshake:
             raise self._diagnosis.refused(_why_no_handshake(handshake))
         self._diagnosis.expect_hang_up(mute=handshake.version == 0)
         mechanism = yield from self._mechanically(
-            lambda: get_sasl_mechanism(name)(host=host, **self._sasl_config())
+            lambda: make_mechanism(name, host, self._sasl_config())
         )
         lifetime = 0.0
         while not mechanism.is_done():
