@@ -539,7 +539,7 @@ def test_managers_and_events_have_no_clock_socket_thread_or_randomness(package: 
 
 def test_only_the_adapters_import_kafka_net() -> None:
     """`producer.py` is that of kafka-python's producer in simulations."""
-    adapters = {"kafka_net.py", "dial.py", "handshake.py", "producer.py"}
+    adapters = {"kafka_net.py", "sasl.py", "producer.py"}
     for path in modules():
         if any(name.startswith("kafka.net") for name in imports(path)):
             assert path.name in adapters, f"{path} imports kafka.net"

@@ -16,10 +16,17 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from kafka.future import Future
-from kafka.net.inet import KafkaNetSocket
 
-from aktor.actors.sockets.addresses import Address, AddressBook, Race, Resolver, head_start
+from aktor.actors.sockets.addresses import (
+    HEAD_START,
+    Address,
+    AddressBook,
+    Race,
+    Resolver,
+    head_start,
+)
 from aktor.actors.sockets.diagnosis import Diagnosis, Phase
+from aktor.actors.sockets.proxy import Proxy, ProxyError, Steps, parse_proxy, tunnel
 from aktor.actors.sockets.tls import make_ssl_context
 from aktor.settings import Settings
 
@@ -120,61 +127,48 @@ class Dialer:
     # -- name and address
 
     async def _connect(self, timeout: float) -> None:
-        # A proxy object looks names up when it is made, so a thread that may wait makes it.
-        factory, found = await self._resolve()
+        connect = self._connect_to
+        if url := self._config.get("proxy_url") or self._config.get("socks5_proxy"):
+            proxy = parse_proxy(url)
+            connect = functools.partial(self._connect_through, proxy, await self._find(proxy))
+            found = [self._unresolved] if proxy.looks_up else await self._resolve()
+        else:
+            proxy, found = None, await self._resolve()
         self._diagnosis.enter(Phase.CONNECTING)
         addresses = self._addresses.ordered(self._name, self._port, found)
         self._race = Race(
             self._loop,
             addresses,
-            functools.partial(self._connect_to, factory),
-            # A proxy converses with one address at a time.
-            head_start=None if self._proxy else head_start(len(addresses), timeout),
+            connect,
+            # A proxy is asked for one address after the other: it may count connections.
+            head_start=None if proxy else head_start(len(addresses), timeout),
         )
         self._address, self.sock = await self._race.winner()
 
-    async def _resolve(self) -> tuple[Any, list[Address]]:
-        if self._proxy:
-            return await self.in_thread(self._resolve_proxy)
-        factory = KafkaNetSocket()
+    async def _resolve(self) -> list[Address]:
         try:
-            return factory, self._look_up(socket.AI_NUMERICHOST)
+            return self._look_up(socket.AI_NUMERICHOST)
         except socket.gaierror:
             pass  # a name, not an address
         if not self._canonical:
-            return factory, await self.in_thread(self._look_up)
+            return await self.in_thread(self._look_up)
         addresses = await self.in_thread(lambda: self._look_up(socket.AI_CANONNAME))
         self.host = next((address[3] for address in addresses if address[3]), self.host)
-        return factory, addresses
-
-    @property
-    def _proxy(self) -> Any:
-        return self._config.get("proxy_url") or self._config.get("socks5_proxy")
+        return addresses
 
     def _look_up(self, flags: int = 0) -> list[Address]:
         # Looked up again for every attempt: brokers move, and a cached address would be wrong then.
         return list(self._resolver(self.host, self._port, type=socket.SOCK_STREAM, flags=flags))
 
-    def _resolve_proxy(self) -> tuple[Any, list[Address]]:
-        try:
-            factory = KafkaNetSocket(self._proxy)
-        except ValueError:
-            # kafka-python's text quotes the address, which may contain a password.
-            raise OSError("proxy_url is not a socks5://, socks5h:// or http:// address") from None
-        return factory, factory.dns_lookup(self.host, self._port)
-
-    async def _connect_to(self, factory: Any, address: Address) -> socket.socket:
+    async def _connect_to(self, address: Address) -> socket.socket:
         family, kind, protocol, _, where = address
-        sock: socket.socket = factory.socket(family, kind, protocol)
+        sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
             for option in self._socket_options():
                 sock.setsockopt(*option)
             while True:
-                try:
-                    code = factory.connect_ex(sock, where)
-                except BlockingIOError:
-                    code = errno.EWOULDBLOCK  # a proxy between two steps of its conversation
+                code = sock.connect_ex(where)
                 if code in (0, errno.EISCONN):
                     return sock
                 if code not in _CONNECTING:
@@ -183,6 +177,78 @@ class Dialer:
         except BaseException:  # also the end of the attempt while it waits
             sock.close()
             raise
+
+    # -- a proxy
+
+    @property
+    def _unresolved(self) -> Address:
+        """The broker's name, for a proxy that looks it up."""
+        kind, protocol = socket.SOCK_STREAM, socket.IPPROTO_TCP
+        return socket.AF_UNSPEC, kind, protocol, "", (self._name, self._port)
+
+    async def _find(self, proxy: Proxy) -> list[Address]:
+        def look_up() -> list[Address]:
+            return list(self._resolver(proxy.host, proxy.port, type=socket.SOCK_STREAM, flags=0))
+
+        try:
+            return await self.in_thread(look_up)
+        except OSError as error:
+            raise _of_proxy(proxy, error) from error
+
+    async def _connect_through(
+        self, proxy: Proxy, addresses: list[Address], address: Address
+    ) -> socket.socket:
+        host, port = address[4][:2]
+        race = Race(self._loop, addresses, self._connect_to, head_start=HEAD_START)
+        try:
+            _, sock = await race.winner()
+        except OSError as error:
+            raise _of_proxy(proxy, error) from error
+        finally:
+            race.end()
+        try:
+            await self._follow(tunnel(proxy, host, port), sock)
+        except OSError as error:
+            sock.close()
+            raise _of_proxy(proxy, error) from error
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def _follow(self, steps: Steps, sock: socket.socket) -> None:
+        """Send and receive what a conversation wants, until it ends."""
+        received = b""
+        while True:
+            try:
+                step = steps.send(received) if received else next(steps)
+            except StopIteration:
+                return
+            received = b""
+            if isinstance(step, bytes):
+                await self._send(sock, step)
+            else:
+                received = await self._receive(sock, step)
+
+    async def _send(self, sock: socket.socket, data: bytes) -> None:
+        while data:
+            try:
+                data = data[sock.send(data) :]
+            except BlockingIOError:
+                await self._loop.wait_write(sock)
+
+    async def _receive(self, sock: socket.socket, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            try:
+                more = sock.recv(count - len(data))
+            except BlockingIOError:
+                await self._loop.wait_read(sock)
+                continue
+            if not more:
+                raise ProxyError("it has closed the connection")
+            data += more
+        return data
 
     def _socket_options(self) -> list[tuple[int, int, int]]:
         options = self._config.get("socket_options")
@@ -215,3 +281,9 @@ class Dialer:
                 await self._loop.wait_read(sock)
             except ssl.SSLWantWriteError:
                 await self._loop.wait_write(sock)
+
+
+def _of_proxy(proxy: Proxy, error: OSError) -> OSError:
+    """The error, which says that it is the proxy's. Without a number, so that it is not taken for
+    one of the broker's connection."""
+    return OSError(f"the proxy {proxy.host}:{proxy.port}: {error.strerror or error}")

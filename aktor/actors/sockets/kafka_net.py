@@ -1,15 +1,14 @@
 """KafkaNet: the sockets. It opens connections to brokers and carries their conversations.
 
 `conversation` decides what is sent on a connection; here are the sockets and their bytes. The only
-module that imports `kafka.net`, but for `dial` (which has the proxies) and `handshake` (which has
-the SASL mechanisms). Taken from there: the loop (`NetworkSelector`, turned step by step by the
-dispatcher, never on a thread of its own); from `kafka.protocol`: the messages and the negotiation
-of versions. Not taken: `KafkaConnection`, its transport and its parser, because they read 4 KiB at
-a time and copy each byte five times, leave a connection open after an answer they cannot read, look
-names up on the loop's thread, and log what they send (SASL passwords included) and every lost
-connection as an error. Since nothing here runs those classes, none of that is logged, and
-kafka-python's loggers need no filter: an application that uses kafka-python beside us sees its log
-unchanged.
+module that imports `kafka.net`, but for `sasl` (which has the mechanisms). Taken from there: the
+loop (`NetworkSelector`, turned step by step by the dispatcher, never on a thread of its own); from
+`kafka.protocol`: the messages and the negotiation of versions. Not taken: the proxies (see
+`proxy`); `KafkaConnection`, its transport and its parser, because they read 4 KiB at a time and
+copy each byte five times, leave a connection open after an answer they cannot read, look names up
+on the loop's thread, and log what they send (SASL passwords included) and every lost connection as
+an error. Since nothing here runs those classes, none of that is logged, and kafka-python's loggers
+need no filter: an application that uses kafka-python beside us sees its log unchanged.
 """
 
 from __future__ import annotations
