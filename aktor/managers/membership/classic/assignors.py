@@ -1,4 +1,5 @@
 """Who gets which partitions: kafka-python's assignors, as a member and as the leader use them.
+`assignors` mends those that have bugs.
 
 The assignors are pure functions over a cluster and the members' subscriptions, except that sticky
 ones remember their last assignment: one instance each, owned by one membership manager.
@@ -22,6 +23,7 @@ from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
 from aktor.events.metadata import Cluster
+from aktor.managers.assignors import in_order, mended
 from aktor.protocol.partitions import by_topic
 
 __all__ = ["DEFAULT_STRATEGY", "AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
@@ -49,10 +51,7 @@ class Assignors:
     """
 
     def __init__(self, strategy: Sequence[Any]) -> None:
-        made = [
-            assignor() if isinstance(assignor, type) else assignor
-            for assignor in strategy or DEFAULT_STRATEGY
-        ]
+        made = [mended(assignor) for assignor in strategy or DEFAULT_STRATEGY]
         self.by_name: dict[str, Any] = {assignor.name: assignor for assignor in made}
         common = frozenset(RebalanceProtocol)
         for assignor in made:
@@ -90,17 +89,18 @@ class Assignors:
         made = assignor.metadata(set(topics))
         if isinstance(made, (bytes, bytearray)):
             return bytes(made)
-        if self.cooperative:
-            # Report what the member owns now: the assignor remembers only its last assignment.
+        if isinstance(made, ConsumerProtocolSubscription):
+            # A cooperative member reports what it owns now: the assignor remembers only its last
+            # assignment. The topics are in order, as in Java: in another order they would look like
+            # another subscription, with which a member joins again.
+            owns, lowest = self.cooperative, _WITH_GENERATION if self.cooperative else 0
             made = ConsumerProtocolSubscription(
-                version=max(made.version or 0, _WITH_GENERATION),
-                topics=made.topics,
+                version=max(made.version or 0, lowest),
+                topics=sorted(made.topics),
                 user_data=made.user_data,
-                owned_partitions=[
-                    ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=partitions)
-                    for topic, partitions in by_topic(owned).items()
-                ],
-                generation_id=generation,
+                owned_partitions=_listed(owned) if owns else made.owned_partitions,
+                generation_id=generation if owns else made.generation_id,
+                rack_id=made.rack_id,
             )
         return bytes(made.encode())
 
@@ -113,6 +113,13 @@ class Assignors:
             decoded = ConsumerProtocolAssignment(0, [], b"")
         self.by_name[name].on_assignment(decoded, generation)
         return frozenset(decoded.partitions())
+
+
+def _listed(owned: Iterable[TopicPartition]) -> list[Any]:
+    return [
+        ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=partitions)
+        for topic, partitions in by_topic(owned).items()
+    ]
 
 
 def read_assignments(assignments: Iterable[bytes]) -> frozenset[TopicPartition]:
@@ -130,14 +137,14 @@ class LeaderPlan:
 
     def __init__(self, assignor: Any, members: Iterable[Any]) -> None:
         self.assignor = assignor
-        self.members = [
+        self.members = in_order(
             JoinGroupResponse.JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 metadata=ConsumerProtocolSubscription.decode(bytes(member.metadata)),
             )
             for member in members
-        ]
+        )
         self.topics = frozenset(
             topic for member in self.members for topic in member.metadata.topics
         )
