@@ -19,13 +19,15 @@ class CoordinatorLost(Message):
 
 
 class SuspectCoordinator(Message):
-    """membership, commits ▶ coordinator: `node_id` did not act as our coordinator.
+    """membership, commits, network ▶ coordinator: `node_id` did not act as our coordinator.
 
-    Ignored if the coordinator is another node by now.
+    Ignored if the coordinator is another node by now. The network says it as soon as a connection
+    to it is refused or closed; `retry_at` is then when the next one may be tried, else None.
     """
 
     node_id: int
     because: str
+    retry_at: float | None = None
 
 
 class CoordinatorMissing(Message):

@@ -48,6 +48,11 @@ ANSWER_WITHIN: Final = 5.0
 #: backoff; after a longer time without a suspicion it is sent at once.
 CALM_AFTER: Final = 10.0
 
+#: The longest backoff, in seconds, while no coordinator is known (`retry_backoff_max_ms` is 1 s by
+#: default). When another broker takes over from one that died, the members' sessions are nearly
+#: over: they have to hear of it soon.
+LOOK_AGAIN: Final = 0.25
+
 #: KIP-699's `key_type` of consumer groups.
 GROUP_KEY: Final = 0
 
@@ -115,9 +120,11 @@ class CoordinatorManager(RequestManager):
         first, longest = self.settings.retry_backoff, self.settings.retry_backoff_max
         self.state = CoordinatorState.UNKNOWN
         self.broker: Broker | None = None
-        self._failures = Backoff(first, longest)
-        self._suspicions = Backoff(first, longest)
+        self._failures = Backoff(first, min(longest, LOOK_AGAIN))
+        self._suspicions = Backoff(first, min(longest, LOOK_AGAIN))
         self._suspected_at = -math.inf
+        #: A coordinator whose connection was refused or closed, and when the next may be tried.
+        self._unreachable: tuple[Broker, float] | None = None
 
     # -- what to send, and when
 
@@ -173,9 +180,15 @@ class CoordinatorManager(RequestManager):
             return
 
         assert result is not None, "an answer without a coordinator is an error"
+        found = Broker(node_id=result.node_id, host=result.host, port=result.port)
+        if self._unreachable is not None and self._unreachable[0] == found:
+            retry_at = self._unreachable[1]
+            if received.now < retry_at:
+                self._look_on(found, received.now, retry_at)
+                return
         self._move(CoordinatorEvent.FOUND)
         self._failures.reset()
-        self.broker = Broker(node_id=result.node_id, host=result.host, port=result.port)
+        self.broker = found
         self.log.info(
             "coordinator.found",
             group=self.settings.group_id,
@@ -183,6 +196,15 @@ class CoordinatorManager(RequestManager):
             address=f"{result.host}:{result.port}",
         )
         self._say(CoordinatorFound(broker=self.broker))
+
+    def _look_on(self, broker: Broker, now: float, retry_at: float) -> None:
+        """The brokers still name the one that cannot be reached, as they do until its own session
+        with the controller ends. Requests to it would wait for its connection: ask again soon, and
+        try the connection when that may be done."""
+        self._move(CoordinatorEvent.FAILED)
+        self._failures.pause(min(retry_at, now + LOOK_AGAIN))
+        because = f"broker {broker.node_id} at {broker.host}:{broker.port} cannot be reached"
+        self._say(CoordinatorMissing(because=because))
 
     @failure_of(FindCoordinatorRequest)
     def on_find_failed(self, failed: RequestFailed) -> None:
@@ -247,6 +269,8 @@ class CoordinatorManager(RequestManager):
                 "suspicion.dropped", node=suspect.node_id, because="it is not the coordinator"
             )
             return
+        if suspect.retry_at is not None:
+            self._unreachable = self.broker, suspect.retry_at
         self._lose(self.broker, suspect.because)
 
     @handles(Rebootstrap)

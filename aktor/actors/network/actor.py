@@ -28,7 +28,7 @@ from aktor.actors.sockets.diagnosis import reason_of
 from aktor.actors.sockets.wire import Net, NetFactory
 from aktor.errors import ActorRestartedError, AuthenticationError
 from aktor.events.answers import Answered
-from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, SuspectCoordinator
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged
@@ -64,6 +64,11 @@ ARRIVING_PATIENCE: Final = 1.0
 #: way may forget an idle connection after minutes. The JoinGroup of the next rebalance would then
 #: get no answer for `request_timeout_ms`, while heartbeats, on another connection, are answered.
 HOLDING_IDLE: Final = 10.0
+
+#: The longest pause before a connection to the coordinator is tried again, in seconds, whatever
+#: `reconnect_backoff_max_ms` says (30 s by default): the member's session runs out meanwhile.
+#: Java's default for all connections.
+COORDINATOR_PAUSE: Final = 1.0
 
 #: A JoinGroup waits at most this long for the answers to requests that the coordinator got before.
 IN_ORDER_FOR: Final = 1.0
@@ -315,6 +320,7 @@ class NetworkActor(CooperativeActor):
             because=report.error,
         )
         self._back_off(link, report.error)
+        self._suspect(link, report.error)
         for waiting in link.take_unsent():
             self._fail(waiting, report.error, node=link.node)
         if isinstance(report.error, AuthenticationError):
@@ -344,8 +350,20 @@ class NetworkActor(CooperativeActor):
             because=report.error,
         )
         self._back_off(link, report.error)
+        self._suspect(link, report.error)
         for waiting in link.take_in_flight():
             self._fail(waiting, report.error, node=link.node)
+
+    def _suspect(self, link: Link, error: Exception) -> None:
+        """A connection to the coordinator was refused or closed: another broker may be it by now.
+        Without this the next heartbeat would find out, and a heartbeat may wait for half of the
+        session to be sent."""
+        if link not in self._lanes.of_coordinator() or isinstance(error, AuthenticationError):
+            return
+        latest = self._moment.now + stretched(COORDINATOR_PAUSE, self._moment.next_jitter())
+        retry_at, because = min(link.attempts.retry_at, latest), reason_of(error)
+        link.attempts.pause(retry_at)
+        self._say(SuspectCoordinator(node_id=link.node, because=because, retry_at=retry_at))
 
     @handles(RequestAnswered)
     def on_request_answered(self, report: RequestAnswered) -> None:

@@ -460,6 +460,23 @@ def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.network.speak(node)
 
 
+def _coordinator_refuses(sim: Simulation, draw: random.Random) -> End:
+    """The broker that coordinates a group dies and stays dead: connections to it are refused, and
+    the others name it as the coordinator, until the controller gives it up. It is started again
+    long after that, when another one is the coordinator."""
+    brokers = sim.brokers
+    node = brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
+    if node not in brokers.running or len(brokers.running) < len(brokers.model.nodes):
+        return _nothing
+    brokers.crash(node)
+
+    def give_up() -> None:
+        brokers.give_up(node)
+        sim.scheduler.after(SESSION, lambda: brokers.restart(node))
+
+    return give_up
+
+
 def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
     """The next member that releases partitions in a rebalance is frozen at that moment and
     expelled. When it goes on, it cannot reach its coordinator for a while. The rebalance may come
@@ -731,6 +748,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "broker_slow": _broker_slow,
     "clients_throttled": _clients_throttled,
     "coordinator_silent": _coordinator_silent,
+    "coordinator_refuses": _coordinator_refuses,
     "frozen_while_handing_back": _frozen_while_handing_back,
     "member_fenced": _member_fenced,
     "member_frozen": _member_frozen,
@@ -797,6 +815,7 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
     **WEIGHTS,
     "answers_lost": 3,
     "coordinator_silent": 1,
+    "coordinator_refuses": 1,
     "frozen_while_handing_back": 2,
     "member_fenced": 2,
 }

@@ -231,6 +231,10 @@ class Brokers:
             self._scheduler.after(SESSION, lambda: self._give_up(node, life))
         self._look_ahead()
 
+    def give_up(self, node: int) -> None:
+        """The controller takes a broker that does not run for dead: others take over from it."""
+        self._give_up(node, self._lives[node])
+
     def _check(self, node: int) -> None:
         if node not in self.model.nodes:
             known = ", ".join(map(str, self.model.nodes))

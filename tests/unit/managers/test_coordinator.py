@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -257,7 +258,7 @@ def test_a_success_forgives_the_failures_before_it() -> None:
     assert tick(manager, 50.0).wake_at == pytest.approx(50.1)
 
 
-def test_suspicions_in_a_row_wait_longer_and_longer() -> None:
+def test_suspicions_in_a_row_wait_longer_and_longer_but_not_long() -> None:
     manager = knowing(1)
 
     waits = []
@@ -271,7 +272,7 @@ def test_suspicions_in_a_row_wait_longer_and_longer() -> None:
             turn = tick(manager, now)
         answer(manager, turn.request, coordinator_is(1), now=now)
 
-    assert waits == [0.1, 0.2, 0.4]
+    assert waits == [0.1, 0.2, 0.25]
 
 
 def test_a_calm_time_forgives_earlier_suspicions() -> None:
@@ -284,6 +285,50 @@ def test_a_calm_time_forgives_earlier_suspicions() -> None:
     manager.handle(suspect(1))
 
     assert len(tick(manager, 60.0).requests) == 1
+
+
+def unreachable(retry_at: float, node: int = 1) -> SuspectCoordinator:
+    return SuspectCoordinator(node_id=node, because="Connection refused", retry_at=retry_at)
+
+
+def test_a_coordinator_that_cannot_be_reached_is_looked_for_until_another_is_named() -> None:
+    """Brokers name a dead one until its session with the controller ends."""
+    manager, now = knowing(1), 0.0
+    manager.handle(unreachable(retry_at=60.0))
+
+    asked = []
+    for named in (1, 1, 1, 2):
+        turn = tick(manager, now)
+        if not turn.requests:
+            now = turn.wake_at
+            turn = tick(manager, now)
+        asked.append(now)
+        said = answer(manager, turn.request, coordinator_is(named), now=now)
+        assert any(isinstance(one, CoordinatorFound) for one in said) == (named == 2)
+        assert any(isinstance(one, CoordinatorMissing) for one in said) == (named == 1)
+
+    assert asked[0] == 0.0
+    assert max(b - a for a, b in itertools.pairwise(asked)) <= 0.3
+
+
+def test_the_same_coordinator_is_tried_again_as_soon_as_a_connection_may_be() -> None:
+    manager = knowing(1)
+    manager.handle(unreachable(retry_at=0.05))
+    answer(manager, tick(manager, 0.0).request, coordinator_is(1), now=0.01)
+
+    assert tick(manager, 0.02).wake_at == pytest.approx(0.05)
+    said = answer(manager, tick(manager, 0.05).request, coordinator_is(1), now=0.05)
+
+    assert [type(one) for one in said] == [CoordinatorFound]
+
+
+def test_the_same_coordinator_at_another_address_is_tried_at_once() -> None:
+    manager = knowing(1)
+    manager.handle(unreachable(retry_at=60.0))
+
+    said = answer(manager, tick(manager, 0.0).request, coordinator_is(1, host="moved"), now=0.01)
+
+    assert [type(one) for one in said] == [CoordinatorFound]
 
 
 def test_a_suspicion_of_another_node_is_ignored() -> None:

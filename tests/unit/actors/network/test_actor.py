@@ -20,7 +20,7 @@ from aktor.actors.runtime.dispatcher import VirtualTime
 from aktor.actors.runtime.manager import Backoff
 from aktor.errors import ActorRestartedError, AuthenticationError, FrameError
 from aktor.events.answers import Answered
-from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, SuspectCoordinator
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import (
@@ -1611,3 +1611,71 @@ def test_answers_are_counted_and_their_times_metered() -> None:
     assert counters["heartbeat-response-time-avg"] == pytest.approx(20.0)
     assert counters["heartbeat-response-time-max"] == pytest.approx(30.0)
     assert counters["request-total"] == counters["response-total"] == 3
+
+
+# -- a coordinator that refuses or closes connections
+
+
+def coordinated(**settings: Any) -> Bench:
+    """A bench whose coordinator is broker 1 and has answered a request."""
+    bench = connected(**settings).tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+    return bench.answer()
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_coordinator_that_closes_a_connection_is_suspected_at_once(idle: bool) -> None:
+    bench = coordinated()
+    if not idle:
+        bench.send(a_request(COORDINATOR))
+    bench.said.clear()
+
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
+
+    suspicion = bench.said[0]
+    assert isinstance(suspicion, SuspectCoordinator), "before its requests fail"
+    assert suspicion.node_id == 1
+    assert suspicion.retry_at is not None
+    assert bench.time() < suspicion.retry_at <= bench.time() + 0.06
+
+
+def test_a_coordinator_that_refuses_a_connection_is_suspected_at_once() -> None:
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR))
+    bench.said.clear()
+
+    bench.refuse()
+
+    assert [type(one) for one in bench.said] == [SuspectCoordinator, RequestFailed]
+
+
+def test_a_coordinator_is_tried_again_within_about_a_second_however_often_it_has_refused() -> None:
+    bench = connected(reconnect_backoff_max=30.0).tell(a_coordinator())
+    pauses = []
+    for _ in range(12):
+        bench.send(a_request(COORDINATOR))
+        if pauses:
+            bench.sleep_until_it_connects()
+        bench.refuse()
+        pauses.append(bench.of(SuspectCoordinator)[-1].retry_at - bench.time())
+
+    assert pauses[:3] == pytest.approx([0.05, 0.1, 0.2], rel=0.2)
+    assert 1.0 <= pauses[-1] <= 1.2
+
+
+def test_other_connections_to_its_broker_say_nothing_of_the_coordinator() -> None:
+    bench = coordinated()
+    bench.send(a_request(1))
+    (ordinary,) = {key for key, _, _ in bench.net.sends} - {bench.last_key}
+    bench.said.clear()
+
+    bench.tell(ConnectionClosed(key=ordinary, error=refused(), now=0.0))
+
+    assert [type(one) for one in bench.said] == [RequestFailed]
+
+
+def test_a_refused_login_does_not_make_another_broker_the_coordinator() -> None:
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR))
+    error = AuthenticationError(broker="a:9092", mechanism="PLAIN", reason="no")
+
+    bench.refuse(error)
+
+    assert bench.of(SuspectCoordinator) == []

@@ -200,9 +200,9 @@ def polled(now: float, values: Mapping[TopicPartition, int] | None = None) -> Po
 # -- responses
 
 
-def coordinator_is(node: int, *, version: int = 4, group: str = "g") -> Any:
+def coordinator_is(node: int, *, version: int = 4, group: str = "g", host: str = "") -> Any:
     """FindCoordinator's answer."""
-    where = {"node_id": node, "host": f"b{node}", "port": 9092, "error_code": 0}
+    where = {"node_id": node, "host": host or f"b{node}", "port": 9092, "error_code": 0}
     if version < 4:
         return FindCoordinatorResponse(version=version, error_message=None, **where)
     one = FindCoordinatorResponse.Coordinator(key=group, error_message=None, **where)
