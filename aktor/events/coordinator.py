@@ -19,7 +19,7 @@ class CoordinatorLost(Message):
 
 
 class SuspectCoordinator(Message):
-    """membership, commits, network ▶ coordinator: `node_id` did not act as our coordinator.
+    """network, membership, commits ▶ coordinator: `node_id` did not act as our coordinator.
 
     Ignored if the coordinator is another node by now. The network says it as soon as a connection
     to it is refused or closed; `retry_at` is then when the next one may be tried, else None.

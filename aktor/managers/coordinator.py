@@ -204,6 +204,13 @@ class CoordinatorManager(RequestManager):
         self._move(CoordinatorEvent.FAILED)
         self._failures.pause(min(retry_at, now + LOOK_AGAIN))
         because = f"broker {broker.node_id} at {broker.host}:{broker.port} cannot be reached"
+        self.log.debug(
+            "coordinator.retried",
+            group=self.settings.group_id,
+            because=because,
+            failures=self._failures.failures,
+            wait_ms=round((self._failures.retry_at - now) * 1000),
+        )
         self._say(CoordinatorMissing(because=because))
 
     @failure_of(FindCoordinatorRequest)
