@@ -15,9 +15,11 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from aktor.actors.sockets.asked_versions import NEWEST_API_VERSIONS
 from aktor.actors.sockets.diagnosis import Diagnosis
 from aktor.actors.sockets.sasl import make_mechanism
-from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.remedies import remedy
 from aktor.settings import Settings
 from aktor.values import Value
 from aktor.version import __version__
@@ -79,7 +81,7 @@ class Handshake:
 
     # -- versions
 
-    def learn_versions(self, newest: int) -> Steps[BrokerVersionData]:
+    def learn_versions(self, newest: int = NEWEST_API_VERSIONS) -> Steps[BrokerVersionData]:
         """ApiVersions (KIP-35, KIP-511), in version `newest` at most; a configured `api_version` is
         an upper bound of it and of all that is learned."""
         wanted = self._config.get("api_version")

@@ -1,5 +1,5 @@
 """Who gets which partitions: kafka-python's assignors, as a member and as the leader use them.
-`assignors` mends those that have bugs.
+`mended_assignors` has those that had bugs.
 
 The assignors are pure functions over a cluster and the members' subscriptions, except that sticky
 ones remember their last assignment: one instance each, owned by one membership manager.
@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
 from aktor.events.metadata import Cluster
-from aktor.managers.assignors import in_order, mended
+from aktor.managers.membership.classic.mended_assignors import in_order, mended
 from aktor.protocol.partitions import by_topic
 
 __all__ = ["DEFAULT_STRATEGY", "AssignorError", "Assignors", "LeaderPlan", "partition_ids"]

@@ -20,8 +20,8 @@ from kafka.protocol.consumer.metadata import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.managers.assignment import Assignors, LeaderPlan
-from tests.unit.managers.builders_membership import a_cluster
+from aktor.managers.membership.classic.assignors import Assignors, LeaderPlan
+from tests.unit.managers.membership.builders import a_cluster
 
 #: Any of the ways to say that a member had partitions 0 and 1 of t in generation 7.
 JAVAS = bytes.fromhex("00000001000174000000020000000000000001" + "00000007")
