@@ -18,7 +18,6 @@ from kafka.protocol.consumer import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from aktor.actors.runtime.manager import RequestManager
@@ -42,6 +41,7 @@ from aktor.events.positions import (
 )
 from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions import PositionManager
+from aktor.protocol.api_versions import ApiVersions
 from aktor.settings import Settings
 from tests.unit.managers import builders_positions as positions
 from tests.unit.managers.commits import builders as commits
@@ -188,7 +188,7 @@ def _handshake() -> Handshake:
 
 
 def api_versions(code: What) -> Outcome:
-    response = ApiVersionsResponse(version=0, error_code=code, api_keys=[])
+    response = ApiVersions(error_code=code, spoken={})
     return _of_handshake(_handshake().learn_versions(), response)
 
 
