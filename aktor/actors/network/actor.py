@@ -320,10 +320,12 @@ class NetworkActor(CooperativeActor):
             because=report.error,
         )
         self._back_off(link, report.error)
-        self._suspect(link, report.error)
+        refused = isinstance(report.error, AuthenticationError)
+        if not refused:
+            self._suspect(link, report.error)
         for waiting in link.take_unsent():
             self._fail(waiting, report.error, node=link.node)
-        if isinstance(report.error, AuthenticationError):
+        if refused:
             self._on_refused(link, report.error)
 
     def _on_refused(self, link: Link, error: Exception) -> None:
@@ -358,7 +360,7 @@ class NetworkActor(CooperativeActor):
         """A connection to the coordinator was refused or closed: another broker may be it by now.
         Without this the next heartbeat would find out, and a heartbeat may wait for half of the
         session to be sent."""
-        if link not in self._lanes.of_coordinator() or isinstance(error, AuthenticationError):
+        if link not in self._lanes.of_coordinator():
             return
         latest = self._moment.now + stretched(COORDINATOR_PAUSE, self._moment.next_jitter())
         retry_at, because = min(link.attempts.retry_at, latest), reason_of(error)
