@@ -2,6 +2,9 @@
 
 gzip comes from the standard library, the others from cramjam (the extra `codecs`),
 imported when first needed.
+
+Bytes that follow the stream in its batch, and do not continue it, are ignored, as Java does: Apache
+Kafka stores such batches. If records are missing, the count in the batch tells.
 """
 
 from __future__ import annotations
@@ -60,11 +63,15 @@ def readable(buffer: Any) -> bytes | memoryview:
 
 def _gunzip(data: memoryview, limit: int, _room: Callable[[int], Any]) -> Any:
     out = bytearray()
-    rest: bytes | memoryview = data
-    while True:  # a stream may have several members (RFC 1952)
-        rest = _gunzip_member(rest, out, limit)
-        if not rest:
-            return out
+    rest = _gunzip_member(data, out, limit)
+    while rest:  # a stream may have several members (RFC 1952)
+        sound = len(out)
+        try:
+            rest = _gunzip_member(rest, out, limit)
+        except Malformed:
+            del out[sound:]
+            break
+    return out
 
 
 def _gunzip_member(data: bytes | memoryview, out: bytearray, limit: int) -> bytes | memoryview:
@@ -94,6 +101,8 @@ def _gunzip_member(data: bytes | memoryview, out: bytearray, limit: int) -> byte
 #: writers give in the wrong byte order and nobody needs.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
+#: Zeros are not a block: even no bytes at all are compressed to one byte.
+_NO_BLOCK = bytes(4)
 
 
 def _unsnappy(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
@@ -112,12 +121,16 @@ def _unsnappy(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    """Blocks of raw snappy, each after its int32 length."""
+    """Blocks of raw snappy, each after its int32 length. There is nothing that ends a stream:
+    Java ignores what is shorter than a length, and begins anew at another header."""
     if len(data) < _XERIAL_HEADER:
         raise Malformed("a snappy stream ends within its header")
     blocks = []
     pos = _XERIAL_HEADER
-    while pos < len(data):
+    while len(data) - pos >= 4 and data[pos : pos + 4] != _NO_BLOCK:
+        if data[pos : pos + 8] == _XERIAL_MAGIC:
+            pos += _XERIAL_HEADER
+            continue
         start = pos + 4
         pos = start + int.from_bytes(data[pos:start], "big", signed=True)
         if not start < pos <= len(data):
@@ -144,7 +157,8 @@ _LZ4_RATIO = 255
 
 def _unlz4(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
     lz4 = _cramjam("lz4").lz4
-    return _decompress_into("lz4", lz4, data, _lz4_bound(data), limit, room)
+    end, bound = _lz4_frame(data)
+    return _decompress_into("lz4", lz4, data[:end], bound, limit, room)
 
 
 def repair_lz4_header(data: memoryview) -> memoryview:
@@ -174,26 +188,23 @@ def _lz4_header_size(data: memoryview) -> int:
     return 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
 
 
-def _lz4_bound(data: memoryview) -> int:
-    """The most bytes that the frames of `data` can decompress to, from their block lengths."""
-    bound = pos = 0
-    while pos < len(data):
-        if data[pos : pos + 4] != _LZ4_MAGIC:
-            raise Malformed("not an lz4 frame")
-        frame = data[pos:]
-        block_size = _LZ4_BLOCK_SIZES.get((frame[5] >> 4) & 0x07) if len(frame) > 5 else None
-        if block_size is None:
-            raise Malformed("an lz4 frame of unknown block size")
-        flags = frame[4]
-        pos += _lz4_header_size(frame)
-        while size := int.from_bytes(data[pos : pos + 4], "little"):
-            stored = size & 0x7FFF_FFFF
-            bound += min(block_size, stored * _LZ4_RATIO)
-            pos += 4 + stored + (4 if flags & 0x10 else 0)
-            if pos > len(data):
-                raise Malformed("an lz4 block runs beyond its batch")
-        pos += 4 + (4 if flags & 0x04 else 0)
-    return bound
+def _lz4_frame(data: memoryview) -> tuple[int, int]:
+    """Where the frame ends, and the most bytes that it can decompress to, from the lengths of its
+    blocks. Java reads one frame only, whatever follows it."""
+    if data[:4] != _LZ4_MAGIC:
+        raise Malformed("not an lz4 frame")
+    block_size = _LZ4_BLOCK_SIZES.get((data[5] >> 4) & 0x07) if len(data) > 5 else None
+    if block_size is None:
+        raise Malformed("an lz4 frame of unknown block size")
+    flags = data[4]
+    bound, pos = 0, _lz4_header_size(data)
+    while size := int.from_bytes(data[pos : pos + 4], "little"):
+        stored = size & 0x7FFF_FFFF
+        bound += min(block_size, stored * _LZ4_RATIO)
+        pos += 4 + stored + (4 if flags & 0x10 else 0)
+        if pos > len(data):
+            raise Malformed("an lz4 block runs beyond its batch")
+    return pos + 4 + (4 if flags & 0x04 else 0), bound
 
 
 def _xxh32_short(data: bytes) -> int:
@@ -220,31 +231,48 @@ _ZSTD_BLOCK = 128 * 1024
 
 def _unzstd(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
     zstd = _cramjam("zstd").zstd
-    return _decompress_into("zstd", zstd, data, _zstd_bound(data), limit, room)
+    end, bound = _zstd_frames(data)
+    return _decompress_into("zstd", zstd, data[:end], bound, limit, room)
 
 
-def _zstd_bound(data: memoryview) -> int:
-    """The most bytes that the frames of `data` can decompress to, from their blocks (RFC 8878)."""
+def _zstd_frames(data: memoryview) -> tuple[int, int]:
+    """Where the last frame ends, and the most bytes that the frames can decompress to, from their
+    blocks (RFC 8878)."""
     bound = pos = 0
     while pos < len(data):
         magic = int.from_bytes(data[pos : pos + 4], "little")
-        if magic & 0xFFFF_FFF0 == _ZSTD_SKIPPABLE:
-            pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")
-            continue
-        if magic != _ZSTD_MAGIC or len(data) - pos < 6:
-            raise Malformed("not a zstd frame")
-        descriptor = data[pos + 4]
-        pos += 5 + _zstd_header_rest(descriptor)
-        last = False
-        while not last:
-            block = int.from_bytes(data[pos : pos + 3], "little")
-            last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
-            bound += _ZSTD_BLOCK if kind == 2 else size
-            pos += 3 + (1 if kind == 1 else size)
-            if pos > len(data):
-                raise Malformed("a zstd block runs beyond its batch")
-        pos += 4 if descriptor & 0x04 else 0
-    return bound
+        if magic & 0xFFFF_FFF0 != _ZSTD_SKIPPABLE:
+            try:
+                end, size = _zstd_frame(data, pos)
+            except Malformed:
+                if not bound:
+                    raise
+                break  # the bytes after the last frame
+            pos, bound = end, bound + size
+        elif (end := pos + 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")) <= len(data):
+            pos = end
+        elif bound:
+            break
+        else:
+            raise Malformed("a zstd frame runs beyond its batch")
+    return pos, bound
+
+
+def _zstd_frame(data: memoryview, pos: int) -> tuple[int, int]:
+    """The same of the frame at `pos`."""
+    if int.from_bytes(data[pos : pos + 4], "little") != _ZSTD_MAGIC or len(data) - pos < 6:
+        raise Malformed("not a zstd frame")
+    bound, descriptor = 0, data[pos + 4]
+    pos += 5 + _zstd_header_rest(descriptor)
+    last = False
+    while not last:
+        block = int.from_bytes(data[pos : pos + 3], "little")
+        last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+        bound += _ZSTD_BLOCK if kind == 2 else size
+        pos += 3 + (1 if kind == 1 else size)
+        if pos > len(data):
+            raise Malformed("a zstd block runs beyond its batch")
+    return pos + (4 if descriptor & 0x04 else 0), bound
 
 
 def _zstd_header_rest(descriptor: int) -> int:

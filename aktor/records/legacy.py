@@ -198,10 +198,16 @@ def _unwrap(outer: Message, limit: int) -> memoryview:
 
 
 def _count(buffer: memoryview) -> tuple[int, int]:
-    """How many messages there are, and the offset of the last."""
+    """How many messages there are, and the offset of the last.
+
+    The last one may be cut off: Java ignores it, as in a Fetch response of these formats.
+    """
     count = pos = 0
     offset = -1
-    while pos < len(buffer):
+    while len(buffer) - pos >= LOG_OVERHEAD:
+        length = int.from_bytes(buffer[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
+        if length > len(buffer) - pos - LOG_OVERHEAD:
+            break
         offset, length = _entry(buffer, pos)
         pos += length
         count += 1

@@ -59,7 +59,7 @@ aktor_lz4_bound(const uint8_t *at, const uint8_t *end)
         int64_t size = head & 0x7fffffff;
         at += 4;
         if (!head)
-            return at == end ? bound : -1;
+            return bound; /* what follows does not matter: see `codecs.py` */
         if (!size || size > block_size || size > end - at)
             return -1;
         bound += size * 255 < block_size ? size * 255 : block_size;

@@ -112,7 +112,9 @@ def test_messages_wholly_before_the_fetch_offset_do_not_move_it() -> None:
         pytest.param(lambda **v: a_message(0, b"12345678", **v)[:-8], id="a value beyond"),
         pytest.param(lambda **v: a_wrapper([], 0, **v), id="an empty wrapper"),
         pytest.param(lambda **v: a_wrapper([b"garbage"], 0, **v), id="garbage in a wrapper"),
-        pytest.param(lambda **v: a_wrapper([a_message(0, **v), b"!"], 0, **v), id="garbage after"),
+        pytest.param(
+            lambda **v: a_wrapper([a_message(0, **v), bytes(26)], 0, **v), id="garbage after"
+        ),
         pytest.param(lambda **v: a_wrapper([a_message(0, **v)[:-1]], 0, **v), id="a cut message"),
         pytest.param(lambda **v: a_message(0, None, flags=1, **v), id="a wrapper without value"),
         pytest.param(
@@ -137,6 +139,16 @@ def test_a_broken_message_is_corrupt(
 
     with pytest.raises(CorruptBatchError):
         take_all(a_reader(data[:8] + length + data[12:], check_crcs=check_crcs))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("rest", [b"!", bytes(11), a_message(2)[:-1], a_message(2)[:12]])
+def test_a_cut_off_message_at_the_end_of_a_wrapper_is_ignored(rest: bytes, magic: int) -> None:
+    """As Java does (DataLogInputStream)."""
+    whole = [a_message(offset, b"v", magic=magic) for offset in range(2)]
+    data = a_wrapper([*whole, rest], 1, magic=magic)
+
+    assert [record.offset for record in take_all(a_reader(data))] == [0, 1]
 
 
 def test_a_wrapper_whose_offset_is_below_those_in_it_is_corrupt() -> None:
