@@ -471,7 +471,7 @@ class KafkaConsumer:
         if self._to_close != [None, None]:
             for partition, state in self._engine.delivery.partitions.items():
                 if state.held:  # these records were deserialized: read them again as bytes
-                    self._engine.seek(partition, state.position)
+                    self._engine.seek(partition, state.position, anew=True)
         self._driver.run(self._engine.poll_columns(self._link.clock() + timeout, columns))
         self._expected_bytes = columns.size or self._expected_bytes
         return make(columns)

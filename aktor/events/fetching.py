@@ -13,7 +13,8 @@ from aktor.values import Value
 class Chunk(Value):
     """What one Fetch brought for one partition: a view of its record batches, still encoded.
 
-    Belongs to `epoch` and continues at `offset`. `error` is set instead of data when the broker
+    Belongs to `epoch`, and has the records from `offset` on and before `end` (-1: it has none, or
+    it is not known where they end). `error` is set instead of data when the broker
     refused this partition at this offset (out of range, unauthorised, ...): it takes its turn in
     the buffer, so the records before it are given out first. `aborted` is
     [(producer id, first offset)], for read_committed.
@@ -25,6 +26,7 @@ class Chunk(Value):
     partition: TopicPartition
     epoch: int
     offset: int
+    end: int = -1
     data: memoryview = field(default=memoryview(b""), repr=False)
     size: int = 0
     incarnation: int = 1

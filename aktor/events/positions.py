@@ -1,7 +1,7 @@
 """The positions conversation: where each assigned partition starts.
 
-Every partition has an `epoch` at the application: a new one with each assignment, seek and reset. A
-message about an older epoch is dropped and traced.
+Every partition has an `epoch` here: a new one with each assignment and reset, and with each seek to
+an offset that has to be fetched. A message about an older epoch is dropped and traced.
 """
 
 from __future__ import annotations

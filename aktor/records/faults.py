@@ -50,3 +50,8 @@ def undeserializable(record: ConsumerRecord, cause: Exception) -> RecordDeserial
     )
     error.__cause__ = cause
     return error
+
+
+def passes(error: KafkaError, offset: int) -> bool:
+    """Whether reading can go on at `offset` after this error: behind a refused record."""
+    return isinstance(error, RecordDeserializationError) and error.offset < offset

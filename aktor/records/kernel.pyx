@@ -31,6 +31,7 @@ from aktor.records.faults import (
     CodecUnavailable,
     Malformed,
     Oversized,
+    passes,
     public_error,
     undeserializable,
 )
@@ -401,6 +402,7 @@ cdef class RecordReader:
     cdef int64_t _after_batch  # the position once the batch before `_at` is through
     cdef int64_t _position  # ahead of `next_offset` by what is in `_ready`
     cdef list _ready
+    cdef list _raw  # records after a refused one: they are decoded, and not deserialized yet
     cdef object _messages  # the cursor of a message of format v0 or v1 that is being read
 
     # The v2 batch that is being read, if `_records` is not NULL: where its next record begins and
@@ -444,6 +446,7 @@ cdef class RecordReader:
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedProducers(aborted) if read_committed and aborted else None
         self._ready = []
+        self._raw = []
 
     @property
     def exhausted(self):
@@ -487,6 +490,39 @@ cdef class RecordReader:
                 break
         return self._hand_over(limit)
 
+    def skip_to(self, int64_t offset):
+        """Go on with the first record at or after `offset`, which is not before `next_offset`.
+
+        It may be after a record that a deserializer refused. False if it cannot be found without
+        the bytes from `next_offset` on: the batch is corrupt, or the refused record would have to
+        be deserialized again. Then the reader must not be used any more.
+        """
+        if self.error is not None and not passes(self.error, offset):
+            return False
+        self._ready = [record for record in self._ready if record.offset >= offset]
+        self._raw = [record for record in self._raw if record.offset >= offset]
+        if not self._ready and not self._raw:
+            try:
+                if self._records != NULL:
+                    self._records = self._skip(
+                        self._records, self._end, offset - self._base_offset
+                    )
+                    if not self._left:
+                        self._verify_end(self._records, self._end)
+                elif self._messages is not None:
+                    self._messages.skip_before(offset)
+            except Malformed:
+                return False
+        self.error = None
+        if not self._ready:
+            self._position = max(self._position, offset)
+            if self._messages is not None:
+                self._leave_messages_if_read()
+            else:
+                self._leave_if_read()
+        self.next_offset = offset if self._ready else self._position
+        return True
+
     def fill(self, Columns columns):
         """Add the next records to `columns`; returns how many, and 0 only if this is exhausted or
         they are full.
@@ -498,7 +534,9 @@ cdef class RecordReader:
             columns.append(record)
         self._ready = []
         while self.error is None and not columns.is_full():
-            if self._records != NULL:
+            if PyList_GET_SIZE(self._raw):
+                self._fill_with_raw(columns)
+            elif self._records != NULL:
                 self._fill(columns)
             elif self._messages is not None:
                 self._fill_with_messages(columns)
@@ -703,23 +741,28 @@ cdef class RecordReader:
         return 0
 
     cdef int _decode_and_deserialize(self, Py_ssize_t limit) except -1:
+        """As `_decode`. Records that follow a refused one are decoded already."""
         cdef const uint8_t *records = self._records
         cdef int32_t left = self._left
         cdef int64_t previous = self._previous, position = self._position
-        cdef list rows = []
+        cdef list raw = self._raw, rows = raw[:limit]
         fault = None
         try:
-            try:
-                self._read_rows(limit, rows)
-            except Malformed as malformed:
-                fault = malformed
-            error = self._deserialize(rows)
+            if not rows:
+                try:
+                    self._read_rows(limit, rows)
+                except Malformed as malformed:
+                    fault = malformed
+            error, rest = self._deserialize(rows)
         except BaseException:
             # Interrupted: the same records will be decoded again.
             self._records, self._left, self._previous = records, left, previous
             self._position = position
             raise
+        self._raw = rest + raw[limit:]
         self._ready += rows
+        if rows:
+            self._position = rows[len(rows) - 1].offset + 1
         if error is not None:
             self._position = error.offset
             self.error = error
@@ -730,7 +773,7 @@ cdef class RecordReader:
         return 0
 
     cdef int _leave_if_read(self) except -1:
-        if not self._left:
+        if not self._left and not PyList_GET_SIZE(self._raw):
             self._records = NULL
             self._room = None
             if self._space is not None and self._space.size > KEEP_AT_MOST:
@@ -856,6 +899,20 @@ cdef class RecordReader:
             self.leader_epoch,
         )
 
+    cdef int _fill_with_raw(self, Columns columns) except -1:
+        """Move records that follow a refused one to `columns`, until these are full."""
+        cdef Py_ssize_t moved = 0
+        while moved < PyList_GET_SIZE(self._raw) and not columns.is_full():
+            columns.append(self._raw[moved])
+            self._position = self._raw[moved].offset + 1
+            moved += 1
+        del self._raw[:moved]
+        if self._messages is not None:
+            self._leave_messages_if_read()
+        else:
+            self._leave_if_read()
+        return 0
+
     cdef int _fill_with_messages(self, Columns columns) except -1:
         """Move the next record from the message of format v0 or v1 being read to `columns`."""
         cdef list rows = []
@@ -915,16 +972,20 @@ cdef class RecordReader:
 
     cdef int _decode_messages(self, Py_ssize_t limit) except -1:
         """Move up to `limit` records from the message being read to `_ready`."""
-        cdef list rows = []
+        cdef list raw = self._raw, rows = raw[:limit], rest = []
         cursor = self._messages
         mark = cursor.mark
-        fault = None
-        try:
-            mark = cursor.decode(limit, rows)
-        except Malformed as malformed:
-            fault = malformed
-        error = self._deserialize(rows) if self._deserializes else None
+        error = fault = None
+        if not rows:
+            try:
+                mark = cursor.decode(limit, rows)
+            except Malformed as malformed:
+                fault = malformed
+        if self._deserializes:
+            error, rest = self._deserialize(rows)
         cursor.mark = mark
+        # If there is a fault, the mark is before all of these records.
+        self._raw = rest + raw[limit:] if fault is None else []
         self._ready += rows
         if rows:
             self._position = rows[len(rows) - 1].offset + 1
@@ -938,7 +999,7 @@ cdef class RecordReader:
         return 0
 
     cdef int _leave_messages_if_read(self) except -1:
-        if not self._messages.mark.left:
+        if not self._messages.mark.left and not PyList_GET_SIZE(self._raw):
             self._messages = None
             self._position = max(self._position, self._after_batch)
         return 0
@@ -946,7 +1007,8 @@ cdef class RecordReader:
     # -- deserializers and errors
 
     cdef object _deserialize(self, list rows):
-        """Deserialize in place. At the first failure cut the list there and return the error."""
+        """Deserialize in place. At the first failure cut the list there, and return the error and
+        the records after the refused one."""
         cdef Py_ssize_t index
         cdef object record, made
         for index in range(PyList_GET_SIZE(rows)):
@@ -958,15 +1020,16 @@ cdef class RecordReader:
                 if self._deserialize_value is not None:
                     value = self._deserialize_value(self._topic, headers, value)
             except Exception as cause:
+                rest = rows[index + 1 :]
                 del rows[index:]
-                return undeserializable(record, cause)
+                return undeserializable(record, cause), rest
             # Made by `tuple.__new__`, so that the garbage collector tracks it: a deserializer may
             # return a container that refers to the record, and such a cycle would not be freed.
             made = list(record)
             made[6] = key
             made[7] = value
             rows[index] = NEW_TUPLE(ConsumerRecord, made)
-        return None
+        return None, []
 
     cdef int _fail(self, fault, int64_t offset) except -1:
         """Keep the public error for `fault`; the position goes to `offset` and stays there."""

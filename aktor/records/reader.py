@@ -25,6 +25,7 @@ from aktor.records.faults import (
     CodecUnavailable,
     Malformed,
     Oversized,
+    passes,
     public_error,
     undeserializable,
 )
@@ -79,6 +80,8 @@ class RecordReader:
         self._after_batch = 0  # the position once the batch before `_at` is through
         self._position = fetch_offset  # ahead of `next_offset` by what is in `_ready`
         self._ready: list[ConsumerRecord] = []
+        #: Records after a refused one: they are decoded, and not deserialized yet.
+        self._raw: list[ConsumerRecord] = []
         self._error: KafkaError | None = None
 
     @property
@@ -113,6 +116,29 @@ class RecordReader:
                 break
         return self._hand_over(limit)
 
+    def skip_to(self, offset: int) -> bool:
+        """Go on with the first record at or after `offset`, which is not before `next_offset`.
+
+        It may be after a record that a deserializer refused. False if it cannot be found without
+        the bytes from `next_offset` on: the batch is corrupt, or the refused record would have to
+        be deserialized again. Then the reader must not be used any more.
+        """
+        if self._error is not None and not passes(self._error, offset):
+            return False
+        self._ready = [record for record in self._ready if record.offset >= offset]
+        self._raw = [record for record in self._raw if record.offset >= offset]
+        if self._cursor is not None and not self._ready and not self._raw:
+            try:
+                self._cursor.skip_before(offset)
+            except Malformed:
+                return False
+        self._error = None
+        if not self._ready:
+            self._position = max(self._position, offset)
+            self._leave_if_read()
+        self.next_offset = offset if self._ready else self._position
+        return True
+
     def fill(self, columns: Columns) -> int:
         """Add the next records to `columns`; returns how many, and 0 only if this is exhausted or
         they are full.
@@ -124,7 +150,9 @@ class RecordReader:
             columns.append(record)
         self._ready = []
         while self._error is None and not columns.full:
-            if self._cursor is not None:
+            if self._raw:
+                self._move_raw_to_columns(columns)
+            elif self._cursor is not None:
                 self._move_to_columns(self._cursor, columns)
             elif not self._enter_batch():
                 break
@@ -132,6 +160,16 @@ class RecordReader:
         if self._error is not None and columns.rows == before:
             raise self._error.with_traceback(None)
         return columns.rows - before
+
+    def _move_raw_to_columns(self, columns: Columns) -> None:
+        """Move records that follow a refused one to `columns`."""
+        moved = 0
+        while moved < len(self._raw) and not columns.full:
+            columns.append(self._raw[moved])
+            self._position = self._raw[moved].offset + 1
+            moved += 1
+        del self._raw[:moved]
+        self._leave_if_read()
 
     def _move_to_columns(self, cursor: RecordCursor | MessageCursor, columns: Columns) -> None:
         """Move the next record from the batch being read to `columns`."""
@@ -240,17 +278,21 @@ class RecordReader:
 
     def _decode(self, cursor: RecordCursor | MessageCursor, limit: int) -> None:
         """Move up to `limit` records from the batch being read to `_ready`."""
-        records: list[ConsumerRecord] = []
+        raw = self._raw
+        records: list[ConsumerRecord] = raw[:limit]
         fault: Exception | None = None
         mark = cursor.mark
-        try:
-            mark = cursor.decode(limit, records)
-        except Malformed as malformed:
-            fault = malformed
-        error = self._deserialize(records)
+        if not raw:
+            try:
+                mark = cursor.decode(limit, records)
+            except Malformed as malformed:
+                fault = malformed
+        error, rest = self._deserialize(records)
 
-        # An interrupt before this leaves the same records to be decoded again.
+        # An interrupt before this leaves the same records to be decoded again. If there is a fault,
+        # the mark is before all of these records.
         cursor.mark = mark
+        self._raw = rest + raw[limit:] if fault is None else []
         self._ready += records
         if records:
             self._position = records[-1].offset + 1
@@ -263,14 +305,19 @@ class RecordReader:
             self._leave_if_read()
 
     def _leave_if_read(self) -> None:
+        if self._raw:
+            return
         if self._cursor is None or not self._cursor.mark.left:
             self._cursor = None
             self._position = max(self._position, self._after_batch)
 
-    def _deserialize(self, records: list[ConsumerRecord]) -> RecordDeserializationError | None:
-        """Deserialize in place. At the first failure cut the list there and return the error."""
+    def _deserialize(
+        self, records: list[ConsumerRecord]
+    ) -> tuple[RecordDeserializationError | None, list[ConsumerRecord]]:
+        """Deserialize in place. At the first failure cut the list there, and return the error and
+        the records after the refused one."""
         if self._deserialize_key is None and self._deserialize_value is None:
-            return None
+            return None, []
         for index, record in enumerate(records):
             key, value, headers = record.key, record.value, record.headers
             try:
@@ -279,10 +326,11 @@ class RecordReader:
                 if self._deserialize_value is not None:
                     value = self._deserialize_value(self._tp.topic, headers, value)
             except Exception as cause:
+                rest = records[index + 1 :]
                 del records[index:]
-                return undeserializable(record, cause)
+                return undeserializable(record, cause), rest
             records[index] = ConsumerRecord(*record[:6], key, value, *record[8:])
-        return None
+        return None, []
 
     def _fail(self, fault: Exception, offset: int) -> None:
         """Keep the public error for `fault`; the position goes to `offset` and stays there."""

@@ -150,15 +150,29 @@ class Assignment:
 
     # -- positions
 
-    def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
-        """Read on from here; None looks the position up again."""
+    def seek(
+        self, topic_partition: TopicPartition, position: Position | None, *, anew: bool = False
+    ) -> None:
+        """Read on from here; None looks the position up again.
+
+        If the offset is in what is buffered, at the position or later, what is fetched stays, and
+        the background need not be told. `anew`: it is fetched again all the same. With a leader
+        epoch it is, too: the brokers have to see it (KIP-320).
+        """
         self.follow_topics()
         self.drain_buffer()  # otherwise chunks of old epochs would pile up until the next poll
-        state = self._delivery.seek(topic_partition, position)
+        delivery = self._delivery
+        stays = False
+        if not anew and position is not None and position.leader_epoch < 0:
+            stays = delivery.pass_to(topic_partition, position.offset)
+        if not stays:
+            delivery.seek(topic_partition, position)
         if self._log.hears_debug:
             sought = None if position is None else position.offset
             self._log.debug("position.sought", partitions={topic_partition: sought})
-        self._publish(SeekPartitions(partitions={topic_partition: state.assigned}))
+        if not stays:
+            assigned = delivery.partitions[topic_partition].assigned
+            self._publish(SeekPartitions(partitions={topic_partition: assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end; the offset is looked up later."""
@@ -196,7 +210,7 @@ class Assignment:
     def refetch_offset_gaps(self) -> None:
         """Fetch partitions again from their positions, if their chunks had an offset gap."""
         for partition in list(self._delivery.offset_gaps):
-            self.seek(partition, self._delivery.partitions[partition].position)
+            self.seek(partition, self._delivery.partitions[partition].position, anew=True)
         self._delivery.forget_offset_gaps()
 
     def fetch_anew(self, states: Iterable[Partition]) -> None:

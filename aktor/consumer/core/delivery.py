@@ -1,7 +1,8 @@
 """The assigned partitions, their positions, and the fetched records that are given out.
 
 Only the application thread uses it. Each partition has an epoch, which each assign and seek raises.
-Data that was fetched for an older epoch is dropped here, so that no lock is needed.
+Data that was fetched for an older epoch is dropped here, so that no lock is needed; only a seek
+forward in what is buffered keeps what is fetched (`pass_to`).
 """
 
 from __future__ import annotations
@@ -227,6 +228,33 @@ class Delivery:
             self.moved[topic_partition] = None
         return state
 
+    def pass_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Go forward to this offset in what is buffered, in a new epoch. To the background it is as
+        if the records before it had been given out: what is fetched stays, and is on its way.
+
+        False: it is not buffered, or cannot be found in the buffer. Then seek.
+        """
+        state = self.partitions[topic_partition]
+        if not state.reaches(offset):
+            return False
+        assert state.taken is not None, "what is buffered begins at a position"
+        is_decoded = offset <= state.taken
+        state.pass_to(self.next_epoch(), offset)
+        while state.chunks and 0 <= state.chunks[0].end <= offset:
+            self._finish_chunk(state)
+        if not is_decoded and not self._skip_to(state, offset):
+            return False
+        self.moved[topic_partition] = None
+        self._enqueue(state)
+        return True
+
+    def _skip_to(self, state: Partition, offset: int) -> bool:
+        """Let the reader of the next chunk begin at this offset; False: it cannot find it."""
+        if state.error is not None or not state.chunks or state.chunks[0].offset >= offset:
+            return True
+        reader = state.reader or state.read_by(self._make_reader(state.chunks[0]))
+        return reader.skip_to(offset)
+
     def reset(
         self,
         topic_partition: TopicPartition,
@@ -444,7 +472,7 @@ class Delivery:
         """File one fetched chunk, or drop it if its partition has another epoch or position now."""
         state = self.partitions.get(chunk.partition)
         self.credit.count(chunk)
-        if state is None or state.epoch != chunk.epoch or state.pending_revocation:
+        if state is None or state.fetch_epoch != chunk.epoch or state.pending_revocation:
             self.log.debug(
                 "chunk.dropped",
                 partition=chunk.partition,

@@ -325,10 +325,13 @@ class Engine:
 
     # -- positions
 
-    def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
-        """Read on from here; None looks the position up again."""
+    def seek(
+        self, topic_partition: TopicPartition, position: Position | None, *, anew: bool = False
+    ) -> None:
+        """Read on from here; None looks the position up again. `anew`: what is buffered is fetched
+        again."""
         self.call.touch()
-        self.assignment.seek(topic_partition, position)
+        self.assignment.seek(topic_partition, position, anew=anew)
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end; the offset is looked up later."""

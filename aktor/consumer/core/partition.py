@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.structs import TopicPartition
 
+from aktor.errors import RecordDeserializationError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.protocol.error_codes import is_corrupt
@@ -79,6 +80,10 @@ RELEASED: Final = -1
 class Partition:
     """One assigned partition.
 
+    `epoch` is raised by each seek; what the application has noted in an older one is stale.
+    `fetch_epoch` is the one in which the background fetches: chunks of an older one are dropped. It
+    is the lower one after a seek that goes forward in what is buffered: what is fetched stays.
+
     `offset` is the consumed position: the next record to give out, None until it is resolved.
     `taken` is how far its records were decoded: the two differ while records are on their way to
     the user. An interrupt may come between any two lines; the next call goes on from `epoch`,
@@ -89,6 +94,7 @@ class Partition:
         "chunks",
         "epoch",
         "error",
+        "fetch_epoch",
         "fetched_anew",
         "held",
         "leader_epoch",
@@ -108,6 +114,7 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.epoch = epoch
+        self.fetch_epoch = epoch
         self.offset: int | None = None
         self.taken: int | None = None
         self.leader_epoch = -1
@@ -148,7 +155,7 @@ class Partition:
 
     def release(self) -> None:
         """The partition is no longer assigned: an iteration must not hand out records of it."""
-        self.epoch = RELEASED
+        self.epoch = self.fetch_epoch = RELEASED
 
     def _on(self, event: StageEvent) -> None:
         self.stage = follow(STAGES, self.stage, event)
@@ -156,8 +163,19 @@ class Partition:
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
         """Go to this position in a new epoch; None: it is looked up, as `reset` says, which has the
         same epoch."""
-        self.epoch = epoch
+        self.epoch = self.fetch_epoch = epoch
         self.move_to(position, reset)
+
+    def pass_to(self, epoch: int, offset: int) -> None:
+        """Go forward to this offset in a new epoch; what is buffered stays (see `reaches`)."""
+        assert self.taken is not None, "what is buffered begins at a position"
+        self.epoch = epoch
+        self.leader_epoch = self.taken_epoch = -1
+        self.offset = offset
+        if offset > self.taken:
+            self.error = None
+        self.taken = max(self.taken, offset)
+        self.held = [record for record in self.held if record.offset >= offset]
 
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
         """Set the position, or forget it; `reset` says which position is looked up then."""
@@ -217,6 +235,33 @@ class Partition:
         asks again from time to time, so bytes that come are sound. (A batch that we cannot decode
         stays in `chunks`: its error stands.)"""
         return is_corrupt(self.error) and not self.chunks
+
+    def reaches(self, offset: int) -> bool:
+        """Whether reading can go on at this offset without fetching again.
+
+        It must not be before the position, nor beyond what is buffered without a gap. It may be the
+        end of that: the Fetch in flight goes on from there. Beyond an error of a broker, or a
+        corrupt batch, it must be fetched again; beyond a record that a deserializer refused not.
+        """
+        if self.offset is None or self.taken is None or offset < self.offset:
+            return False
+        if self.pending_revocation or self.fetched_anew:
+            return False
+        if self.error is not None:
+            if not isinstance(self.error, RecordDeserializationError):
+                return False
+            if offset <= self.error.offset:
+                return bool(self.held) and offset < self.taken
+        elif offset <= self.taken:
+            return bool(self.held) or offset == self.taken
+        end = self.taken
+        for place, chunk in enumerate(self.chunks):
+            if chunk.error is not None or (chunk.offset != end and (place or self.reader is None)):
+                return False  # a broker's error, or a gap
+            end = chunk.end
+            if offset <= end:
+                return True
+        return False
 
     def read_by(self, reader: RecordReader) -> RecordReader:
         """Decode the next chunk with this reader."""
@@ -294,7 +339,7 @@ class Partition:
     @property
     def assigned(self) -> Assigned:
         """The partition as the background is told of it."""
-        return Assigned(epoch=self.epoch, position=self.position)
+        return Assigned(epoch=self.fetch_epoch, position=self.position)
 
     @property
     def open(self) -> bool:

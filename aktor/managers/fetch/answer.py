@@ -155,6 +155,7 @@ class FetchAnswer:
             partition=cursor.tp,
             epoch=cursor.epoch,
             offset=cursor.at,
+            end=following,
             data=fetched.records[:size],
             size=len(fetched.records) + CHUNK_OVERHEAD,
             incarnation=self.incarnation,

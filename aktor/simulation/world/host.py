@@ -344,7 +344,8 @@ class Site(Host):
         """Partitions that its background takes for what they are not: owned, in another epoch, not
         to be fetched."""
         wanted = {
-            partition: (state.epoch, not state.fetchable) for partition, state in self.owned.items()
+            partition: (state.fetch_epoch, not state.fetchable)
+            for partition, state in self.owned.items()
         }
         differ = {partition for partition, _ in wanted.items() ^ fetch.picture.items()}
         return sorted(f"{partition.topic}-{partition.partition}" for partition in differ)

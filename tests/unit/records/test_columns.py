@@ -192,3 +192,27 @@ def test_both_readers_fill_columns_alike(
 
     for name in READERS:
         assert all_steps(name, b"".join(batches), limit, max_bytes, **how) == expected
+
+
+def test_columns_are_filled_with_what_follows_a_refused_record() -> None:
+    def refuse(_topic: str, _headers: Any, data: bytes | None) -> Any:
+        if data == b"bad":
+            raise ValueError("not that one")
+        return data
+
+    values = [b"v", b"bad", b"w", b"x", b"y"]
+    for data in (
+        a_batch([a_record(delta, value) for delta, value in enumerate(values)]),
+        a_wrapper([a_message(offset, value) for offset, value in enumerate(values)], 4),
+    ):
+        reader = a_reader(data, deserialize_value=refuse)
+        assert [record.offset for record in reader.take(9)] == [0]
+
+        assert reader.skip_to(2)
+        few, rest = some_columns(2), some_columns()
+        assert reader.fill(few) == 2
+        assert reader.next_offset == 4
+        assert reader.fill(rest) == 1
+        assert [record.value for record in to_records(few) + to_records(rest)] == [b"w", b"x", b"y"]
+        assert reader.exhausted
+        assert reader.next_offset == 5

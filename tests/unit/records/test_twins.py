@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.errors import KafkaError
 
+from aktor.errors import CorruptBatchError, RecordDeserializationError
 from tests.unit.records.building import (
     CODECS,
     CONTROL,
@@ -195,6 +197,112 @@ def test_deserializers_that_refuse() -> None:
     for sample in (data, wrapped, a_batch([*records[:2], b"\xff" * 9], count=4)):
         assert_alike(sample, deserialize_value=upper)
         assert_alike(sample, deserialize_key=upper, deserialize_value=upper)
+
+
+def refuse(_topic: str, _headers: Any, data: bytes | None) -> Any:
+    """The user's deserializer, which refuses some values."""
+    if data is not None and data.startswith(b"bad"):
+        raise ValueError("not that one")
+    return data
+
+
+def steps_with_skips(reader: Any, limits: list[int], skips: list[int]) -> list[Step]:
+    """What `take` gives until the end; after each call a skip, and past a refused record."""
+    steps: list[Step] = []
+    for turn in range(200):
+        if reader.exhausted:
+            break
+        try:
+            result: tuple[object, ...] = tuple(map(tuple, reader.take(limits[turn % len(limits)])))
+            to = reader.next_offset + skips[turn % len(skips)]
+        except RecordDeserializationError as error:
+            result, to = (str(error), repr(error.__cause__)), error.offset + 1
+        except KafkaError as error:
+            result, to = (str(error),), reader.next_offset
+        passed = reader.skip_to(to)
+        steps.append((*result, passed, reader.next_offset, reader.leader_epoch))
+        if not passed:
+            break
+    return steps
+
+
+@st.composite
+def some_batches(draw: st.DrawFn) -> bytes:
+    """Batches of all formats, one after the other; some values are refused, some are compacted."""
+    at, made = 0, b""
+    for _ in range(draw(st.integers(1, 4))):
+        offsets = sorted(draw(st.sets(st.integers(0, 9), min_size=1, max_size=8)))
+        contents = [draw(st.sampled_from([b"bad", b"v", b"w" * 20])) for _ in offsets]
+        kind = draw(st.sampled_from([2, 2, 2, 1, 0]))
+        if kind == 2:
+            records = [a_record(o, c) for o, c in zip(offsets, contents, strict=True)]
+            broken = draw(st.sampled_from([[], [], [b"\xff" * 9]]))
+            made += a_batch(
+                [*records, *broken],
+                base_offset=at,
+                last_offset_delta=10,
+                codec=draw(st.sampled_from(["none", "gzip", "lz4"])),
+                flags=draw(st.sampled_from([0, 0, CONTROL])),
+            )
+        else:
+            base = at if kind == 0 else 0
+            inner = [
+                a_message(base + o, c, magic=kind) for o, c in zip(offsets, contents, strict=True)
+            ]
+            made += a_wrapper(inner, at + offsets[-1], magic=kind)
+        at += 11
+    return made
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    some_batches(),
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.lists(st.integers(0, 25) | st.just(0), min_size=1, max_size=4),
+)
+def test_skipping_in_made_batches(data: bytes, limits: list[int], skips: list[int]) -> None:
+    def steps(name: str) -> list[Step]:
+        return steps_with_skips(
+            a_reader(data, reader=name, deserialize_value=refuse), limits, skips
+        )
+
+    expected = steps("python")
+    for name in READERS:
+        assert steps(name) == expected
+
+
+def what_is_left(reader: Any, limit: int) -> list[object]:
+    """Records and errors, refused records are passed; and the position at the end."""
+    left: list[object] = []
+    while not reader.exhausted:
+        try:
+            left += map(tuple, reader.take(limit))
+        except RecordDeserializationError as error:
+            left.append(str(error))
+            if not reader.skip_to(error.offset + 1):
+                return [*left, CorruptBatchError]
+        except CorruptBatchError:
+            return [*left, CorruptBatchError]
+    return [*left, reader.next_offset]
+
+
+@settings(max_examples=300, deadline=None)
+@given(some_batches(), st.integers(0, 45), st.integers(1, 9), st.integers(1, 9))
+def test_after_a_skip_a_reader_gives_what_one_that_begins_there_gives(
+    data: bytes, to: int, first: int, limit: int
+) -> None:
+    for name in READERS:
+        reader = a_reader(data, reader=name, deserialize_value=refuse)
+        with contextlib.suppress(KafkaError):
+            reader.take(first)
+        to = max(to, reader.next_offset)
+        passed = reader.skip_to(to)
+        fetch_offset = to if passed else 0
+        fresh = a_reader(data, reader=name, deserialize_value=refuse, fetch_offset=fetch_offset)
+        if passed:
+            assert what_is_left(reader, limit) == what_is_left(fresh, limit)
+        else:  # a batch is corrupt, or this is the refused record
+            assert {type, str} & set(map(type, what_is_left(fresh, limit)))
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -1639,6 +1639,28 @@ def test_a_seek_is_said_at_once_with_a_new_epoch() -> None:
     ]
 
 
+def test_a_seek_forward_in_what_is_buffered_is_not_said() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=6))
+
+    site.engine.seek(A, Position(offset=4))
+
+    assert site.said == []
+    assert site.poll() == {A: [4, 5]}
+    site.poll()
+    assert site.of(Poll)[-1].positions[A].offset == 6
+
+
+def test_a_seek_with_a_leader_epoch_is_said_wherever_it_goes() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=6))
+
+    site.engine.seek(A, Position(offset=4, leader_epoch=5))
+
+    assert [type(message) for message in site.said] == [SeekPartitions]
+    assert site.engine.delivery.buffered_bytes == 0
+
+
 @pytest.mark.parametrize("go", ["seek", "reset"])
 def test_what_came_before_a_seek_is_let_go_of_at_once(go: str) -> None:
     """Who seeks again and again and does not poll: the buffer would grow without bound."""
@@ -1646,7 +1668,7 @@ def test_what_came_before_a_seek_is_let_go_of_at_once(go: str) -> None:
     for epoch in range(1, 4):
         site.fetched(a_chunk(epoch=epoch))
         if go == "seek":
-            site.engine.seek(A, Position(offset=0))
+            site.engine.seek(A, Position(offset=100))
         else:
             site.engine.reset([A], ResetStrategy.EARLIEST)
 
