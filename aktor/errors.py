@@ -19,6 +19,7 @@ from kafka.errors import (
     KafkaConfigurationError,
     KafkaConnectionError,
     KafkaError,
+    OffsetOutOfRangeError,
     RetriableError,
     SaslAuthenticationFailedError,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "HandlerError",
     "InvalidRowError",
     "InvalidRegularExpressionError",
+    "OutsideLogError",
     "RecordDeserializationError",
     "UserCallbackError",
     "WakeupError",
@@ -191,6 +193,42 @@ class DataLossError(KafkaError):
 
     The text names topic, partition and offsets.
     """
+
+
+class OutsideLogError(OffsetOutOfRangeError):
+    """`to_table` was to read at an offset that the log does not have.
+
+    Carries `topic`, `partition`, `offset`, and the log's first offset and end, `log_start` and
+    `log_end`. Below `log_start` records were deleted; beyond `log_end` they are not written, or the
+    log was cut off (an unclean election).
+    """
+
+    def __init__(
+        self, *, topic: str, partition: int, offset: int, log_start: int, log_end: int
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
+        text = (
+            f"{topic}-{partition} was to be read from offset {offset}, but its log begins at"
+            f" {log_start} and ends at {log_end}"
+        )
+        if offset < log_start:
+            text += ". to_table(skip_deleted=True) goes on where the log begins"
+        super().__init__(text)
+
+    def __reduce__(self) -> Any:
+        make = partial(
+            OutsideLogError,
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            log_start=self.log_start,
+            log_end=self.log_end,
+        )
+        return make, ()
 
 
 class DeliveryError(KafkaError):

@@ -384,7 +384,7 @@ class KafkaConsumer:
         names = arrow.checked_columns(columns)
         limit = arguments.record_limit(max_records)
         wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
-        make = functools.partial(arrow.batch_of, names=names)
+        make = functools.partial(arrow.batch_of, names=names, topics=self._topics_in_order())
         return self._poll_arrow(arguments.seconds(timeout_ms), wanted, make)
 
     def arrow_batches(
@@ -406,7 +406,7 @@ class KafkaConsumer:
         def make(columns: Columns) -> pyarrow.RecordBatch:
             if not columns.rows:
                 raise self._engine.call.own(StopIteration())
-            return arrow.batch_of(columns, names)
+            return arrow.batch_of(columns, names, self._topics_in_order())
 
         return Calls(next_batch)
 
@@ -418,14 +418,16 @@ class KafkaConsumer:
         columns: Sequence[str] | None = None,
         timeout_ms: float | None = None,
         progress: Callable[[int, int], Any] | None = None,
+        skip_deleted: bool = False,
     ) -> pyarrow.Table:
         """A bounded range of the assigned partitions, as a `pyarrow.Table`.
 
         If the consumer has subscribed and has no partition yet, this waits for some: all of its
         topics without a `group_id`, else those that the group gives to this member.
 
-        The positions are at the ends of the ranges afterwards, or where the ranges begin if it
-        raises; nothing else has changed.
+        The range does not follow `auto_offset_reset`: what is not in the log any more is an error,
+        or is skipped and logged. The positions are at the ends of the ranges afterwards, or where
+        the ranges begin if it raises; nothing else has changed.
 
         Args:
             start: where to begin: {TopicPartition: offset}, a time (datetime, with a time zone or
@@ -435,23 +437,42 @@ class KafkaConsumer:
             columns: as for `poll_arrow`.
             timeout_ms: how long to wait while nothing comes (default `default_api_timeout_ms`).
             progress: called with how many offsets are done, and how many there are in all.
+            skip_deleted: if records of the range were deleted (by retention, or DeleteRecords), go
+                on where the log begins, and log a warning. By default that is an error.
 
         Raises:
-            IllegalStateError: neither `subscribe` nor `assign` was called.
+            IllegalStateError: neither `subscribe` nor `assign` was called; or a topic of the range was
+                deleted and created anew.
+            OutsideLogError: a partition was to be read at an offset that its log does not have, at
+                the beginning or later; it names the offsets.
             KafkaTimeoutError: nothing came, or no partition was assigned, for `timeout_ms`.
             What `poll_arrow` raises.
         """
         names = import_arrow().checked_columns(columns)
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
-        return arrow_range.read(
-            self,
-            start,
-            end,
+        reading = arrow_range.Reading(
+            self._poll_range,
             columns=names,
             timeout=timeout,
             progress=progress,
             clock=self._link.clock,
+            log=self._link.log,
+            skip_deleted=skip_deleted,
         )
+        return arrow_range.read(self, start, end, reading)
+
+    def _poll_range(self, timeout: float, names: Sequence[str]) -> pyarrow.RecordBatch:
+        """As `poll_arrow`, of a bounded range."""
+        wanted = self._new_columns(10_000, None, names)
+        topics = self._topics_in_order()
+        make = functools.partial(import_arrow().batch_of, names=names, topics=topics)
+        return self._poll_arrow(timeout, wanted, make, follows_policy=False)
+
+    def _topics_in_order(self) -> list[str]:
+        """The topics that are read, in the same order for each batch."""
+        engine = self._engine
+        subscribed = engine.subscription.topics
+        return sorted(subscribed or {partition.topic for partition in engine.delivery.partitions})
 
     def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
         return Columns(
@@ -464,10 +485,19 @@ class KafkaConsumer:
         )
 
     @exclusive
-    def _poll_arrow(self, timeout: float, columns: Columns, make: Callable[[Columns], R]) -> R:
+    def _poll_arrow(
+        self,
+        timeout: float,
+        columns: Columns,
+        make: Callable[[Columns], R],
+        *,
+        follows_policy: bool = True,
+    ) -> R:
         """Poll into the columns, and return what `make` makes of them. `make` runs inside this
         call: if an interrupt ends the call before it returns, the rows are taken back."""
         self._iterating.stow()
+        if not follows_policy:
+            self._engine.call.follow_no_policy()
         if self._to_close != [None, None]:
             for partition, state in self._engine.delivery.partitions.items():
                 if state.held:  # these records were deserialized: read them again as bytes

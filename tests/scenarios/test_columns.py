@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.errors import CorruptBatchError, WakeupError
+from aktor.errors import CorruptBatchError, OutsideLogError, WakeupError
 from tests.scenarios.interrupts import Injection
 from tests.scenarios.reading import T0, T1, a_member, offsets, read
 from tests.scenarios.world import World, seeds
@@ -287,3 +290,124 @@ def test_a_range_whose_end_never_comes_ends_in_time(world: World) -> None:
     assert world.now - began < 10
     assert [consumer.position(one) for one in (T0, T1)] == [0, 0]
     assert consumer.paused() == set()
+
+
+def test_without_a_group_a_range_is_of_all_partitions_of_the_subscription(world: World) -> None:
+    consumer = world.consumer(group_id=None)
+    consumer.subscribe(["orders"])
+
+    assert consumer.to_table("earliest").num_rows == 80
+
+
+POLICIES = pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+
+
+@POLICIES
+def test_a_range_that_was_deleted_in_part_is_an_error_whatever_the_policy(
+    world: World, policy: str
+) -> None:
+    world.cluster.log("orders", 0).start = 12
+    consumer = world.consumer(auto_offset_reset=policy, group_id=None)
+    consumer.assign([T0, T1])
+
+    with pytest.raises(OutsideLogError, match=r"orders-0 .* offset 3, .* begins at 12") as raised:
+        consumer.to_table({T0: 3, T1: 0}, {T0: 20, T1: 20})
+
+    assert (raised.value.offset, raised.value.log_start, raised.value.log_end) == (3, 12, 40)
+    assert [consumer.position(one) for one in (T0, T1)] == [3, 0]
+
+
+@POLICIES
+def test_a_range_goes_on_where_the_log_begins_if_it_is_asked_to(world: World, policy: str) -> None:
+    world.cluster.log("orders", 0).start = 12
+    world.cluster.log("orders", 1).start = 30
+    consumer = world.consumer(auto_offset_reset=policy, group_id=None)
+    consumer.assign([T0, T1])
+
+    table = consumer.to_table({T0: 3, T1: 0}, {T0: 20, T1: 20}, skip_deleted=True)
+
+    assert places(table) == [(0, n) for n in range(12, 20)]
+    assert [consumer.position(one) for one in (T0, T1)] == [20, 20]
+    told = world.sites[-1].named("range.shortened")
+    assert {(event["offset"], event["log_start"]) for event in told} == {(3, 12), (0, 30)}
+
+
+@POLICIES
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_log_that_moves_while_a_range_is_read(world: World, policy: str, skips: bool) -> None:
+    """Retention deletes what is not fetched yet."""
+    world.cluster.fill("orders", 400)
+    consumer = world.consumer(
+        auto_offset_reset=policy, group_id=None, max_partition_fetch_bytes=200, fetch_max_bytes=400
+    )
+    consumer.assign([T0])
+
+    def delete(done: int, _all: int) -> None:
+        if done < 200:
+            world.cluster.log("orders", 0).start = 300
+
+    if skips:
+        table = consumer.to_table({T0: 0}, {T0: 400}, progress=delete, skip_deleted=True)
+        found = [offset for _, offset in places(table)]
+        assert found[-100:] == list(range(300, 400))
+        assert found[:-100] == list(range(len(found) - 100)), "and what came before"
+    else:
+        with pytest.raises(OutsideLogError, match="begins at 300"):
+            consumer.to_table({T0: 0}, {T0: 400}, progress=delete)
+
+
+def test_a_range_beyond_the_end_of_the_log_is_an_error(world: World) -> None:
+    consumer = by_hand(world)
+
+    with pytest.raises(OutsideLogError, match=r"offset 50, .* ends at 40"):
+        consumer.to_table({T0: 50, T1: 0}, {T0: 60, T1: 1}, skip_deleted=True)
+
+
+def test_after_a_range_the_policy_is_followed_again(world: World) -> None:
+    consumer = by_hand(world)
+    world.cluster.log("orders", 0).start = 12
+    with pytest.raises(OutsideLogError):
+        consumer.to_table({T0: 3, T1: 0})
+
+    assert sorted(offsets(read(world, consumer, 68), 0)) == list(range(12, 40))
+
+
+# -- what a user does with them next
+
+
+@pytest.fixture
+def two_topics(world: World) -> KafkaConsumer:
+    world.cluster.create_topic("bills", partitions=2)
+    world.cluster.fill("bills", 40)
+    consumer = world.consumer(group_id=None, auto_offset_reset="earliest")
+    consumer.subscribe(["orders", "bills"])
+    return consumer
+
+
+def use(table: pa.Table) -> None:
+    """What pyarrow refuses if the dictionaries of the chunks differ, or one is empty."""
+    counts = table.group_by("topic").aggregate([("offset", "count")]).to_pylist()
+    assert sorted(row["topic"] for row in counts) == sorted(set(table["topic"].to_pylist()))
+    narrow = table.select(["topic", "partition", "offset"])
+    assert narrow.join(narrow, ["topic", "partition", "offset"]).num_rows == table.num_rows
+    for write in (pa.ipc.new_file, pa.ipc.new_stream):
+        with write(pa.BufferOutputStream(), table.schema) as writer:
+            writer.write_table(table)
+    pyarrow.feather.write_feather(table, io.BytesIO())
+    pyarrow.parquet.write_table(table, io.BytesIO())
+    assert table.combine_chunks().num_rows == table.num_rows
+
+
+def test_a_table_can_be_grouped_joined_and_written(world: World, two_topics: KafkaConsumer) -> None:
+    use(two_topics.to_table("earliest"))
+    use(two_topics.to_table())  # no rows
+
+
+def test_the_batches_of_a_consumer_can_be_made_one_table_and_written_to_one_file(
+    world: World, two_topics: KafkaConsumer
+) -> None:
+    batches = [two_topics.poll_arrow(100, max_records=11) for _ in range(30)]
+
+    assert sum(batch.num_rows for batch in batches) == 160
+    assert not batches[-1].num_rows
+    use(pa.Table.from_batches(batches))

@@ -13,6 +13,7 @@ from kafka.errors import (
     KafkaConfigurationError,
     KafkaConnectionError,
     KafkaError,
+    OffsetOutOfRangeError,
     SaslAuthenticationFailedError,
 )
 
@@ -36,6 +37,7 @@ from aktor.errors import (
     HandlerError,
     InvalidRegularExpressionError,
     InvalidRowError,
+    OutsideLogError,
     RebootstrapRequired,
     RecordDeserializationError,
     UserCallbackError,
@@ -66,6 +68,11 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         DeliveryError(topic="orders", partition=3, not_acknowledged=7, reason="timed out"),
         KafkaError,
         ["orders-3", "(7)", "timed out", "spark.task.maxFailures"],
+    ),
+    (
+        OutsideLogError(topic="orders", partition=3, offset=42, log_start=52, log_end=60),
+        OffsetOutOfRangeError,
+        ["orders-3", "offset 42", "begins at 52", "ends at 60", "skip_deleted=True"],
     ),
     (
         InvalidRowError(row=42, reason="it has no topic; set the option topic"),

@@ -15,7 +15,14 @@ import pyarrow.compute
 from aktor.records import Columns
 from aktor.records.columns import Binary, Buffer
 
-__all__ = ["DEFAULT_COLUMNS", "FIELDS", "batch_of", "checked_columns", "no_rows", "without"]
+__all__ = [
+    "DEFAULT_COLUMNS",
+    "FIELDS",
+    "batch_of",
+    "checked_columns",
+    "table_of",
+    "without",
+]
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 
@@ -56,17 +63,23 @@ def checked_columns(names: Sequence[str] | None) -> Sequence[str]:
     return tuple(names)
 
 
-def batch_of(columns: Columns, names: Sequence[str]) -> pa.RecordBatch:
-    """A batch of these columns. The data is not copied."""
-    if not columns.rows:
-        return no_rows(names)
-    arrays = [_ARRAYS[name](columns) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=_schema(names))
+def batch_of(columns: Columns, names: Sequence[str], topics: Sequence[str] = ()) -> pa.RecordBatch:
+    """A batch of these columns. The data is not copied.
+
+    The dictionary of its topics begins with `topics`: batches with the same dictionary can be
+    written to a file of Arrow, and grouped. Arrow refuses different ones.
+    """
+    schema = _schema(names)
+    arrays = [
+        _topics(columns, topics) if name == "topic" else _ARRAYS[name](columns) for name in names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def no_rows(names: Sequence[str]) -> pa.RecordBatch:
-    """A batch of these columns without rows."""
-    return pa.RecordBatch.from_pylist([], schema=_schema(names))
+def table_of(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
+    """The batches as one table of these columns. All of its chunks have the same dictionary of
+    topics: `group_by`, `join` and files of Arrow refuse different ones."""
+    return pa.Table.from_batches(batches, _schema(names)).unify_dictionaries()
 
 
 def without(batch: pa.RecordBatch, topic: str, partition: int, offset: int) -> pa.RecordBatch:
@@ -102,12 +115,17 @@ def _binary(name: str) -> Callable[[Columns], pa.Array]:
     return lambda columns: _contents(pa.binary(), columns.rows, columns.binary(name))
 
 
-def _topics(columns: Columns) -> pa.Array:
+def _topics(columns: Columns, topics: Sequence[str]) -> pa.Array:
     indices = pa.Array.from_buffers(
         pa.int32(), columns.rows, [None, _buffer(columns.numbers("topic"))]
     )
+    names = list(dict.fromkeys([*topics, *columns.topics]))
+    if names[: len(columns.topics)] != columns.topics:  # one that came again has two numbers
+        numbers = array("i", map(names.index, columns.topics))
+        again = pa.Array.from_buffers(pa.int32(), len(numbers), [None, _buffer(numbers)])
+        indices = again.take(indices)
     # No index is out of bounds. `pa.array` would import pandas, if there is one: 40 MB.
-    return pa.DictionaryArray.from_arrays(indices, _texts(columns.topics), safe=False)
+    return pa.DictionaryArray.from_arrays(indices, _texts(names), safe=False)
 
 
 def _texts(texts: Sequence[str]) -> pa.Array:
@@ -151,6 +169,5 @@ _ARRAYS: Final[dict[str, Callable[[Columns], Any]]] = {
     },
     "key": _binary("key"),
     "value": _binary("value"),
-    "topic": _topics,
     "headers": _headers,
 }

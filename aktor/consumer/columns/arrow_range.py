@@ -1,18 +1,25 @@
-"""`to_table`: a bounded range of the assigned partitions, read by `poll_arrow`."""
+"""`to_table`: a bounded range of the assigned partitions, read by `poll_arrow`.
+
+A range never follows `auto_offset_reset`: an offset that the log does not have is an error, or
+records that were deleted are skipped, if the application asks for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
+
+from aktor.errors import OutsideLogError
+from aktor.trace import Trace
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Bound", "read"]
+__all__ = ["Bound", "Reading", "read"]
 
 #: A `KafkaConsumer`; named here, its module and this one would import each other.
 Consumer: TypeAlias = Any
@@ -21,32 +28,56 @@ Consumer: TypeAlias = Any
 Bound: TypeAlias = Mapping[TopicPartition, int] | datetime | str | None
 
 
-def read(
-    consumer: Consumer,
-    start: Bound,
-    end: Bound,
-    *,
-    columns: Sequence[str],
-    timeout: float,
-    progress: Callable[[int, int], Any] | None,
-    clock: Callable[[], float],
-) -> pyarrow.Table:
-    """See `KafkaConsumer.to_table`; `timeout` is in seconds."""
-    import pyarrow
+class Reading:
+    """How a range is read: which columns, for how long nothing may come, who hears of it."""
 
-    partitions = _assigned(consumer, timeout, clock)
+    def __init__(
+        self,
+        poll: Callable[[float, Sequence[str]], pyarrow.RecordBatch],
+        *,
+        columns: Sequence[str],
+        timeout: float,
+        progress: Callable[[int, int], Any] | None,
+        clock: Callable[[], float],
+        log: Trace,
+        skip_deleted: bool,
+    ) -> None:
+        #: Polls for so many seconds; raises OffsetOutOfRangeError, whatever the policy is.
+        self.poll = poll
+        self.columns = columns
+        #: In seconds.
+        self.timeout = timeout
+        self.progress = progress
+        self.clock = clock
+        self.log = log
+        #: Go on where the log begins, if records of the range were deleted.
+        self.skip_deleted = skip_deleted
+
+    @property
+    def polled_columns(self) -> list[str]:
+        """The columns that are asked for, and those by which rows are left out."""
+        places = ("topic", "partition", "offset")
+        return [*self.columns, *(name for name in places if name not in self.columns)]
+
+
+def read(consumer: Consumer, start: Bound, end: Bound, reading: Reading) -> pyarrow.Table:
+    """See `KafkaConsumer.to_table`."""
+    from aktor.consumer.columns.arrow import table_of
+
+    partitions = _assigned(consumer, reading.timeout, reading.clock)
     ends = _offsets(consumer, partitions, end if end is not None else "latest", "end")
     if start is not None:
         for partition, offset in _offsets(consumer, partitions, start, "start").items():
             consumer.seek(partition, offset)
     begins = {partition: _position(consumer, partition) for partition in partitions}
-    asked = [*columns, *(name for name in ("topic", "partition", "offset") if name not in columns)]
     batches = []
     paused = consumer.paused()
     try:
         consumer.resume(*paused)
-        for batch in _batches(consumer, begins, ends, asked, timeout, progress, clock):
-            batches.append(batch.select(list(columns)))
+        for batch in _batches(consumer, begins, ends, reading):
+            batches.append(batch.select(list(reading.columns)))
+    except _TopicChanged:
+        raise  # the offsets of the old topic mean nothing in the new one
     except BaseException:
         for partition in consumer.assignment() & begins.keys():
             consumer.seek(partition, begins[partition])
@@ -55,9 +86,7 @@ def read(
         still = consumer.assignment()
         consumer.resume(*(consumer.paused() - paused))
         consumer.pause(*(paused & still))
-    from aktor.consumer.columns.arrow import no_rows
-
-    return pyarrow.Table.from_batches([no_rows(columns), *batches])
+    return table_of(batches, reading.columns)
 
 
 def _assigned(
@@ -87,45 +116,96 @@ def _batches(
     consumer: Consumer,
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    columns: Sequence[str],
-    timeout: float,
-    progress: Callable[[int, int], Any] | None,
-    clock: Callable[[], float],
-) -> Any:
+    reading: Reading,
+) -> Iterator[pyarrow.RecordBatch]:
     """The batches of all ranges. A partition is paused when its range is read to the end."""
     from aktor.consumer.columns.arrow import without
 
     total = sum(max(0, ends[partition] - begins[partition]) for partition in begins)
     done = dict(begins)
+    topics = _topic_ids(consumer, begins)
     left = _end_those_read(consumer, done, ends, set(begins))
-    heard = clock()
+    heard = reading.clock()
     while left:
-        batch = consumer.poll_arrow(min(1.0, timeout) * 1000, columns=columns)
+        try:
+            batch = reading.poll(min(1.0, reading.timeout), reading.polled_columns)
+        except OffsetOutOfRangeError as error:
+            _check_topics(consumer, topics)
+            _skip_deleted(consumer, error, reading)
+            batch = None
+        _check_topics(consumer, topics)
         positions = {partition: _position(consumer, partition) for partition in left}
         if positions != {partition: done[partition] for partition in left}:
-            heard = clock()
-        elif clock() - heard >= timeout:
+            heard = reading.clock()
+        elif reading.clock() - heard >= reading.timeout:
             names = ", ".join(
                 f"{partition.topic}-{partition.partition} at {done[partition]}"
                 for partition in sorted(left)
             )
-            raise KafkaTimeoutError(f"nothing came within {timeout:g} s of {names}")
+            raise KafkaTimeoutError(f"nothing came within {reading.timeout:g} s of {names}")
         done.update(positions)
         for partition in left:
             if positions[partition] > ends[partition]:
-                batch = without(batch, partition.topic, partition.partition, ends[partition])
+                if batch is not None:
+                    batch = without(batch, partition.topic, partition.partition, ends[partition])
                 consumer.seek(partition, ends[partition])
         left = _end_those_read(consumer, done, ends, left)
-        if progress is not None:
-            progress(
+        if reading.progress is not None:
+            reading.progress(
                 sum(
                     min(done[partition], ends[partition]) - begins[partition]
                     for partition in begins
                 ),
                 total,
             )
-        if batch.num_rows:
+        if batch is not None and batch.num_rows:
             yield batch
+
+
+class _TopicChanged(IllegalStateError):  # type: ignore[misc]  # kafka-python is not typed
+    """A topic of the range was deleted and created anew."""
+
+
+def _topic_ids(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
+    known = consumer.known_topics()
+    return {
+        partition.topic: known[partition.topic].topic_id
+        for partition in partitions
+        if partition.topic in known
+    }
+
+
+def _check_topics(consumer: Consumer, topics: Mapping[str, Any]) -> None:
+    """The consumer resets positions in a topic that was created anew: its records are not of the
+    range."""
+    known = consumer.known_topics()
+    for topic, topic_id in topics.items():
+        if topic in known and known[topic].topic_id != topic_id:
+            raise _TopicChanged(
+                f"the topic {topic} was deleted and created anew while a range of it was read"
+            )
+
+
+def _skip_deleted(consumer: Consumer, error: OffsetOutOfRangeError, reading: Reading) -> None:
+    """Go on where the log begins, or raise."""
+    for partition, asked in error.args[0].items():
+        first = consumer.beginning_offsets([partition])[partition]
+        if not reading.skip_deleted or asked >= first:
+            raise OutsideLogError(
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=asked,
+                log_start=first,
+                log_end=consumer.end_offsets([partition])[partition],
+            ) from error
+        reading.log.warning(
+            "range.shortened",
+            partition=partition,
+            offset=asked,
+            log_start=first,
+            because="the records in between were deleted",
+        )
+        consumer.seek(partition, first)
 
 
 def _end_those_read(

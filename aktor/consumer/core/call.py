@@ -30,6 +30,7 @@ class Call:
         "close_asked",
         "closing",
         "ended_in",
+        "follows_policy",
         "poll_ends",
         "touched",
         "unraised",
@@ -52,6 +53,8 @@ class Call:
         self.woken = False
         #: The error of our own that the call ends in.
         self.ended_in: BaseException | None = None
+        #: An offset out of range is reset by `auto_offset_reset`. In a bounded range it is raised.
+        self.follows_policy = True
         #: A poll without records ends before its deadline if this returns True.
         self.poll_ends: Callable[[], bool] | None = None
         #: The tickets of its questions.
@@ -67,8 +70,13 @@ class Call:
     def begin(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
         self.touched = False
+        self.follows_policy = True
         self.ended_in = self._owed = None
         self.asked = []
+
+    def follow_no_policy(self) -> None:
+        """The call reads a bounded range: an offset out of range is raised."""
+        self.follows_policy = False
 
     def touch(self) -> None:
         """The call begins to change something."""

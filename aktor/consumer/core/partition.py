@@ -91,6 +91,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_decoded",
         "chunks",
         "epoch",
         "error",
@@ -104,8 +105,6 @@ class Partition:
         "reader",
         "reset",
         "stage",
-        "taken",
-        "taken_epoch",
         "topic_partition",
     )
 
@@ -116,9 +115,9 @@ class Partition:
         self.epoch = epoch
         self.fetch_epoch = epoch
         self.offset: int | None = None
-        self.taken: int | None = None
         self.leader_epoch = -1
-        self.taken_epoch = -1
+        #: `taken`, and the leader epoch of the record before it (-1: unknown).
+        self._decoded: tuple[int | None, int] = (None, -1)
         self.paused = False
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
         #: Why no more of its records can be delivered: no position, a broker's error, a record that
@@ -168,21 +167,23 @@ class Partition:
 
     def pass_to(self, epoch: int, offset: int) -> None:
         """Go forward to this offset in a new epoch; what is buffered stays (see `reaches`)."""
-        assert self.taken is not None, "what is buffered begins at a position"
+        taken = self.taken
+        assert taken is not None, "what is buffered begins at a position"
         self.epoch = epoch
-        self.leader_epoch = self.taken_epoch = -1
+        self.leader_epoch = -1
         self.offset = offset
-        if offset > self.taken:
+        if offset > taken:
             self.error = None
-        self.taken = max(self.taken, offset)
+        self._decoded = max(taken, offset), -1
         self.held = [record for record in self.held if record.offset >= offset]
 
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
         """Set the position, or forget it; `reset` says which position is looked up then."""
         self.reset = reset or self.reset
         self.leader_epoch = -1
-        self.offset = self.taken = None if position is None else position.offset
-        self.leader_epoch = self.taken_epoch = -1 if position is None else position.leader_epoch
+        self.offset = None if position is None else position.offset
+        self.leader_epoch = -1 if position is None else position.leader_epoch
+        self._decoded = self.offset, self.leader_epoch
         self.error = None
         self.fetched_anew = False
         self.reset = reset
@@ -243,7 +244,8 @@ class Partition:
         end of that: the Fetch in flight goes on from there. Beyond an error of a broker, or a
         corrupt batch, it must be fetched again; beyond a record that a deserializer refused not.
         """
-        if self.offset is None or self.taken is None or offset < self.offset:
+        end = self.taken
+        if self.offset is None or end is None or offset < self.offset:
             return False
         if self.pending_revocation or self.fetched_anew:
             return False
@@ -251,10 +253,9 @@ class Partition:
             if not isinstance(self.error, RecordDeserializationError):
                 return False
             if offset <= self.error.offset:
-                return bool(self.held) and offset < self.taken
-        elif offset <= self.taken:
-            return bool(self.held) or offset == self.taken
-        end = self.taken
+                return bool(self.held) and offset < end
+        elif offset <= end:
+            return bool(self.held) or offset == end
         for place, chunk in enumerate(self.chunks):
             if chunk.error is not None or (chunk.offset != end and (place or self.reader is None)):
                 return False  # a broker's error, or a gap
@@ -270,9 +271,7 @@ class Partition:
 
     def take_up_to(self, offset: int, leader_epoch: int) -> None:
         """All records below `offset` are decoded; `leader_epoch` is -1 if no record had one."""
-        self.taken = offset
-        if leader_epoch >= 0:
-            self.taken_epoch = leader_epoch
+        self._decoded = offset, leader_epoch if leader_epoch >= 0 else self._decoded[1]
 
     def end_chunk(self) -> Chunk:
         """The next chunk is decoded to its end."""
@@ -308,7 +307,7 @@ class Partition:
             dropped, self.chunks = self.chunks, deque()
         self.reader = None
         self.held = []
-        self.taken = self.offset
+        self._decoded = self.offset, self._decoded[1]
         return dropped
 
     @property
@@ -317,6 +316,16 @@ class Partition:
         return sum(chunk.size for chunk in self.chunks.copy())
 
     # -- what follows from it
+
+    @property
+    def taken(self) -> int | None:
+        """How far its records were decoded."""
+        return self._decoded[0]
+
+    @property
+    def taken_epoch(self) -> int:
+        """The leader epoch of the last record that was decoded, -1 if it is not known."""
+        return self._decoded[1]
 
     @property
     def high_watermark(self) -> int | None:

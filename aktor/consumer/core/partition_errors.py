@@ -80,7 +80,8 @@ class PositionErrors:
         have no records, the error is raised again at the poll's deadline, or after
         `retry_backoff_ms`: a loop that catches it without a seek does not keep the processor busy.
         """
-        self._assignment.reset_out_of_range()
+        if self._call.follows_policy:
+            self._assignment.reset_out_of_range()
         while (due := self._delivery.next_error(again=again)) is not None:
             self.raise_error_of(*due)
 

@@ -184,7 +184,7 @@ class _Observed(KafkaConsumer):
         # Records are noted whole, also if the user's code asks for a part of the columns.
         return super()._new_columns(limit, max_bytes, (*names, "key", "value", "headers"))
 
-    def _poll_arrow(self, timeout: float, columns: Columns, make: Any) -> Any:
+    def _poll_arrow(self, timeout: float, columns: Columns, make: Any, **how: Any) -> Any:
         rows: list[Any] = []
 
         def made(columns: Columns) -> Any:
@@ -194,7 +194,7 @@ class _Observed(KafkaConsumer):
 
         self._came_back()
         with self._timed("poll", timeout), self._telling():
-            result = super()._poll_arrow(timeout, columns, made)
+            result = super()._poll_arrow(timeout, columns, made, **how)
         if columns.rows > columns.limit:
             self._note("limit.exceeded", records=columns.rows, limit=columns.limit)
         taken: dict[TopicPartition, list[Any]] = {}
