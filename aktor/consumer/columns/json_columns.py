@@ -50,7 +50,7 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
     Raises:
         ValueError: the batch has no column `value`, or the schema names one of its other columns
             (leave that out by `columns=` of `poll_arrow`), or a type that is not read from JSON
-            (times of day, durations).
+            (times of day, durations, unions, run-end encoded, dictionaries but those of strings).
     """
     names = batch.schema.names
     if "value" not in names:
@@ -118,19 +118,44 @@ class JsonReader:
 
 def _check_type(path: str, kind: pa.DataType) -> None:
     """Refuse a type as which no JSON value can be read."""
-    types = pa.types
-    if types.is_nested(kind):
+    if _is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind):
         for place in range(kind.num_fields):
             child = kind.field(place)
             _check_type(f"{path}.{child.name}", child.type)
-    elif _allowed(kind)[1] == pa.string():
-        try:
-            pa.array([], pa.string()).cast(kind)
-        except pa.ArrowNotImplementedError:
-            raise ValueError(
-                f"{path} is of type {kind}, which is not read from JSON: read it as"
-                " pyarrow.string(), and convert it"
-            ) from None
+    elif not _is_read(kind):
+        raise ValueError(
+            f"{path} is of type {kind}, which is not read from JSON: read it as pyarrow.string(),"
+            " and convert it"
+        )
+
+
+def _is_read(kind: pa.DataType) -> bool:
+    """Whether there are JSON values of this type, which is no list, struct or map."""
+    types = pa.types
+    if types.is_nested(kind) or types.is_run_end_encoded(kind):
+        return False  # unions: nothing says which of its types is meant
+    if types.is_dictionary(kind):
+        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
+    if isinstance(kind, pa.BaseExtensionType):
+        return bool(types.is_string(kind.storage_type))
+    if _allowed(kind)[1] != pa.string():
+        return True
+    try:
+        pa.array([], pa.string()).cast(kind)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
 
 
 def _parse(
@@ -204,15 +229,15 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     types = pa.types
     if types.is_struct(kind):
         return _structs(values, kind)
-    if types.is_list(kind) or types.is_large_list(kind):
+    if types.is_fixed_size_list(kind):
+        return _lists_of_one_size(values, kind)
+    if _is_list(kind):
         flat = [item for some in values if some is not None for item in some]
-        return _lists(values, kind, [_made(flat, kind.value_type)])
+        return _lists(values, kind, [_items(flat, kind.value_field)])
     if types.is_map(kind):
         names = [name for some in values if some is not None for name in some]
         flat = [item for some in values if some is not None for item in some.values()]
-        return _lists(values, kind, [_made(names, kind.key_type), _made(flat, kind.item_type)])
-    if types.is_nested(kind):
-        return pa.array(values, kind)
+        return _lists(values, kind, [_made(names, kind.key_type), _items(flat, kind.item_field)])
     if types.is_decimal(kind):
         values = [value if value is None else _digits(value) for value in values]
     made = pa.array(values, meanwhile or kind)
@@ -224,21 +249,52 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    fields = [
-        _made([None if value is None else value.get(field.name) for value in values], field.type)
-        for field in kind
-    ]
+    fields = []
+    for field in kind:
+        if not field.nullable:
+            _check_for_nulls([one.get(field.name) for one in values if one is not None], field)
+        inside = [None if value is None else value.get(field.name) for value in values]
+        fields.append(_made(inside, field.type))
     return pa.Array.from_buffers(kind, len(values), [_validity(values)], children=fields)
+
+
+def _items(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    if not field.nullable:
+        _check_for_nulls(values, field)
+    return _made(values, field.type)
+
+
+def _check_for_nulls(values: Sequence[Any], field: pa.Field) -> None:
+    if None in values:
+        raise ValueError(f"{field.name} is null, or missing")
+
+
+def _lists_of_one_size(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    size = kind.list_size
+    for value in values:
+        if value is not None and len(value) != size:
+            raise ValueError(f"it has {len(value)} items")
+    present = [item for some in values if some is not None for item in some]
+    if not kind.value_field.nullable:
+        _check_for_nulls(present, kind.value_field)
+    # A list that is null takes the room of one.
+    flat = [item for some in values for item in ([None] * size if some is None else some)]
+    children = [_made(flat, kind.value_type)]
+    return pa.Array.from_buffers(kind, len(values), [_validity(values)], children=children)
 
 
 def _lists(values: Sequence[Any], kind: pa.DataType, flat: list[pa.Array]) -> pa.Array:
     """Lists or maps, of the arrays that hold all of their values."""
-    ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
-    wide = pa.types.is_large_list(kind)
-    offsets = pa.array(ends, pa.int64() if wide else pa.int32()).buffers()[1]
+    sizes = [0 if value is None else len(value) for value in values]
+    wide = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+    numbers = pa.int64() if wide else pa.int32()
+    offsets = pa.array(accumulate(sizes, initial=0), numbers).buffers()[1]
     if pa.types.is_map(kind):
         entries = pa.struct([kind.key_field, kind.item_field])
         flat = [pa.Array.from_buffers(entries, len(flat[0]), [None], children=flat)]
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        buffers = [_validity(values), offsets, pa.array(sizes, numbers).buffers()[1]]
+        return pa.Array.from_buffers(kind, len(values), buffers, children=flat)
     return pa.Array.from_buffers(kind, len(values), [_validity(values), offsets], children=flat)
 
 
@@ -278,7 +334,7 @@ def _allowed(kind: pa.DataType) -> tuple[set[type], pa.DataType | None]:
         return {int, float, _Number, str, _NONE}, pa.string()
     if types.is_struct(kind) or types.is_map(kind):
         return {dict, _NONE}, None
-    if types.is_nested(kind):
+    if _is_list(kind):
         return {list, _NONE}, None
     if types.is_string(kind) or types.is_large_string(kind):
         return {str, _NONE}, None

@@ -167,6 +167,107 @@ def test_what_is_nested_is_read_by_the_same_rules() -> None:
     assert (good, len(errors)) == ([[date(2026, 1, 2), None], [], None], 2)
 
 
+LISTS = {
+    "list": pa.list_,
+    "large_list": pa.large_list,
+    "list_view": pa.list_view,
+    "large_list_view": pa.large_list_view,
+    "fixed_size_list": lambda item: pa.list_(item, 2),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_items_of_every_kind_of_list_are_read_by_the_same_rules(name: str) -> None:
+    make = LISTS[name]
+    for item, right, wrong in [
+        (pa.int64(), b"[1, null]", [b"[1.0, 2.0]", b"[true, false]", b'["1", "2"]', b"[[1], [2]]"]),
+        (pa.date32(), b'["2026-01-02", null]', [b"[5, 6]", b"[1.5, 2]"]),
+        (pa.float32(), b"[1, 2.5]", [b"[1e39, 1]", b"[true, 1]"]),
+        (pa.decimal128(4, 2), b'[1.5, "2.5"]', [b"[true, 1]"]),
+        (pa.struct({"n": pa.int64()}), b'[{"n": 1}, {}]', [b'[{"n": 1.0}, null]', b'["n", "n"]']),
+        (make(pa.int64()), b"[[1, 2], null]", [b"[[1, 2.0], null]", b"[1, 2]"]),
+    ]:
+        good, errors = of(make(item), right, b"null", *wrong, b"{}", b"1", b'"ab"', right)
+
+        nested = pa.types.is_nested(item) and not pa.types.is_struct(item)
+        plain, _ = of(pa.list_(pa.list_(pa.int64()) if nested else item), right)
+        assert good == [plain[0], None, plain[0]], item
+        assert len(errors) == len(wrong) + 3
+
+
+def test_a_list_of_one_size_has_that_size() -> None:
+    kind = pa.list_(pa.int64(), 2)
+
+    good, errors = of(kind, b"[1, 2]", b"[]", b"[1]", b"[1, 2, 3]", b"null", b"[3, null]")
+
+    assert good == [[1, 2], None, [3, None]]
+    assert errors[0] == f"field 'a' is no {kind}: it has 0 items"
+    assert len(errors) == 3
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_many_rows_of_every_kind_of_list_are_read_in_pieces(name: str) -> None:
+    values = [b'{"a": [%d, %d]}' % (row, -row) for row in range(1500)]
+    values[700] = b'{"a": [1.0, 2]}'
+
+    rows, bad = read(*values, schema=pa.schema([("a", LISTS[name](pa.int64()))]))
+
+    assert bad.column("offset").to_pylist() == [700]
+    assert rows.column("a").to_pylist() == [[row, -row] for row in range(1500) if row != 700]
+    rows.validate(full=True)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *[make(pa.field("item", pa.int64(), nullable=False)) for make in LISTS.values()],
+        pa.struct([pa.field("n", pa.int64(), nullable=False)]),
+        pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
+    ],
+    ids=str,
+)
+def test_no_null_comes_where_the_schema_has_none(kind: pa.DataType) -> None:
+    right, wrong = b"[1, 2]", b"[1, null]"
+    if not pa.types.is_nested(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind):
+        right, wrong = b'{"n": 1}', b'{"n": null}'
+
+    good, errors = of(kind, right, b"null", wrong)
+
+    assert (len(good), len(errors)) == (2, 1)
+    assert errors[0].endswith("is null, or missing")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.dense_union([pa.field("x", pa.int64())]),
+        pa.sparse_union([pa.field("x", pa.int64())]),
+        pa.run_end_encoded(pa.int32(), pa.int64()),
+        pa.dictionary(pa.int32(), pa.int64()),
+        pa.dictionary(pa.int32(), pa.date32()),
+        pa.uuid(),
+        pa.fixed_shape_tensor(pa.int64(), [2]),
+        pa.null(),
+    ],
+    ids=str,
+)
+def test_a_type_that_is_not_read_is_refused_wherever_it_stands(kind: pa.DataType) -> None:
+    for where in (
+        kind,
+        pa.struct([("b", kind)]),
+        pa.map_(pa.string(), kind),
+        *(make(kind) for make in LISTS.values()),
+    ):
+        with pytest.raises(ValueError, match="not read from JSON"):
+            JsonReader(pa.schema([("a", where)]))
+
+
+def test_strings_may_be_read_as_a_dictionary() -> None:
+    good, errors = of(pa.dictionary(pa.int32(), pa.string()), b'"x"', b'"y"', b'"x"', b"1")
+
+    assert (good, len(errors)) == (["x", "y", "x"], 1)
+
+
 def test_an_object_is_a_map_of_its_names() -> None:
     kind = pa.map_(pa.string(), pa.float64())
     good, errors = of(kind, b'{"x": 1, "y": null}', b"{}", b"null", b'{"x": true}', b'[["x", 1]]')
