@@ -10,7 +10,7 @@ from typing import Any
 import kafka as kafka_python
 import pytest
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import UnknownTopicOrPartitionError
+from kafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 from kafka.serializer import Deserializer
 
 from aktor import TopicPartition
@@ -391,3 +391,24 @@ def test_a_topic_deleted_and_created_again_is_read_from_its_start(
 
         found, _ = read_through(consumer, 2, UnknownTopicOrPartitionError)
         assert values(found) == [b"reborn-0", b"reborn-1"]
+
+
+def test_a_range_is_not_of_a_topic_that_is_created_anew_while_it_is_read(
+    kafka: Cluster, topic: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(5))
+    done: list[int] = []
+
+    def recreate(_done: int, _all: int) -> None:
+        if not done:
+            done.append(1)
+            topics.delete_topic(kafka.bootstrap_servers, topic)
+            topics.create_topic(kafka.bootstrap_servers, topic)
+            topics.produce(kafka.bootstrap_servers, topic, numbered(9))
+
+    with quick(kafka, group_id=None, metadata_max_age_ms=500) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        with pytest.raises(IllegalStateError, match="created anew"):
+            consumer.to_table("earliest", {TopicPartition(topic, 0): 9}, progress=recreate)
