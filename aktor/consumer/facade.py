@@ -441,8 +441,8 @@ class KafkaConsumer:
                 on where the log begins, and log a warning. By default that is an error.
 
         Raises:
-            IllegalStateError: neither `subscribe` nor `assign` was called; or a topic of the range was
-                deleted and created anew.
+            IllegalStateError: neither `subscribe` nor `assign` was called; or a topic of the range
+                was deleted and created anew.
             OutsideLogError: a partition was to be read at an offset that its log does not have, at
                 the beginning or later; it names the offsets.
             KafkaTimeoutError: nothing came, or no partition was assigned, for `timeout_ms`.
