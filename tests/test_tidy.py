@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 import os
 import pkgutil
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Set
 from functools import cache
@@ -729,9 +732,9 @@ def test_every_trace_event_stands_in_the_trace_document() -> None:
     assert documented - emitted == set()
 
 
-def test_every_state_machine_that_has_a_name_is_found() -> None:
+def test_every_state_machine_has_a_name_and_every_name_is_of_one() -> None:
     named = {name for names in state_tables.NAMES.values() for name in names}
-    assert set(state_tables.found()) == named
+    assert set(state_tables.found()) == named, "name it in `NAMES`"
 
 
 def test_an_enum_of_states_has_a_table_or_a_reason_for_none() -> None:
@@ -769,13 +772,12 @@ def follows(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> bool:
     return called is not None and ast.unparse(called).rpartition(".")[2] == "follow"
 
 
-@pytest.mark.parametrize("name", state_tables.found())
+@pytest.mark.parametrize("name", [*itertools.chain(*state_tables.NAMES.values())])
 def test_a_state_machine_is_drawn_and_its_states_and_triggers_say_what_they_mean(name: str) -> None:
     """A trigger may be a message, and its value may be a sentence."""
     table, states = state_tables.table(name), state_tables.states_of(name)
     triggers = state_tables.triggers_of(name) or ()
 
-    assert any(name in machines for machines in state_tables.NAMES.values()), "name it in `NAMES`"
     assert state_tables.drawing(name) in state_tables.DOCUMENT.read_text()
     assert set(table) == set(states)
     assert {one.name for one in states} == set(state_tables.docstrings(states))
@@ -788,6 +790,22 @@ def test_the_document_of_the_state_machines_is_made_from_their_tables() -> None:
     assert state_tables.DOCUMENT.read_text() == state_tables.document(), (
         "python -m tests.state_tables writes it anew"
     )
+
+
+#: The most functions that a module of tests may call when it is imported; a storm calls millions.
+CALLS_MAX = 20_000
+
+
+def test_no_module_of_tests_computes_when_it_is_imported() -> None:
+    """All processes of a run would do it, also those that were asked for one other test."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.import_work"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    calls = {name: int(count) for count, name in map(str.split, ran.stdout.splitlines())}
+
+    assert "tests.test_tidy" in calls
+    assert {name: count for name, count in calls.items() if count > CALLS_MAX} == {}
 
 
 def test_no_file_names_a_machine() -> None:

@@ -11,6 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from tests.unit.trace.rebalances.told import storm_lines
 STORMS = ((1, "classic"), (2, "consumer"))
 
 
-def lines_of_groups() -> list[str]:
+@cache
+def lines_of_groups() -> tuple[str, ...]:
     """The lines of several groups, in the order of their times."""
     lines = []
     for seed, protocol in STORMS:
@@ -36,10 +38,13 @@ def lines_of_groups() -> list[str]:
             event = json.loads(line)
             renamed = {"group": event["group"] and f"{event['group']}-{seed}"}
             lines.append({**event, **renamed, "trace": f"{seed}{event['trace'][1:]}"})
-    return [json.dumps(one) for one in sorted(lines, key=lambda one: float(one["t"]))]
+    return tuple(json.dumps(one) for one in sorted(lines, key=lambda one: float(one["t"])))
 
 
-LINES = lines_of_groups()
+@pytest.fixture
+def told() -> Sequence[str]:
+    """What the groups' members told, the same for each test."""
+    return lines_of_groups()
 
 
 def write(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
@@ -78,25 +83,27 @@ def assert_same(tables: Tables, lines: Iterable[str]) -> dict[str, int]:
     return dict(counts)
 
 
-def test_the_job_finds_what_is_found_without_spark(spark: Any, tmp_path: Path) -> None:
-    half = len(LINES) // 2
-    write(tmp_path / "web-1" / "trace.jsonl", LINES[:half])
-    write(tmp_path / "host=web-2" / "old" / "trace.jsonl.gz", LINES[half:])
+def test_the_job_finds_what_is_found_without_spark(
+    spark: Any, tmp_path: Path, told: Sequence[str]
+) -> None:
+    half = len(told) // 2
+    write(tmp_path / "web-1" / "trace.jsonl", told[:half])
+    write(tmp_path / "host=web-2" / "old" / "trace.jsonl.gz", told[half:])
 
     tables = analyse_logs(spark, str(tmp_path))
 
-    assert_same(tables, LINES)
+    assert_same(tables, told)
     tables.close()
 
 
 def test_lines_with_values_that_no_table_can_hold_change_nothing_else(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, told: Sequence[str]
 ) -> None:
-    refused = json.loads(next(one for one in LINES if '"commit.failed"' in one))
-    triggered = json.loads(next(one for one in LINES if '"rebalance.triggered"' in one))
+    refused = json.loads(next(one for one in told if '"commit.failed"' in one))
+    triggered = json.loads(next(one for one in told if '"rebalance.triggered"' in one))
     refused |= {"because": "caf\udce9.csv", "line": 10**20, "trace": "\udcff"}
     triggered |= {"line": True, "generation": 1e300, "group": "another", "members": 2**64}
-    lines = [*LINES, *(json.dumps(one) for one in (refused, triggered, triggered | {"t": 1e300}))]
+    lines = [*told, *(json.dumps(one) for one in (refused, triggered, triggered | {"t": 1e300}))]
     # Its last bytes are no UTF-8, as of a program that writes another encoding.
     latin = refused | {"line": 7, "because": "caf\ufffd", "trace": "00000007"}
     lines.append(json.dumps(latin, ensure_ascii=False))
@@ -110,25 +117,27 @@ def test_lines_with_values_that_no_table_can_hold_change_nothing_else(
 
 
 def test_lines_that_are_torn_or_come_twice_are_counted_and_change_nothing(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, told: Sequence[str]
 ) -> None:
-    triggered = [one for one in LINES if '"rebalance.triggered"' in one]
-    write(tmp_path / "1.jsonl", [*LINES, "Traceback (most recent call last):", ""])
+    triggered = [one for one in told if '"rebalance.triggered"' in one]
+    write(tmp_path / "1.jsonl", [*told, "Traceback (most recent call last):", ""])
     write(tmp_path / "2.jsonl", [*triggered, triggered[0][:-5]], end="")
 
     tables = analyse_logs(spark, str(tmp_path))
 
-    found = assert_same(tables, LINES)
+    found = assert_same(tables, told)
     assert (found["repeated"], found["torn"]) == (len(triggered), 2)
     tables.close()
 
 
-def test_a_stream_finds_the_same_whatever_comes_together(spark: Any, tmp_path: Path) -> None:
-    fifth = len(LINES) // 5
+def test_a_stream_finds_the_same_whatever_comes_together(
+    spark: Any, tmp_path: Path, told: Sequence[str]
+) -> None:
+    fifth = len(told) // 5
     # By the time of the last line some of the rebalances are complete.
-    last = json.loads(next(one for one in LINES if '"membership.moved"' in one))
-    last.update(t=json.loads(LINES[-1])["t"] + 40.0, group="another", trace="ffffffff")
-    lines = [*LINES, json.dumps(last)]
+    last = json.loads(next(one for one in told if '"membership.moved"' in one))
+    last.update(t=json.loads(told[-1])["t"] + 40.0, group="another", trace="ffffffff")
+    lines = [*told, json.dumps(last)]
     chunks = [lines[:fifth], lines[fifth : 3 * fifth], lines[3 * fifth :]]
     # The first lines of a chunk come only with the next one: less late than is allowed.
     late = chunks[1][:50]
@@ -147,10 +156,10 @@ def test_a_stream_finds_the_same_whatever_comes_together(spark: Any, tmp_path: P
 
 
 def test_events_that_come_after_the_watermark_are_counted_and_left_out(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, told: Sequence[str]
 ) -> None:
-    late = [one for one in LINES if '"rebalance.triggered"' in one][:3]
-    in_time = [one for one in LINES if one not in late]
+    late = [one for one in told if '"rebalance.triggered"' in one][:3]
+    in_time = [one for one in told if one not in late]
     write_in_turn(tmp_path / "logs", [in_time, late])
 
     follow(spark, str(tmp_path / "logs"), str(tmp_path / "out"), lateness=1.0)
@@ -165,14 +174,14 @@ def follow(spark: Any, logs: str, folder: str, lateness: float = 30.0) -> None:
 
 
 def test_the_command_writes_tables_and_a_page_that_needs_nothing_else(
-    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], told: Sequence[str]
 ) -> None:
-    logs, out = write(tmp_path / "trace.jsonl", LINES), tmp_path / "out"
+    logs, out = write(tmp_path / "trace.jsonl", told), tmp_path / "out"
 
     assert main([str(logs), "--out", str(out)]) == 0
 
     read_back = spark.read.parquet(str(out / "rebalances"))
-    rows, _ = read(LINES)
+    rows, _ = read(told)
     assert read_back.count() == arrow_table("rebalances", rows).num_rows
     page = (out / "rebalances.html").read_text(encoding="utf-8")
     assert "http" not in page.replace("http-", "")
@@ -182,10 +191,12 @@ def test_the_command_writes_tables_and_a_page_that_needs_nothing_else(
     assert "rebalances.html is written" in capsys.readouterr().out
 
 
-def test_the_command_follows_files_that_come_until_ctrl_c(tmp_path: Path) -> None:
+def test_the_command_follows_files_that_come_until_ctrl_c(
+    tmp_path: Path, told: Sequence[str]
+) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
-    half = len(LINES) // 2
-    write(logs / "1.jsonl", LINES[:half])
+    half = len(told) // 2
+    write(logs / "1.jsonl", told[:half])
     command = [sys.executable, "-m", "aktor.spark.rebalances", str(logs), "--out", str(out)]
     process = subprocess.Popen(
         [*command, "--stream"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -193,7 +204,7 @@ def test_the_command_follows_files_that_come_until_ctrl_c(tmp_path: Path) -> Non
     try:
         assert process.stdout is not None
         assert "rebalances.html is written" in process.stdout.readline()
-        write(tmp_path / "2.jsonl", LINES[half:]).rename(logs / "2.jsonl")
+        write(tmp_path / "2.jsonl", told[half:]).rename(logs / "2.jsonl")
         assert "rebalances.html is written" in process.stdout.readline()
 
         process.send_signal(signal.SIGINT)
@@ -203,7 +214,7 @@ def test_the_command_follows_files_that_come_until_ctrl_c(tmp_path: Path) -> Non
         process.kill()
     assert process.returncode == 0
     assert "Traceback" not in errors
-    rows, _ = read(LINES)
+    rows, _ = read(told)
     found = pq.read_table(out / "rebalances")
     assert found.num_rows == arrow_table("rebalances", rows).num_rows
 
@@ -260,10 +271,10 @@ def test_logs_that_do_not_exist_are_an_error_of_one_line(
 
 @pytest.mark.parametrize("scheme", ["xyz", "s3a"])
 def test_a_file_system_that_spark_does_not_have_is_an_error_of_one_line(
-    spark: Any, tmp_path: Path, capsys: Any, scheme: str
+    spark: Any, tmp_path: Path, capsys: Any, scheme: str, told: Sequence[str]
 ) -> None:
     """Before the job: a report that cannot be written would be noticed at its end."""
-    logs, place = str(write(tmp_path / "trace.jsonl", LINES)), f"{scheme}://bucket/traces"
+    logs, place = str(write(tmp_path / "trace.jsonl", told)), f"{scheme}://bucket/traces"
 
     for given in ([place, "--out", str(tmp_path / "out")], [logs, "--out", place]):
         said = refused(given, capsys)
@@ -281,8 +292,10 @@ def refused(arguments: list[str], capsys: Any) -> str:
     return line.partition(" error: ")[2].removeprefix("argument ")
 
 
-def test_places_may_be_uris_of_files(spark: Any, tmp_path: Path, capsys: Any) -> None:
-    logs, out = write(tmp_path / "a b" / "trace.jsonl", LINES), tmp_path / "out"
+def test_places_may_be_uris_of_files(
+    spark: Any, tmp_path: Path, capsys: Any, told: Sequence[str]
+) -> None:
+    logs, out = write(tmp_path / "a b" / "trace.jsonl", told), tmp_path / "out"
 
     said = refused([logs.parent.as_posix(), "--out", f"file://{logs.parent}/out"], capsys)
     assert "it would be read as logs" in said
@@ -295,13 +308,13 @@ def test_places_may_be_uris_of_files(spark: Any, tmp_path: Path, capsys: Any) ->
 
 
 def test_the_example_names_the_member_that_began_most_rebalances(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, told: Sequence[str]
 ) -> None:
-    logs = write(tmp_path / "trace.jsonl", LINES)
+    logs = write(tmp_path / "trace.jsonl", told)
 
     worst = spark_rebalances.initiators(spark, str(logs))
 
-    rows, _ = read(LINES)
+    rows, _ = read(told)
     triggers = Counter(
         (one["group"], one["initiator"])
         for one in arrow_table("rebalances", rows).to_pylist()

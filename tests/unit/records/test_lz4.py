@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -22,15 +23,15 @@ from tests.unit.records.test_twins import assert_alike
 
 KIB = 1024
 WORDS = b"to be read as it was written, "
-CONTENTS = {
-    "words": WORDS * 9000,
-    "one byte": b"x" * 300_000,
-    "noise": random.Random(1).randbytes(200_000),
-    "noise among words": b"".join(
+CONTENTS: dict[str, Callable[[], bytes]] = {
+    "words": lambda: WORDS * 9000,
+    "one byte": lambda: b"x" * 300_000,
+    "noise": lambda: random.Random(1).randbytes(200_000),
+    "noise among words": lambda: b"".join(
         WORDS[: index % 30] + random.Random(index).randbytes(index % 50) for index in range(9000)
     ),
-    "digits": b"".join(b"%d," % (index * index) for index in range(40_000)),
-    "little": b"a",
+    "digits": lambda: b"".join(b"%d," % (index * index) for index in range(40_000)),
+    "little": lambda: b"a",
 }
 
 
@@ -38,7 +39,7 @@ CONTENTS = {
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("reader", READERS)
 def test_what_went_in_comes_out(reader: str, content: str, block_size: int) -> None:
-    value = CONTENTS[content]
+    value = CONTENTS[content]()
     batch = a_batch(
         values(value, b"last"),
         codec="lz4",
