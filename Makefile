@@ -1,11 +1,12 @@
-# make test | build | demo | demo-spark | kafka | lint | bench | soak | mutations | clean      (one .venv; each adds what it needs)
+# make test | check | build | demo | demo-spark | kafka | lint | bench | soak | mutations | clean      (one .venv; each adds what it needs)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
 #   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
 #   ARGS="--plain"       for `make demo`: passed on (--help says what there is)
-#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses two or three processes ("-n 0 ...": one)
+#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses three processes ("-n 0 ...": one)
+#   SINCE=main           for `make check`: what has changed since this commit (HEAD: what is not committed)
 #   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
 #   ARGS="--jobs 2"      for `make mutations` (bugs put into our code: does a simulated storm find
 #                        each?): passed on, as are parts of names, --seeds 60, --write
@@ -14,7 +15,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := test
-.PHONY: test build demo demo-spark kafka lint bench soak mutations clean venv
+.PHONY: test check build demo demo-spark kafka lint bench soak mutations clean venv
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -23,17 +24,25 @@ KERNEL := build/.kernel
 NODES ?= 1
 PORT ?= 9092
 JOBS ?= 1
-# Tests that compute are shared by all processes, after those on a real Kafka in one and those on
-# embedded ones in another, if there are processors left for Kafka, else before them.
+# One process begins with the tests on a real Kafka and one with those on embedded ones, which mostly
+# wait; tests that compute are shared by all processes that have nothing else to do.
 # A test process that falls ends the run: pytest-xdist would start another one, lose its tests and
 # wait for them for ever.
-CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-BESIDE ?= -n $(if $(filter 1 2 3,$(CORES)),2,3) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+BESIDE ?= -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+# What is left to .ci/run, which says CHOOSE="gate".
+CHOOSE ?= not gate
+SINCE ?= $(shell git merge-base HEAD main 2>/dev/null || echo HEAD)
+# Without it each process of a test run compiles all modules anew, and so does each program that a
+# test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 test: venv
 	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \
 	else echo "left out: the tests of tests/kafka on a real Kafka (they run on the embedded one), since $$missing"; fi
-	@$(PY) -m pytest $(BESIDE) $(ARGS)
+	@$(PY) -m pytest $(BESIDE) -m "$(CHOOSE)" $(ARGS)
+
+check: lint
+	@$(PY) -m tests.changed $(SINCE) | xargs -r $(PY) -m pytest -q -n 2 -m "not gate" $(ARGS)
 
 # The checkout itself is not installed for it, and nothing is compiled: the twins in Python are enough.
 demo: $(WITH)demo

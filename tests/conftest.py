@@ -1,7 +1,8 @@
-"""Which tests may run beside each other, and a line on those that were left out."""
+"""Which tests are left to .ci/run, which may run beside each other, and what was left out."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from typing import Any
@@ -20,8 +21,19 @@ REAL = (
     "tests/kafka/test_security.py",
 )
 
-#: With fewer processes nothing runs beside tests on brokers.
+#: Those of them that `make test` runs: the embedded Kafka has neither TLS nor ACLs, and its batches
+#: are not written by Java.
+PROVE = ("tests/kafka/test_security.py", "tests/kafka/test_records.py")
+
+#: The processes: one begins with the tests on a real Kafka, one with those on embedded ones, and
+#: the others compute. With fewer, nothing runs beside tests on brokers.
 ENOUGH = 3
+
+#: Tests that share what they compute, each group in one process.
+TOGETHER = ("tests/simulation/test_enumerated_crashes.py", "tests/unit/trace/rebalances/")
+
+#: So much a process that computes gives way to the others, and to the brokers.
+NICE = 10
 
 
 def kafka_of(test: str) -> str:
@@ -31,19 +43,61 @@ def kafka_of(test: str) -> str:
     return "real" if test.startswith(REAL) or "[real" in test else "embedded"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        "gate: left to .ci/run; `make test` finds nearly all that it finds by other tests",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of enough processes one begins with the tests on a real Kafka and one with those on embedded
     ones, since they take longest. With fewer they come last: they want a quiet machine."""
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    items.sort(key=lambda item: kafka_of(item.nodeid), reverse=processes >= ENOUGH)
+    items.sort(key=lambda item: kafka_of(item.nodeid), reverse=processes() >= ENOUGH)
     for item in items:
         if (kafka_of(item.nodeid) == "real") != (item.get_closest_marker("real") is not None):
             raise pytest.UsageError(f"{item.nodeid}: a real Kafka or not? See REAL in {__file__}")
+        if is_left_to_the_gate(item):
+            item.add_marker(pytest.mark.gate)
+
+
+def is_left_to_the_gate(item: pytest.Item) -> bool:
+    """Whether it runs on a real Kafka and the embedded one would do, or it takes long and has the
+    marker `once`."""
+    real = kafka_of(item.nodeid) == "real" and not item.nodeid.startswith(PROVE)
+    return real or item.get_closest_marker("once") is not None
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: collecting garbage, which many tests do, need not
+    look at it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def processes() -> int:
+    """How many processes run tests."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+
+_gives_way: list[int] = []
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A process that computes gives way: who is on brokers waits for them, and measures times.
+
+    It has no tests on brokers after that.
+    """
+    if not _gives_way and processes() >= ENOUGH and not kafka_of(item.nodeid):
+        _gives_way.append(os.nice(NICE))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """All tests on a real Kafka are in one process, and all on embedded ones; the rest is shared.
+    """All tests on a real Kafka are in one process, all on embedded ones, and those of `TOGETHER`;
+    the rest is shared.
 
     By ids, for the groups of pytest-xdist 3.8 are lost with pytest 9.2 (`_nodeid` is not read any
     more), and then each process starts every cluster for itself.
@@ -55,7 +109,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Sharing(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             kafka = kafka_of(nodeid)
-            return (kafka if self.numnodes >= ENOUGH else kafka and "brokers") or nodeid
+            if kafka:
+                return kafka if self.numnodes >= ENOUGH else "brokers"
+            return next(filter(nodeid.startswith, TOGETHER), nodeid)
 
     return Sharing(config, log)
 

@@ -4,6 +4,7 @@ Each test is a crash drill (`aktor.simulation.selftest.drill`). What must hold a
 checked in there: all partitions flow again and the member's commit succeeds; it closes and leaves
 nothing open; its listener has heard of all that it owned; the others take over; everything is read;
 every promise of `aktor.simulation.checks` was kept. A sample of the drills; AKTOR_DRILLS=all: all.
+The drills are left to .ci/run: a consumer alone has its own (`tests/scenarios/test_crashes.py`).
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ def test_the_script_reaches_every_point_but_those_that_are_listed(protocol: str)
     assert {str(point) for point in unreached} == UNREACHED[protocol]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize(("protocol", "point", "column"), drills(Phase.READING))
 def test_all_is_well_again_within_five_seconds_after_a_crash_of(
@@ -123,6 +125,7 @@ def test_all_is_well_again_within_five_seconds_after_a_crash_of(
     assert outcome.taking_over <= RECOVERED_WITHIN
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize(("protocol", "point", "column"), drills(Phase.JOINING, Phase.CLOSING))
 def test_the_group_goes_on_if_a_member_has_a_crash(
@@ -179,6 +182,7 @@ def test_crashes_that_are_long_past_do_not_count(actor: str) -> None:
         assert list(sim.history.named("actor.escalated")) == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_documents_tables_have_the_present_points_and_outcomes(protocol: str) -> None:
     """Made by `aktor sim crashes --write docs/simulation.md`."""
@@ -205,6 +209,7 @@ def in_words(cell: str) -> tuple[str, float]:
     return found[1], float(found[2])
 
 
+@pytest.mark.gate
 def test_the_command_prints_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "crashes", "--actor", "coordinator"]) == 0
 

@@ -1,7 +1,7 @@
 """The first example of docs/simulation.md finds its bug; mended as the page says, it passes a
 thousand seeds.
 
-`make test` takes a sample of them: AKTOR_FRONT_PAGE_SEEDS=1000 takes all.
+The tests take a sample of them: AKTOR_FRONT_PAGE_SEEDS=1000 takes all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from aktor.simulation import CheckFailedError
+from tests.gate import all_but_the_first
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
 SEEDS = int(os.environ.get("AKTOR_FRONT_PAGE_SEEDS", "6"))
@@ -54,6 +55,6 @@ def test_the_bug_of_the_front_page_is_found() -> None:
     assert found.value.checks == {"at-least-once"}
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", all_but_the_first(2, range(SEEDS)))
 def test_the_mended_loop_of_the_front_page_passes(seed: int) -> None:
     judge_of(mended())(seed)

@@ -28,6 +28,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
 SEEDS: Final = range(3)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", BOUNDS)
 def test_a_group_recovers_soon_after_a_single_fault(kind: str) -> None:
     times = sorted(recovery_time(kind, seed, one) for seed in SEEDS for one in PROTOCOLS)

@@ -287,6 +287,7 @@ def test_code_that_stands_still_for_real_is_interrupted_and_its_line_is_named(
     assert "this line" in named or "PUT_ASIDE" in named or "pass" in named or "while" in named
 
 
+@pytest.mark.gate
 def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -504,6 +505,7 @@ def test_the_command_runs_until_it_is_interrupted_and_then_sums_up() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.gate
 def test_the_command_says_what_fails_and_shrinks_it(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,20 +20,21 @@ from aktor.simulation.commit import commit
 from aktor.simulation.history import History
 from aktor.simulation.selftest.protocol import draw_protocol
 from aktor.simulation.selftest.storm import USER, run_storm, shrink
+from tests.gate import all_but_the_first
 
 ROOT = Path(__file__).parents[2]
 
-#: A sample: `make soak` runs any number of others. So few of them are in one test, on all
-#: processors, that it ends long before it would be taken for one that hangs, however busy the
-#: machine is.
+#: The same storms each time, the last of them only in .ci/run: `make soak` runs any number of
+#: others. So few of them are in one test that it ends long before it would be taken for one that
+#: hangs, however busy the machine is.
 STORMS = int(os.environ.get("AKTOR_STORMS", "120"))
-TOGETHER = 5
+OFTEN = 20
+TOGETHER = 4
 
 
-@pytest.mark.parametrize("first", range(0, STORMS, TOGETHER))
+@pytest.mark.parametrize("first", all_but_the_first(OFTEN // TOGETHER, range(0, STORMS, TOGETHER)))
 def test_every_promise_is_kept_in_storms_of_all_protocols(capfd: Any, first: int) -> None:
-    command = ["sim", "run", "--first", str(first), "--seeds", str(TOGETHER)]
-    failed = main([*command, "--jobs", str(os.cpu_count() or 1)])
+    failed = main(["sim", "run", "--first", str(first), "--seeds", str(TOGETHER)])
 
     said = capfd.readouterr().out
     assert not failed, said
@@ -53,6 +54,7 @@ def test_half_of_the_mix_is_classic_and_the_rest_speaks_the_consumer_protocol_in
     assert {one.upgrades for one in drawn if one.name == "migration"} == {False, True}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seed", [2, 6])
 def test_a_storm_of_the_mix_is_the_one_that_its_protocol_gives(seed: int) -> None:
     mixed = run_storm(seed)
@@ -63,6 +65,7 @@ def test_a_storm_of_the_mix_is_the_one_that_its_protocol_gives(seed: int) -> Non
     assert again.history.text() == mixed.history.text()
 
 
+@pytest.mark.gate
 def test_members_of_consumer_groups_meet_what_this_protocol_is_for() -> None:
     met: Counter[str] = Counter()
     for seed in MODERN:
@@ -141,6 +144,7 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
     assert {"JoinGroup", "ConsumerGroupHeartbeat"} <= asked
 
 
+@pytest.mark.gate
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
     program = (
         "from aktor.simulation.selftest.storm import run_storm;"

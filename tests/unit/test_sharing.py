@@ -49,3 +49,32 @@ def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
 )
 def test_which_kafka_a_test_runs_on_is_told_by_its_id(test: str, kafka: str) -> None:
     assert kafka_of(test) == kafka
+
+
+def chosen(*arguments: str) -> set[str]:
+    """The ids of the tests that pytest chooses."""
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    said = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return set(re.findall(r"^tests/\S+::.*", said, re.MULTILINE))
+
+
+def test_what_make_test_leaves_out_and_what_it_runs_are_all_tests() -> None:
+    files = ["tests/kafka/test_commits.py", "tests/kafka/test_security.py"]
+    files += ["tests/kafka/test_faults_members.py", "tests/simulation/test_storms.py"]
+
+    often, rest = chosen("-m", "not gate", *files), chosen("-m", "gate", *files)
+
+    assert often | rest == chosen(*files)
+    assert not often & rest
+    kafkas = {kafka_of(test) for test in often if "test_commits" in test}
+    assert kafkas == {"embedded"}, "what runs on both runs on the embedded one"
+    assert any("test_security" in test for test in often)
+    assert not any("test_faults_members" in test for test in often), "they are marked `once`"
+    assert sum("in_storms_of_all_protocols" in test for test in often) == 5

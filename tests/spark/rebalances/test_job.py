@@ -26,7 +26,7 @@ from examples import spark_rebalances
 from tests.unit.trace.rebalances.told import storm_lines
 
 #: A group of each protocol.
-STORMS = ((1, "classic"), (2, "consumer"))
+STORMS = ((1, "classic"), (6, "consumer"))
 
 
 @cache
