@@ -45,10 +45,7 @@ def kafka_of(test: str) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
-    config.addinivalue_line(
-        "markers",
-        "gate: left to .ci/run; `make test` finds nearly all that it finds by other tests",
-    )
+    config.addinivalue_line("markers", "gate: left to .ci/run, since it takes long")
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses

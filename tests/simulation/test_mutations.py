@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.gate import all_but_the_first
+from tests.mutations.one_token import ANYWHERE, IN_TABLE, ROOT, NotThereError, one_tokens
 from tests.mutations.run import (
     BEGIN,
     DOCUMENT,
@@ -38,6 +40,23 @@ def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation:
         assert any(
             (folder / one).read_bytes() != one.read_bytes() for one in Path("aktor").rglob("*.py")
         )
+
+
+def test_bugs_of_one_token_can_be_put_into_the_code_as_it_is(tmp_path: Path) -> None:
+    """Lines change: when many are gone, `python -m tests.mutations.one_token` draws others."""
+    bugs, gone = one_tokens(), 0
+    shutil.copytree(ROOT / "aktor", tmp_path / "aktor")
+    for bug in bugs:
+        try:
+            path = bug.put_into(tmp_path)
+        except NotThereError:
+            gone += 1
+            continue
+        assert (tmp_path / path).read_bytes() != (ROOT / path).read_bytes()
+        shutil.copy(ROOT / path, tmp_path / path)
+
+    assert len(bugs) == ANYWHERE + IN_TABLE
+    assert gone <= len(bugs) / 4
 
 
 def test_there_are_twenty_historic_bugs_then_seven_gross_ones_and_then_those_found_by_hand() -> (
