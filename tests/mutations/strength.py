@@ -33,18 +33,29 @@ COPIED: Final = ("aktor", "tests", "examples", "docs", "pyspark_aktor", "README.
 SETUP: Final = ("pyproject.toml", "setup.cfg", "setup.py")
 
 
+#: The stages, from the cheapest to the dearest.
+NAMES: Final = ("units", "scenarios", "make test", ".ci/run")
+
+
+#: They start Spark's JVM.
+LEFT_OUT: Final = ("--ignore", "tests/spark/rebalances")
+
+
 def stages(files: Sequence[Path], gate: bool) -> Iterator[tuple[str, list[str]]]:
     """By name: arguments of pytest, from the cheapest to the dearest tests."""
     units = units_of([file.as_posix() for file in files], ROOT)
     if any(file.name == "error_codes.py" for file in files):
         units = [*OF_TABLE, *units]
+    for part in ("spark", "simulation"):  # their tests are not among the units
+        if any(file.parts[1] == part for file in files):
+            units.append(f"tests/{part}")
     if units:
-        yield "units", [*units, "-m", "not gate"]
+        yield "units", [*units, "-m", "not gate", *LEFT_OUT]
     yield "scenarios", ["tests/scenarios", "-m", "not gate"]
     others = ["tests/unit", "tests/simulation", "tests/spark", "tests/reality", "tests/fuzz"]
-    yield "make test", [*others, "-m", "not gate", "--ignore", "tests/spark/rebalances"]
+    yield "make test", [*others, "-m", "not gate", *LEFT_OUT]
     if gate:
-        yield ".ci/run", [*others, "-m", "gate", "--ignore", "tests/spark/rebalances"]
+        yield ".ci/run", [*others, "-m", "gate", *LEFT_OUT]
 
 
 def found_by(bug: OneToken | Mutation, copy: Path, gate: bool, last: str | None) -> str:
@@ -52,6 +63,8 @@ def found_by(bug: OneToken | Mutation, copy: Path, gate: bool, last: str | None)
     shutil.rmtree(copy / "aktor", ignore_errors=True)
     shutil.copytree(ROOT / "aktor", copy / "aktor")
     for name, arguments in stages(put(bug, copy), gate):
+        if last is not None and NAMES.index(name) > NAMES.index(last):
+            break
         environment = {**os.environ, "PYTHONPATH": str(copy)}
         if isinstance(bug, Mutation):
             environment["AKTOR_PURE_PYTHON"] = "1"
@@ -70,8 +83,6 @@ def found_by(bug: OneToken | Mutation, copy: Path, gate: bool, last: str | None)
         if ran.returncode not in (0, 5):  # 5: no test was chosen
             found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
             return f"{name}: {found[1] if found else ran.stdout[-200:] + ran.stderr[-200:]!r}"
-        if name == last:
-            break
     return "-"
 
 
