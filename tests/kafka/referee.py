@@ -58,7 +58,7 @@ class Telling(Host):
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """Say what may be expected of it."""
-        self.note("consumer.started", **settings_told(self._consumer))
+        self.note("consumer.made", **settings_told(self._consumer))
         super().start(dispatcher, name)
 
     def note(self, event: str, **values: Any) -> None:

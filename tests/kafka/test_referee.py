@@ -120,7 +120,7 @@ def test_a_clean_hand_over_is_without_fault() -> None:
             "could not commit before it gave back",
         ),
         (
-            Story(2).tells("a", "consumer.started", **AUTOMATIC).gets("a").reads("a", 0)
+            Story(2).tells("a", "consumer.made", **AUTOMATIC).gets("a").reads("a", 0)
             .loses("a").gets("b").reads("b", 0, 1),
             "let go of t-0 at 1, and has not committed that",
         ),

@@ -129,7 +129,7 @@ def to_be_committed(*partitions: str) -> tuple[str, str, dict[str, Any]]:
 
 def starts(instance: str | None) -> tuple[str, str, dict[str, Any]]:
     values = {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100, "group_instance_id": instance}
-    return "x", "consumer.started", values
+    return "x", "consumer.made", values
 
 
 def starting(policy: str) -> tuple[str, str, dict[str, Any]]:
@@ -345,7 +345,7 @@ NO_POSITION: tuple[str, str, dict[str, Any]] = (
 LED: tuple[str, str, dict[str, Any]] = "", "partition.led", {"partition": "a-0", "broker": 1}
 COORDINATED: tuple[str, str, dict[str, Any]] = "x", "coordinator.found", {"node": 2}
 HEARTBEAT_FAILED = ("x", "heartbeat.failed", {"because": "ILLEGAL_GENERATION"})
-STARTED = ("x", "consumer.started", {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100})
+STARTED = ("x", "consumer.made", {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100})
 LOOKS = ("x", "request.sent", {"api": "Metadata", "node": 1})
 FETCHES = ("x", "request.sent", {"api": "Fetch", "node": 1})
 NOTHING_COMMITTED = "no offset is committed"
@@ -417,7 +417,7 @@ OF_ANOTHER = ("x", "commit.sent", {"offsets": {"b-0": 1}, "kind": "auto"})
 
 #: A consumer with automatic commits that was given records, and what lets go of them.
 AUTOMATIC = [
-    ("x", "consumer.started", {"enable_auto_commit": True, "group_id": "g"}),
+    ("x", "consumer.made", {"enable_auto_commit": True, "group_id": "g"}),
     *(assigned("x"), given("x", 0, 4)),
 ]
 LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
@@ -426,7 +426,7 @@ INTERRUPTED = interrupted("poll")
 #: One with an automatic commit each minute, whose user has come back from what is before offset 5.
 EACH_MINUTE = {"enable_auto_commit": True, "group_id": "g", "auto_commit_interval_ms": 60_000}
 OWES_5 = [
-    ("x", "consumer.started", EACH_MINUTE),
+    ("x", "consumer.made", EACH_MINUTE),
     *(COORDINATED, assigned("x"), given("x", 0, 4), back("x")),
 ]
 LONG = later(300)

@@ -188,7 +188,7 @@ def automatic_commits_are_not_late(history: History) -> list[str]:
     for event, reader in Replay(history):
         if event["event"] not in _HARMLESS:
             hindrances.apply(event)
-        if event["event"] == "consumer.started":
+        if event["event"] == "consumer.made":
             interval = event.get("auto_commit_interval_ms", math.inf) / 1000
             if event.get("enable_auto_commit") and event.get("group_id"):
                 consumers[event["member"]] = _Owed(interval, _Queue(interval))

@@ -465,7 +465,7 @@ def what_is_let_go_is_committed(history: History) -> list[str]:
     consumers: dict[str, _LetGo] = {}
     for event in history.events:
         who = event["member"]
-        if event["event"] == "consumer.started":
+        if event["event"] == "consumer.made":
             if event.get("enable_auto_commit") and event.get("group_id"):
                 consumers[who] = _LetGo()
         elif event["event"] in ("topic.removed", "group.begun", "log.truncated"):

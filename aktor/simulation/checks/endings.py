@@ -196,7 +196,7 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
     told: dict[tuple[str, str], float] = {}
     for event, reader in Replay(history):
         who, name = event["member"], event["event"]
-        if name == "consumer.started":
+        if name == "consumer.made":
             policies[who] = event.get("auto_offset_reset", "none")
         elif name == "position.failed" and event["at"] <= told.get((who, _kind(event)), -1.0):
             continue

@@ -124,9 +124,9 @@ def a_leave_is_the_one_that_is_asked_for(history: History) -> list[str]:
     complaints = []
     instances: dict[str, str | None] = {}
     operations: dict[str, str] = {}
-    for event in history.named("consumer.started", "user.leaves", "leave.heard"):
+    for event in history.named("consumer.made", "user.leaves", "leave.heard"):
         who = event["member"]
-        if event["event"] == "consumer.started":
+        if event["event"] == "consumer.made":
             instances[who] = event["group_instance_id"]
         elif event["event"] == "user.leaves":
             operations[who] = event.get("operation", "default")

@@ -157,7 +157,7 @@ class _Quiet:
             name, member, second = event["event"], event["member"], int(event["at"])
             if name == "request.sent":
                 self.sent[member, second, event["node"], event["api"]] += 1
-            elif name == "consumer.started":
+            elif name == "consumer.made":
                 self.waits[member] = max(0.001, event["fetch_max_wait_ms"] / 1000)
                 self._backoffs[member] = event.get("retry_backoff_max_ms", 1000) / 1000
             elif name == "fault.began":
@@ -262,7 +262,7 @@ def _first_delays(history: History) -> list[_Delay]:
     for event in history.events:
         member, api = event["member"], event.get("api", "")
         match event["event"]:
-            case "consumer.started":
+            case "consumer.made":
                 backoffs[member] = event["retry_backoff_ms"] / 1000
             case "request.hindered" if api in _REPEATED and _passes(event):
                 refused.add((member, api, event["broker"]))

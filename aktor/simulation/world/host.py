@@ -120,7 +120,7 @@ class Site(Host):
         """From now on the dispatcher of this consumer takes turns."""
         if (group := self.consumer.config["group_id"]) is not None:
             self._simulation.learn(group)
-        self.note("consumer.started", **settings_told(self.consumer))
+        self.note("consumer.made", **settings_told(self.consumer))
         self.started = True
         self._scheduler.can_run(self)
 
