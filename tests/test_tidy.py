@@ -349,9 +349,9 @@ SET_OF_LIBRARIES = {
     # A list of kafka-python's, in what this function has just made.
     ("managers/fetch/request.py", "topics[-1].partitions"),
     # Python's `ssl.SSLContext` is configured so.
-    ("actors/sockets/tls.py", "context.check_hostname"),
-    ("actors/sockets/tls.py", "context.minimum_version"),
-    ("actors/sockets/tls.py", "context.verify_flags"),
+    ("actors/sockets/dial.py", "context.check_hostname"),
+    ("actors/sockets/dial.py", "context.minimum_version"),
+    ("actors/sockets/dial.py", "context.verify_flags"),
 }
 
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
 from aktor.actors.network.bootstrap import Bootstrap, BootstrapEvent
-from aktor.actors.network.complaints import Complaints
 from aktor.actors.network.lanes import Lanes
 from aktor.actors.network.least_loaded import least_loaded
 from aktor.actors.network.links import ClientRequest, Link, LinkEvent, LinkState
-from aktor.actors.network.metering import meter, milliseconds
-from aktor.actors.network.moment import Moment
+from aktor.actors.network.unreachable import Complaints
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
@@ -712,3 +710,60 @@ class NetworkActor(CooperativeActor):
                 jitter=self._moment.next_jitter(),
             )
         )
+
+
+#: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
+_GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+class Moment:
+    """Owns the latest time that a message brought, and the jitter that was used last."""
+
+    def __init__(self) -> None:
+        self.now = -math.inf
+        self._jitter = 0.0
+
+    def heed(self, now: float) -> float:
+        """Take the time of a message. A message that was delayed must not turn the time back."""
+        self.now = max(self.now, now)
+        return self.now
+
+    def begin_tick(self, now: float, jitter: float) -> float:
+        """A tick brings the time and a random number."""
+        self._jitter = jitter
+        return self.heed(now)
+
+    def next_jitter(self) -> float:
+        """The next jitter, in [0, 1). The values between two ticks are spread evenly: requests that
+        failed together must not all be repeated together."""
+        self._jitter = (self._jitter + _GOLDEN) % 1.0
+        return self._jitter
+
+
+#: Answers whose time is metered, and what kafka-python calls the count and the time.
+METERED: Final[Mapping[str, tuple[str, str]]] = {
+    "Fetch": ("fetch-total", "fetch-latency"),
+    "OffsetCommit": ("commit-total", "commit-latency"),
+    "Heartbeat": ("heartbeat-total", "heartbeat-response-time"),
+    "JoinGroup": ("join-total", "join-time"),
+    "SyncGroup": ("sync-total", "sync-time"),
+}
+
+
+def meter(counters: MutableMapping[str, float], api: str, seconds: float) -> None:
+    """Count an answer to a request of this API."""
+    counters["response-total"] = counters.get("response-total", 0) + 1
+    metered = METERED.get(api)
+    if metered is None:
+        return
+    total, name = metered
+    count = counters[total] = counters.get(total, 0) + 1
+    ms = milliseconds(seconds)
+    average = counters.get(f"{name}-avg", 0.0)
+    counters[f"{name}-avg"] = average + (ms - average) / count
+    counters[f"{name}-max"] = max(ms, counters.get(f"{name}-max", 0.0))
+
+
+def milliseconds(seconds: float) -> float:
+    """Milliseconds, as traces have them: exact to the microsecond."""
+    return round(seconds * 1000.0, 3)

@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kafka.future import Future
@@ -27,10 +27,11 @@ from aktor.actors.sockets.addresses import (
 )
 from aktor.actors.sockets.diagnosis import Diagnosis, Phase
 from aktor.actors.sockets.proxy import Proxy, ProxyError, Steps, parse_proxy, tunnel
-from aktor.actors.sockets.tls import make_ssl_context
 from aktor.settings import Settings
 
-__all__ = ["Dialer"]
+__all__ = [
+    "Dialer",
+]
 
 _CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 
@@ -287,3 +288,25 @@ def _of_proxy(proxy: Proxy, error: OSError) -> OSError:
     """The error, which says that it is the proxy's. Without a number, so that it is not taken for
     one of the broker's connection."""
     return OSError(f"the proxy {proxy.host}:{proxy.port}: {error.strerror or error}")
+
+
+def make_ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
+    """The TLS context for one connection. Each connection makes its own, so that certificates which
+    were renewed on disk are used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.get("ssl_check_hostname", True)
+    if config.get("ssl_cafile"):
+        context.load_verify_locations(config["ssl_cafile"])
+    else:
+        context.load_default_certs()
+    if config.get("ssl_certfile"):
+        context.load_cert_chain(
+            config["ssl_certfile"], config.get("ssl_keyfile"), config.get("ssl_password")
+        )
+    if config.get("ssl_crlfile"):
+        context.load_verify_locations(config["ssl_crlfile"])
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if config.get("ssl_ciphers"):
+        context.set_ciphers(config["ssl_ciphers"])
+    return context

@@ -53,7 +53,7 @@ WORDS = {
 
 #: Who treats errors that arise on our side.
 OUR_SIDE = {
-    ("actors/network/advertised", "due"),
+    ("actors/network/unreachable", "due"),
     ("actors/network/bootstrap", "is_nobody_there"),
     ("actors/sockets/diagnosis", "explain"),
     ("actors/network/actor", "on_connection_failed"),

@@ -1399,7 +1399,7 @@ def test_stopping_closes_the_net() -> None:
     assert bench.net.closed
 
 
-@pytest.mark.parametrize("module", ["actor", "links", "bootstrap", "advertised"])
+@pytest.mark.parametrize("module", ["actor", "links", "bootstrap", "unreachable"])
 def test_what_decides_about_connections_has_no_clock_and_no_chance(module: str) -> None:
     source = importlib.import_module(f"aktor.actors.network.{module}")
     assert not {"time", "random", "socket", "threading"} & set(vars(source))

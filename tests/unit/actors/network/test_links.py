@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aktor.actors.network.attempts import Attempts
-from aktor.actors.network.links import Link, LinkEvent
+from aktor.actors.network.links import Attempts, Link, LinkEvent
 from aktor.actors.runtime.manager import NEVER, Backoff
 
 REFUSED = ConnectionRefusedError("nobody there")
