@@ -493,7 +493,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         **{name: set() for name in ("coordinator", "positions", "metadata", "fetch", "commits")},
         "membership": {"membership.classic", "membership.consumer"},
         "membership.classic": {"membership"},
-        "membership.consumer": {"membership", "membership.classic"},
+        "membership.consumer": {"membership"},
     },
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},

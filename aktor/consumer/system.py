@@ -147,7 +147,7 @@ def composition(
         # Made once: a restarted manager is the same member to its group (KIP-1082).
         more[MEMBERSHIP]["member_id"] = host.make_member_id()
     if settings.group_protocol == "auto":
-        from aktor.managers.membership.consumer.protocol_choice import ProtocolChoice
+        from aktor.managers.membership.consumer.manager import ProtocolChoice
 
         more[MEMBERSHIP]["choice"] = ProtocolChoice()
 

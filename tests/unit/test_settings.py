@@ -14,8 +14,7 @@ from aktor.consumer.system import Host, actors, composition
 from aktor.events.routes import ROUTES
 from aktor.managers.membership.auto import AutoMembershipManager
 from aktor.managers.membership.classic.manager import ClassicMembershipManager
-from aktor.managers.membership.consumer.manager import ConsumerMembershipManager
-from aktor.managers.membership.consumer.protocol_choice import ProtocolChoice
+from aktor.managers.membership.consumer.manager import ConsumerMembershipManager, ProtocolChoice
 from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import replace

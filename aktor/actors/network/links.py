@@ -12,13 +12,7 @@ from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.events.network import Request
 from aktor.state_table import follow
 
-__all__ = [
-    "Attempts",
-    "ClientRequest",
-    "Link",
-    "LinkEvent",
-    "LinkState",
-]
+__all__ = ["Attempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
 
 
 class Attempts:

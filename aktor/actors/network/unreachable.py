@@ -20,9 +20,7 @@ from aktor.events.message import Message
 from aktor.events.network import BootstrapFailed, BrokersLost, BrokersReached, BrokersUnreachable
 from aktor.trace import Trace
 
-__all__ = [
-    "Complaints",
-]
+__all__ = ["Complaints"]
 
 #: As `GRACE`, if packets get no answer at all: TCP has sent its first packet three times by then
 #: (0, 1 and 3 s), so the cause is neither a lost packet nor a slow start.

@@ -4,7 +4,7 @@ The sender of a request asks `due`, calls `sent`, and then one of `answered`, `f
 `abandon`. Nothing else decides when such a request is repeated. Some requests have a `Backoff`
 and no exchange: FindCoordinator, and those that go to several brokers at once (Fetch, and
 ListOffsets for a call of the user's). The sessionless Fetch, which is repeated because it brought
-no records and not because it failed, has a growing wait of its own (`sessionless_fetch`).
+no records and not because it failed, has a growing wait of its own (`managers/fetch/sessionless`).
 """
 
 from __future__ import annotations

@@ -29,9 +29,7 @@ from aktor.actors.sockets.diagnosis import Diagnosis, Phase
 from aktor.actors.sockets.proxy import Proxy, ProxyError, Steps, parse_proxy, tunnel
 from aktor.settings import Settings
 
-__all__ = [
-    "Dialer",
-]
+__all__ = ["Dialer"]
 
 _CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 

@@ -1,4 +1,6 @@
-"""Consumed positions: up to where the application has finished, and what of that is committed."""
+"""Consumed positions: up to where the application has finished, what of that is committed, and when
+automatic commits are due.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from typing import Any, Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.actors.runtime.manager import Backoff
 from aktor.managers.commits.requests import Offsets, TopicIds
+from aktor.settings import Settings
 
-__all__ = ["UNHEARD", "Consumed"]
+__all__ = ["SHORTEST", "UNHEARD", "AutoCommitClock", "Consumed"]
 
 #: The ownership number of every partition until this actor, which may have been restarted, has
 #: received its first AssignmentChanged.
@@ -145,3 +149,53 @@ class Consumed:
         """Whether the partition was revoked since it had this ownership number; it may be assigned
         again. False for 0 (the partition was not assigned then) and for `UNHEARD`."""
         return ownership not in (0, UNHEARD, self.ownership(partition))
+
+
+#: Committed offsets that nobody commits again expire (`offsets.retention.minutes`, 7 days, counted
+#: from the last commit if the group has no members): with auto-commit on, positions that have not
+#: moved are committed again this often, in seconds.
+REFRESH: Final = 3600.0
+
+#: The shortest interval, in seconds. With an `auto_commit_interval_ms` of 0 a commit would be due
+#: again as soon as one was made, and the manager would never come to rest.
+SHORTEST: Final = 0.01
+
+
+class AutoCommitClock:
+    """Owns the times of the next automatic commit and of the next one that stores all positions."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._interval = max(settings.auto_commit_interval, SHORTEST)
+        self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._due: float | None = None
+        self._refresh_due = 0.0
+
+    def stop(self) -> None:
+        """No partition was assigned until now: the next call of `due` starts a new interval."""
+        self._due = None
+
+    def due(self, now: float) -> float:
+        """When the next commit is due; the first call starts the interval."""
+        if self._due is None:
+            self._due = now + self._interval
+            self._refresh_due = now + REFRESH
+        return self._due
+
+    def begin(self, now: float) -> bool:
+        """The commit that is due is made now. Returns True if it must also store positions that
+        have not moved."""
+        self._due = now + self._interval
+        refreshes = now >= self._refresh_due
+        if refreshes:
+            self._refresh_due = now + REFRESH
+        return refreshes
+
+    def succeeded(self) -> None:
+        """The broker stored an automatic commit: the next failure begins with the first backoff."""
+        self._backoff.reset()
+
+    def failed(self, now: float, jitter: float) -> None:
+        """The broker did not store an automatic commit: make the next one after the backoff, if
+        that is sooner than the interval."""
+        retry_at = self._backoff.failed(now, jitter)
+        self._due = None if self._due is None else min(self._due, retry_at)

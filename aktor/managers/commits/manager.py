@@ -37,22 +37,20 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.membership import ConfirmSession, MemberChanged
-from aktor.events.metadata import ClusterChanged, RefreshMetadata
+from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
-from aktor.managers.commits.auto_commit import AutoCommitClock
-from aktor.managers.commits.consumed import UNHEARD, Consumed
+from aktor.managers.commits.consumed import UNHEARD, AutoCommitClock, Consumed
+from aktor.managers.commits.context import CommitMember, CommitTopics
 from aktor.managers.commits.errors import CommitErrors, Coordinator, meaning_of, worst
-from aktor.managers.commits.known_coordinator import KnownCoordinator
 from aktor.managers.commits.look_up import OffsetFetchSent
 from aktor.managers.commits.look_ups import LookUps
-from aktor.managers.commits.member import CommitMember
 from aktor.managers.commits.queue import Commit, CommitQueue, Kind
 from aktor.managers.commits.requests import Offsets, offset_commit, offset_commit_codes
-from aktor.managers.commits.topics import CommitTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.refusals import named_node
 from aktor.values import Value
 
 __all__ = ["CommitManager"]
@@ -99,7 +97,9 @@ class CommitManager(RequestManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._coordinator = KnownCoordinator()
+        self._coordinator: Broker | None = None
+        #: The last reason why no coordinator was known.
+        self._no_coordinator_because = ""
         self._member = CommitMember()
         self._topics = CommitTopics()
         self._errors = CommitErrors(self.settings.group_id)
@@ -178,7 +178,11 @@ class CommitManager(RequestManager):
 
     @property
     def _coordinator_now(self) -> Coordinator:
-        return self._coordinator.as_told(rebalancing=self._member.is_rebalancing)
+        return Coordinator(
+            broker=self._coordinator,
+            missing=self._no_coordinator_because,
+            rebalancing=self._member.is_rebalancing,
+        )
 
     # -- what other actors ask for
 
@@ -257,7 +261,7 @@ class CommitManager(RequestManager):
         self._consumed.moved(poll.positions)
 
     def _may_auto_commit(self) -> bool:
-        if self._coordinator.node_id is None or self._queue.has_auto():
+        if self._coordinator is None or self._queue.has_auto():
             return False
         return self._member.may_commit
 
@@ -295,23 +299,23 @@ class CommitManager(RequestManager):
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
         """The coordinator is known: commits and look-ups that wait may be sent."""
-        self._coordinator.found(found.broker)
+        self._coordinator = found.broker
 
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:
         """Send nothing before the next CoordinatorFound. Requests in flight are answered, or
         fail."""
-        self._coordinator.lost(lost.because)
+        self._coordinator, self._no_coordinator_because = None, lost.because
 
     @handles(CoordinatorMissing)
     def on_coordinator_missing(self, missing: CoordinatorMissing) -> None:
         """Note why: the error of a commit or look-up that times out says it."""
-        self._coordinator.not_found(missing.because)
+        self._no_coordinator_because = missing.because
 
     @handles(CoordinatorRefused)
     def on_coordinator_refused(self, refused: CoordinatorRefused) -> None:
         """We may not use the group: fail all commits and look-ups that are not in flight."""
-        self._coordinator.refused()
+        self._coordinator = None
         for commit in self._queue:
             if commit.in_flight:
                 continue
@@ -325,19 +329,24 @@ class CommitManager(RequestManager):
         """Forget what the old position manager asked. The new one asks again."""
         self._look_ups.forget_positions()
 
+    def _named(self, node: int) -> str:
+        """The node that has answered as the coordinator, as an error names it."""
+        known = {} if self._coordinator is None else {self._coordinator.node_id: self._coordinator}
+        return f"the coordinator, {named_node(node, known)}"
+
     def _suspect(self, node: int, because: str) -> None:
         """Say that `node` is not the coordinator; send nothing until a new one is found."""
-        if self._coordinator.node_id == node:
-            self._coordinator.lost(because)
+        if self._coordinator is not None and self._coordinator.node_id == node:
+            self._coordinator, self._no_coordinator_because = None, because
             self._say(SuspectCoordinator(node_id=node, because=because))
 
     # -- commits on the way
 
     def _send_commits(self, now: float) -> float:
         """Send the commits that are due. A commit that may not be sent any more fails here."""
-        node = self._coordinator.node_id
-        if not self._queue or node is None:
+        if not self._queue or self._coordinator is None:
             return NEVER
+        node = self._coordinator.node_id
         for commit in list(self._queue.revocations):
             if now >= self._queue.due_of(commit, now) and self._may_go(commit):
                 self._commit([commit], node, now)
@@ -349,7 +358,7 @@ class CommitManager(RequestManager):
         """Send the look-ups that are due."""
         if not self._look_ups:
             return NEVER
-        node = self._coordinator.node_id
+        node = None if self._coordinator is None else self._coordinator.node_id
         unanswered = self._queue.unanswered()
         for request in self._look_ups.to_send(now, node, unanswered):
             self.send(request)
@@ -482,7 +491,7 @@ class CommitManager(RequestManager):
             {partition for partition in commit.remaining if errors[partition] is decides},
             member=self._member.now,
             generation=sent.generation,
-            by=self._coordinator.named(received.node),
+            by=self._named(received.node),
         )
         meaning = means(Answer.OFFSET_COMMIT, decides)
         because = f"{name_of(decides)} on OffsetCommit"
@@ -608,7 +617,7 @@ class CommitManager(RequestManager):
     def on_fetch_answer(self, received: ResponseReceived) -> None:
         """Tell the committed offsets that the answer has; ask again for the rest."""
         asked: OffsetFetchSent = received.request.context
-        by = self._coordinator.named(received.node)
+        by = self._named(received.node)
         outcome = self._look_ups.read(
             received.response, received.request.body, asked.partitions, by
         )

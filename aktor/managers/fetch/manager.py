@@ -35,11 +35,10 @@ from aktor.events.positions import (
 )
 from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch.answer import FetchAnswer
-from aktor.managers.fetch.bandwidth import PATIENCE, FetchBandwidth
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.plan import FetchPlan
 from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked, fetch_request
-from aktor.managers.fetch.room import FetchRoom
+from aktor.managers.fetch.room import PATIENCE, FetchBandwidth, FetchRoom
 from aktor.managers.fetch.session import FetchSession
 from aktor.managers.fetch.sessionless import SessionlessFetch
 from aktor.protocol.error_codes import Answer, Do, error_of, means

@@ -22,9 +22,12 @@ from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.routes import FACTS, MEMBERSHIP
 from aktor.managers.membership.classic.manager import ClassicMembershipManager
-from aktor.managers.membership.consumer.errors import no_patterns
-from aktor.managers.membership.consumer.manager import ConsumerMembershipManager
-from aktor.managers.membership.consumer.protocol_choice import CLASSIC, ProtocolChoice
+from aktor.managers.membership.consumer.manager import (
+    CLASSIC,
+    ConsumerMembershipManager,
+    ProtocolChoice,
+)
+from aktor.managers.membership.errors import no_patterns
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.settings import Settings
 from aktor.trace import Trace

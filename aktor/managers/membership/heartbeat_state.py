@@ -1,4 +1,6 @@
-"""When a member's next heartbeat is due, and when its session ends (Java: `Heartbeat`)."""
+"""A member's times: its next heartbeat, and the end of its session (Java: `Heartbeat`); and by when
+the application must poll (KIP-62; Java: `pollTimer`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.manager import NEVER
 from aktor.settings import Settings
 
-__all__ = ["HeartbeatState"]
+__all__ = ["HeartbeatState", "PollTimer"]
 
 #: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
 #: first may take half of the session: if the connection is half-open, there is time left to find
@@ -140,3 +142,38 @@ class HeartbeatState:
 
     def _after(self, now: float) -> float:
         return now + (self._quick.pop(0) if self._quick else self.interval)
+
+
+class PollTimer:
+    """Owns the last time that a message or a tick brought, and the time of the last `Poll`."""
+
+    __slots__ = ("_longest", "_polled_at", "now")
+
+    def __init__(self, settings: Settings) -> None:
+        self.now = -math.inf
+        self._longest = settings.max_poll_interval
+        self._polled_at = math.inf
+
+    def update(self, now: float) -> None:
+        """Take over the time now."""
+        self.now = now
+
+    def polled(self, now: float) -> None:
+        """The application polls; the timer starts again."""
+        self.now = now
+        self._polled_at = now
+
+    @property
+    def expires_at(self) -> float:
+        """When the timer expires: `max_poll_interval_ms` after the last `Poll`."""
+        return self._polled_at + self._longest
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the last poll."""
+        return self.now - self._polled_at
+
+    @property
+    def late_by(self) -> float:
+        """Seconds since the timer expired."""
+        return self.elapsed - self._longest

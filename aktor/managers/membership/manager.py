@@ -1,6 +1,6 @@
 """What the membership managers of both group protocols have in common: messages in, messages out.
 
-`membership` is the classic one, `consumer_membership` that of KIP-848.
+The room `classic` has the one of the classic protocol, the room `consumer` that of KIP-848.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
-from aktor.managers.membership.heartbeat_state import HeartbeatState
+from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer
 from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.membership.member import GroupMember
-from aktor.managers.membership.poll_timer import PollTimer
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons

@@ -1,4 +1,4 @@
-"""A member in either group protocol: its state, its partitions, and the step under way."""
+"""A member in either group protocol: its subscription, state, partitions and rebalance."""
 
 from __future__ import annotations
 
@@ -21,18 +21,147 @@ from aktor.events.membership import (
 )
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster
-from aktor.managers.membership.rebalance import Rebalance
 from aktor.managers.membership.revocation import Revocation, RevocationStage, StepAnswer
-from aktor.managers.membership.subscription import MemberSubscription
 from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["NOTHING", "GroupMember"]
 
+NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
 S = TypeVar("S", bound=enum.Enum)
 T = TypeVar("T", bound=enum.Enum)
 
-NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
+class MemberSubscription:
+    """Owns the topics that the application wants (KIP-848: or the pattern), those that the member
+    has joined with, and whether the application has polled since the subscription changed.
+
+    A member joins only when the application has polled since it subscribed, as with kafka-python
+    and the Java client. A member that had to leave joins again only when the application polls
+    again.
+    """
+
+    __slots__ = ("_has_polled", "joined_topics", "regex", "topics")
+
+    def __init__(self) -> None:
+        self.topics: frozenset[str] = frozenset()
+        self.regex = ""
+        self._has_polled = False
+        #: The topics with which the last rebalance began.
+        self.joined_topics: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.regex)
+
+    def change(self, topics: frozenset[str], regex: str = "") -> None:
+        """Set other topics, or another pattern. The member joins when the application polls."""
+        self.topics = topics
+        self.regex = regex
+        self._has_polled = False
+
+    def clear(self) -> None:
+        """The application wants no topics any more."""
+        self.change(frozenset())
+
+    def polled(self) -> None:
+        """The application polls: it may be given partitions."""
+        self._has_polled = True
+
+    def await_poll(self) -> None:
+        """Do not join before the application polls again."""
+        self._has_polled = False
+
+    def wants_to_join(self) -> bool:
+        """Whether there are topics or a pattern, and the application has polled for them."""
+        return bool(self) and self._has_polled
+
+    def joins(self) -> None:
+        """A rebalance begins: the member joins, or joins again, with these topics."""
+        self.joined_topics = self.topics
+
+    def has_changed(self) -> bool:
+        """Whether the application has polled with other topics than the member has joined with."""
+        return self.topics != self.joined_topics and self._has_polled
+
+
+#: More rebalances than one incarnation will see.
+REBALANCES_PER_LIFE: Final = 1_000_000
+
+
+class Rebalance:
+    """Owns what operators are told of the rebalance under way, and whether the application has
+    applied its assignment."""
+
+    def __init__(self, incarnation: int) -> None:
+        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
+        self._first = (incarnation - 1) * REBALANCES_PER_LIFE
+        self.number = self._first
+        self.because = ""
+        self.began_at = 0.0
+        self.added = NOTHING
+        self.revoked = 0
+        #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
+        #: traceback holds the consumer.)
+        self.callback_succeeded: bool | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no rebalance has begun yet."""
+        return self.number == self._first
+
+    def next(self) -> None:
+        """The next rebalance: answers to steps of the one before are dropped from now on."""
+        self.number += 1
+
+    def begin(self, now: float) -> None:
+        """Measure from now on, and count what is revoked."""
+        self.began_at = now
+        self.revoked = 0
+
+    def explain(self, because: str) -> None:
+        """Note why the rebalance is under way."""
+        self.because = because
+
+    def forget_callback(self) -> None:
+        """Forget whether an assigned callback succeeded: another assignment begins, or none."""
+        self.callback_succeeded = None
+
+    def applied(self, *, succeeded: bool) -> None:
+        """The application has applied the assignment; its callback has returned or raised."""
+        self.callback_succeeded = succeeded
+
+    def note_added(self, partitions: frozenset[TopicPartition]) -> None:
+        """The application is given these partitions, which it did not have before."""
+        self.added = partitions
+
+    def note_revoked(self, count: int) -> None:
+        """The application has given up so many partitions, or lost them."""
+        self.revoked += count
+
+    def trace_triggered(self, log: Trace, *, member_id: str, generation: int, owned: int) -> None:
+        """Trace that the rebalance begins."""
+        log.info(
+            "rebalance.triggered",
+            rebalance=self.number,
+            because=self.because,
+            member=member_id,
+            generation=generation,
+            owned=owned,
+        )
+
+    def trace_completed(self, log: Trace, now: float, *, generation: int, owned: int) -> None:
+        """Trace that the member has its assignment."""
+        log.info(
+            "rebalance.completed",
+            rebalance=self.number,
+            because=self.because,
+            ms=round((now - self.began_at) * 1000, 3),
+            generation=generation,
+            owned=owned,
+            added=self.added,
+            revoked=self.revoked,
+        )
 
 
 class GroupMember(ABC, Generic[S, T]):

@@ -46,11 +46,8 @@ from aktor.events.network import (
     ResponseReceived,
 )
 from aktor.events.routes import APPLICATION, MEMBERSHIP, METADATA, NETWORK
-from aktor.managers.metadata.former_ids import FormerIds
-from aktor.managers.metadata.missing_topics import MissingTopics
 from aktor.managers.metadata.refresh import Refresh
-from aktor.managers.metadata.tracked_topics import TrackedTopics
-from aktor.managers.metadata.unnamed_topics import UnnamedTopics
+from aktor.managers.metadata.topics import FormerIds, MissingTopics, TrackedTopics, UnnamedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import explained, named_node, topics_refused
 from aktor.protocol.remedies import remedy

@@ -37,11 +37,10 @@ from aktor.events.membership import (
     SubscriptionChanged,
 )
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
-from aktor.managers.membership.classic import errors as group_errors
+from aktor.managers.membership import errors
 from aktor.managers.membership.classic import requests as group_requests
 from aktor.managers.membership.classic.assignors import AssignorError, Assignors
 from aktor.managers.membership.classic.member import Member
-from aktor.managers.membership.classic.refused_heartbeats import RefusedHeartbeats
 from aktor.managers.membership.classic.requests import GroupRequestSent
 from aktor.managers.membership.classic.states import State, Trigger
 from aktor.managers.membership.leave_group import Leave
@@ -52,6 +51,11 @@ from aktor.settings import Settings
 from aktor.trace import Trace, reasons
 
 __all__ = ["ClassicMembershipManager"]
+
+#: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
+#: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
+#: seconds of refusals no answer is expected: the connection of that JoinGroup is half-open.
+REFUSALS_TOLERATED: Final = 3.0
 
 #: Each tick compares with these. Before Python 3.12 a member of an Enum class is slow to read.
 _UNJOINED: Final = State.UNJOINED
@@ -94,7 +98,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         #: JoinGroup and SyncGroup: one of them is in flight at a time.
         self._joins = Exchange(settings)
-        self._refused_heartbeats = RefusedHeartbeats()
+        #: When a heartbeat was first refused since JoinGroup or SyncGroup was sent; inf: none was.
+        self._refused_since = math.inf
 
     @property
     def state(self) -> State:
@@ -242,7 +247,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float, in_order: bool = False) -> None:
-        self._refused_heartbeats.start_over()
+        self._refused_since = math.inf
         note = self._member.me.sends(self._joins.sent(), at=self._timer.now)
         self.send(
             self.request(
@@ -259,7 +264,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """An assignor has raised: the member fails. `assignor` names it, if it is not the one that
         the group has chosen."""
         named, group = assignor or self._member.assignor, self.settings.group_id
-        failure = group_errors.assignor_failed(error, group=group, assignor=named)
+        failure = errors.assignor_failed(error, group=group, assignor=named)
         self._fail(failure, REFUSED_FOR_GOOD)
 
     @answers_to(JoinGroupRequest)
@@ -454,14 +459,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._fenced(error, meaning)
 
     def _is_answer_on_its_way(self, meaning: Do) -> bool:
+        """Whether the answer to JoinGroup, with the new generation, may still be on its way."""
         if self.state is not State.JOINING or not self._joins.in_flight:
             return False
         if Do.REJOIN in meaning:
-            self._refused_heartbeats.refused(self._timer.now)
+            self._refused_since = min(self._refused_since, self._timer.now)
             # Another member may own our partitions by now: no records are given out until the group
             # confirms the member.
             self._say(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
-        return self._refused_heartbeats.are_tolerated(self._timer.now)
+        return self._timer.now < self._refused_since + REFUSALS_TOLERATED
 
     # -- what a leader that skips the assignment has to learn
 
@@ -557,9 +563,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._depart(f"{reasons.FENCED}{name_of(error)}", meaning)
 
     def _refused(self, error: type[Exception], meaning: Do) -> None:
-        member = self.settings.group_instance_id or self._member.member_id
-        group, coordinator = self.settings.group_id, self._coordinator
-        refusal = group_errors.refusal(error, group=group, coordinator=coordinator, member=member)
+        refusal = errors.refusal(
+            error,
+            Answer.JOIN_GROUP,
+            settings=self.settings,
+            coordinator=self._coordinator,
+            member=self._member.member_id,
+        )
         self._fail(refusal, meaning)
 
     def _fail(self, error: Exception, meaning: Do) -> None:

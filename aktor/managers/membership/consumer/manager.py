@@ -1,6 +1,6 @@
 """The membership manager of the consumer protocol (KIP-848): the broker assigns partitions.
 
-`consumer_member` holds the member's state and its reconciliation; this module holds what its
+`member` holds the member's state and its reconciliation; this module holds what its
 heartbeats ask, and what their answers mean. Handlers note facts. The duties decide: they run at the
 tick that follows every batch of messages, and the tick brings the time. The messages to application
 and commits are those of the classic manager.
@@ -8,6 +8,7 @@ and commits are those of the classic manager.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import NoError, UnreleasedInstanceIdError
@@ -19,14 +20,13 @@ from aktor.events.answers import Answered
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
-from aktor.managers.membership.consumer import errors
+from aktor.managers.membership import errors
 from aktor.managers.membership.consumer.heartbeats import (
     HeartbeatSent,
     assignment_of,
     leave_heartbeat,
 )
 from aktor.managers.membership.consumer.member import ConsumerMember
-from aktor.managers.membership.consumer.protocol_choice import CONSUMER, ProtocolChoice
 from aktor.managers.membership.consumer.registration import Registration, RegistrationStatus
 from aktor.managers.membership.consumer.states import State, Trigger
 from aktor.managers.membership.leave_group import Leave, LeaveSent
@@ -36,7 +36,33 @@ from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
 
-__all__ = ["ConsumerMembershipManager"]
+__all__ = ["CLASSIC", "ConsumerMembershipManager", "ProtocolChoice"]
+
+CONSUMER = "consumer"
+CLASSIC = "classic"
+
+
+@dataclass(slots=True, kw_only=True)
+class ProtocolChoice:
+    """Owns the protocol that the group was found to speak: a restarted manager keeps to it.
+
+    `falls_back`: the classic protocol takes over if the consumer protocol is not spoken.
+    """
+
+    protocol: str = ""
+    falls_back: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the classic protocol may still take over."""
+        return self.falls_back and not self.protocol
+
+    def settle(self, protocol: str) -> bool:
+        """The group speaks this protocol; False if that was known."""
+        is_new = self.protocol != protocol
+        self.protocol = protocol
+        return is_new
+
 
 #: The coordinator does not tell a member how long its session is. By Kafka's defaults it is nine
 #: heartbeat intervals (group.consumer.session.timeout.ms 45 s, heartbeat.interval.ms 5 s), and
@@ -325,10 +351,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         member = self._member
         return errors.refusal(
             error,
-            error_message,
+            Answer.CONSUMER_JOIN,
             settings=self.settings,
             coordinator=self._coordinator,
             member=member.member_id,
+            error_message=error_message,
             regex=member.subscription.regex,
         )
 

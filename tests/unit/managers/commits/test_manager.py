@@ -46,7 +46,7 @@ from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Lane, Request
-from aktor.managers.commits.auto_commit import SHORTEST
+from aktor.managers.commits.consumed import SHORTEST
 from aktor.managers.commits.errors import Coordinator, Waited
 from aktor.managers.commits.manager import QUEUE_MAX, CommitManager
 from aktor.settings import Settings
@@ -563,6 +563,32 @@ def test_the_timeout_says_what_was_heard_of_the_coordinator_last() -> None:
     tick(manager, 0.6)
 
     assert "not known: COORDINATOR_NOT_AVAILABLE" in str(error_of(tick(manager, 1.0).said))
+
+
+def test_why_there_is_no_coordinator_is_what_was_heard_last() -> None:
+    manager = committing(T0)
+    manager.handle(CoordinatorMissing(because="no broker answers"))
+    manager.handle(CoordinatorLost(because="it moved"))
+    manager.handle(commit({T0: 5}, deadline=1.0))
+    tick(manager, 0.6)
+
+    assert "not known: it moved" in str(error_of(tick(manager, 1.0).said))
+
+
+def test_a_broker_of_node_0_is_a_coordinator_too() -> None:
+    manager = committing(T0)
+    manager.handle(found(0))
+    manager.handle(commit({T0: 5}))
+
+    assert asked_to_commit(tick(manager, 0.0).request) == {T0: 5}
+
+
+def test_a_search_that_fails_takes_no_coordinator_away() -> None:
+    manager = committing(T0)
+    manager.handle(CoordinatorMissing(because="no broker answers"))
+    manager.handle(commit({T0: 5}))
+
+    assert asked_to_commit(tick(manager, 0.0).request) == {T0: 5}
 
 
 def test_the_timeout_names_the_last_error_and_the_attempts() -> None:

@@ -16,11 +16,9 @@ from aktor.actors.runtime.exchange import Exchange
 from aktor.events.membership import MemberState
 from aktor.events.metadata import Broker, Cluster
 from aktor.managers.commits.consumed import Consumed
+from aktor.managers.commits.context import CommitMember, CommitTopics
 from aktor.managers.commits.errors import worst
-from aktor.managers.commits.known_coordinator import KnownCoordinator
 from aktor.managers.commits.look_up import Asker, LookUp, Outcome
-from aktor.managers.commits.member import CommitMember
-from aktor.managers.commits.topics import CommitTopics
 from aktor.settings import Settings
 from aktor.values import replace
 from tests.unit.managers.commits.builders import (
@@ -51,37 +49,6 @@ def topics_of_ids(**ids: int) -> CommitTopics:
     known.follow(topics(**ids).cluster)
     known.assign(member_848(1, **ids).topic_ids)
     return known
-
-
-# -- the coordinator
-
-
-def test_a_broker_of_node_0_is_a_coordinator_too() -> None:
-    coordinator = KnownCoordinator()
-    assert coordinator.node_id is None
-
-    coordinator.found(BROKER)
-
-    assert coordinator.node_id == 0
-
-
-def test_why_there_is_no_coordinator_is_what_was_heard_last() -> None:
-    coordinator = KnownCoordinator()
-    coordinator.found(BROKER)
-    coordinator.lost("no answer")
-    lost = str(coordinator.as_told(rebalancing=False))
-    coordinator.not_found("no broker answers")
-
-    assert lost.endswith("no answer")
-    assert str(coordinator.as_told(rebalancing=False)).endswith("no broker answers")
-
-
-def test_a_search_that_fails_takes_no_coordinator_away() -> None:
-    coordinator = KnownCoordinator()
-    coordinator.found(BROKER)
-    coordinator.not_found("no broker answers")
-
-    assert coordinator.node_id == 0
 
 
 # -- the member

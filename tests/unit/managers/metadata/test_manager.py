@@ -31,8 +31,8 @@ from aktor.events.metadata import (
     TrackTopics,
 )
 from aktor.events.network import Destination, Rebootstrap, Request
-from aktor.managers.metadata.former_ids import ANSWERS
 from aktor.managers.metadata.manager import MetadataManager
+from aktor.managers.metadata.topics import ANSWERS
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.unit.managers.builders_positions import (

@@ -17,8 +17,7 @@ from aktor.events.metadata import (
 )
 from aktor.events.network import Request
 from aktor.managers.metadata.manager import MetadataManager
-from aktor.managers.metadata.missing_topics import UNKNOWN_SECONDS
-from aktor.managers.metadata.unnamed_topics import BY_ID
+from aktor.managers.metadata.topics import BY_ID, UNKNOWN_SECONDS
 from aktor.settings import Settings
 from tests.unit.managers.builders_positions import (
     INVALID_TOPIC,

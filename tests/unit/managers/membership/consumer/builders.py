@@ -12,8 +12,7 @@ from aktor.events.membership import LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsNamed
 from aktor.events.network import Request
 from aktor.managers.membership.auto import AutoMembershipManager
-from aktor.managers.membership.consumer.manager import ConsumerMembershipManager
-from aktor.managers.membership.consumer.protocol_choice import ProtocolChoice
+from aktor.managers.membership.consumer.manager import ConsumerMembershipManager, ProtocolChoice
 from aktor.managers.membership.consumer.states import State
 from aktor.protocol.consumer_group import (
     ConsumerGroupHeartbeatRequest,

@@ -1,10 +1,13 @@
-"""Topics that brokers do not describe: when they are unknown, and when they may appear yet."""
+"""Topics that are tracked, and topics that brokers do not know or refuse."""
 
 from __future__ import annotations
 
+import re
+
 from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError
 
-from aktor.managers.metadata.missing_topics import UNKNOWN_SECONDS, MissingTopics
+from aktor.events.metadata import TopicInfo, TopicPattern, TrackTopics
+from aktor.managers.metadata.topics import UNKNOWN_SECONDS, MissingTopics, TrackedTopics
 
 
 def test_a_topic_is_unknown_from_the_second_answer_in_a_row_that_does_not_know_it() -> None:
@@ -65,3 +68,48 @@ def test_of_a_topic_that_nobody_wants_nothing_is_kept() -> None:
     assert missing.never_existed("a", 10.0)
     assert missing.may_appear("a")
     assert not missing.forget_refusals({"a"})
+
+
+PATTERN = TopicPattern(pattern=re.compile("order"))
+ORDERS = TopicInfo(topic_id=None, partitions={})
+
+
+def track(tracked: TrackedTopics, owner: str, *topics: str, by: TopicPattern | None = None) -> None:
+    tracked.track(TrackTopics(owner=owner, topics=frozenset(topics), pattern=by))
+
+
+def test_a_topic_is_tracked_until_the_last_owner_that_names_it_drops_it() -> None:
+    tracked = TrackedTopics()
+    track(tracked, "application", "a", "b")
+    track(tracked, "membership", "b", "c")
+    both = tracked.named
+
+    track(tracked, "application", "a")
+    one_is_left = tracked.named
+    track(tracked, "membership")
+
+    assert both == one_is_left == {"a", "b", "c"}
+    assert tracked.named == tracked.named_by("application") == {"a"}
+    assert tracked.named_by("membership") == frozenset()
+
+
+def test_a_pattern_is_given_up_with_the_next_message_of_its_owner_that_has_none() -> None:
+    tracked = TrackedTopics()
+    track(tracked, "application", by=PATTERN)
+    track(tracked, "membership", "orders")
+    before = tracked.is_matched("orders", ORDERS)
+
+    track(tracked, "application", "orders")
+
+    assert before
+    assert not tracked.is_matched("orders", ORDERS)
+    assert not tracked.has_pattern
+    assert tracked.pattern_of("application") is None
+
+
+def test_a_pattern_names_no_topic() -> None:
+    tracked = TrackedTopics()
+    track(tracked, "application", by=PATTERN)
+
+    assert tracked.named == frozenset()
+    assert tracked.has_pattern

@@ -1,4 +1,4 @@
-"""Refusals of a KIP-848 member, as the application reads them."""
+"""Refusals of a member, in either group protocol, as the application reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from kafka.errors import GroupAuthorizationFailedError, UnsupportedVersionError
 
 from aktor.events.metadata import Broker
-from aktor.managers.membership.consumer.errors import refusal
+from aktor.managers.membership.errors import refusal
+from aktor.protocol.error_codes import Answer
 from aktor.settings import Settings
 
 BROKER = Broker(node_id=1, host="b1", port=9092)
@@ -17,10 +18,11 @@ BROKER = Broker(node_id=1, host="b1", port=9092)
 def a_refusal(error: type[Exception], message: str = "", regex: str = "", **settings: Any) -> str:
     made = refusal(
         error,
-        message,
+        Answer.CONSUMER_JOIN,
         settings=Settings(group_id="g", **settings),
         coordinator=BROKER,
         member="alice",
+        error_message=message,
         regex=regex,
     )
     assert type(made) is error
