@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
+from aktor.actors.runtime.dispatcher import CooperativeActor
+from aktor.actors.runtime.ticks import Ticks
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
 from aktor.simulation.faults.crashes import ACTORS
@@ -43,7 +44,13 @@ class Asker:
 def test_who_was_told_nothing_and_did_not_want_to_wake_has_nothing_to_send(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Dispatcher, "news", ACTORS)
+    begin = Ticks.begin
+
+    def begin_with_news_for_all(ticks: Ticks, now: float) -> None:
+        ticks.news.update(ACTORS)
+        begin(ticks, now)
+
+    monkeypatch.setattr(Ticks, "begin", begin_with_news_for_all)
     play = Play(seed)
     asker = Asker()
     play.site.before_each = asker.hear

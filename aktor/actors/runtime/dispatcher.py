@@ -21,17 +21,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 import pykka
 
 from aktor.actors.runtime.handlers import MessageHandler
-from aktor.actors.runtime.rounds import Rounds
+from aktor.actors.runtime.ticks import Ticks
 from aktor.errors import ActorCrashedError, BackgroundThreadError
-from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
+from aktor.events.lifecycle import ActorCrashed, ConsumerFailed
 from aktor.events.message import Message
-from aktor.events.network import SendRequests
 from aktor.events.routes import SUPERVISOR
 from aktor.trace import Trace, silent
 
@@ -51,9 +50,6 @@ __all__ = [
 
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
-
-#: The messages of a round of ticks. Their delivery is no reason for another round.
-_CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
 
 #: The receiver, and the message.
 _Mail: TypeAlias = tuple["CooperativeActor", "_Letter"]
@@ -350,7 +346,8 @@ class Dispatcher:
         self._actors: dict[str, CooperativeActor] = {}
         self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
-        self._rounds = Rounds(seed)
+        #: The rounds in which the supervisor asks the actors.
+        self.ticks = Ticks(seed)
         #: Called before an actor is given a message: what it raises is a crash of that actor. For
         #: simulations, which inject faults.
         self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
@@ -456,31 +453,18 @@ class Dispatcher:
             actor, message = order.take()
             self._deliver(actor, message)
             return None
-        rounds = self._rounds
-        if rounds.is_on:
-            return None if self._restart_lost_round() else rounds.wake_at
-        due = rounds.begin(self.clock())
+        ticks = self.ticks
+        if ticks.is_on:
+            # No message of this round is left, so an actor of it has crashed.
+            if SUPERVISOR not in self._actors:
+                return ticks.wake_at
+            ticks.begin_again()
+            return None
+        due = ticks.due(self.clock())
         if due is None:
-            return rounds.wake_at
+            return ticks.wake_at
         self.publish(due)
         return None
-
-    @property
-    def news(self) -> Container[str]:
-        """The actors that got a message, other than of a round, since they were last asked. The set
-        itself, not a copy: it changes while the round goes on."""
-        return self._rounds.news
-
-    def round_finished(self, wake_at: float) -> None:
-        """The supervisor has asked every actor: sleep until `wake_at` unless a message comes."""
-        self._rounds.finish(wake_at)
-
-    def _restart_lost_round(self) -> bool:
-        """If the actors of a round have crashed, no message of it is left: begin a new round."""
-        if SUPERVISOR not in self._actors:
-            return False
-        self._rounds.begin_again()
-        return True
 
     def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
         if actor.actor_stopped.is_set():
@@ -490,10 +474,7 @@ class Dispatcher:
             self._drop(message, because=f"{actor.name} was restarted")
             return
         kind = type(message)
-        if kind is Tick:
-            self._rounds.asked(actor.name)
-        elif kind not in _CLOCKWORK:
-            self._rounds.note(actor.name)
+        self.ticks.delivered(kind, actor.name)
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
@@ -546,7 +527,7 @@ class Dispatcher:
         """The consumer has failed: tell the application, deliver nothing more."""
         self.failure = error
         self._stopping = True
-        self._rounds.stop()
+        self.ticks.stop()
         self.publish(ConsumerFailed(error=error))
 
     # -- the thread

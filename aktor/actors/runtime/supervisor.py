@@ -8,13 +8,11 @@ need it, tells them the facts that they missed, or gives the consumer up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.supervision import Child, GiveUp, LastFacts, after_crash, start_order
-from aktor.actors.runtime.tick_round import TickRound
 from aktor.errors import ActorCrashedError
 from aktor.events.answers import Answered
 from aktor.events.lifecycle import (
@@ -22,6 +20,7 @@ from aktor.events.lifecycle import (
     ActorsRestarted,
     ActorStatus,
     ReportStatus,
+    Tick,
     TickDue,
     Ticked,
 )
@@ -33,7 +32,7 @@ __all__ = ["Supervisor"]
 
 
 class Supervisor(CooperativeActor):
-    """Owns the children, their restart budgets and their incarnation numbers, and the round.
+    """Owns the children, their restart budgets and their incarnation numbers.
 
     It is given the children in the order in which a tick asks them. The last one takes the requests
     of all others. The order in which they start follows from what they need.
@@ -62,7 +61,10 @@ class Supervisor(CooperativeActor):
         self.restarts = {child.name: 0 for child in self.children}
         self._running: dict[str, CooperativeActor] = {}
         self._crashes: dict[str, list[float]] = {child.name: [] for child in self.children}
-        self._round = TickRound(tuple(by_name), dispatcher.news)
+        self._ticks = dispatcher.ticks
+        self._ticks.set_order(tuple(by_name))
+        #: What each actor is told in this round.
+        self._tick = Tick(now=0.0, jitter=0.0)
 
     def on_start(self) -> None:
         """Start the children in order."""
@@ -76,25 +78,25 @@ class Supervisor(CooperativeActor):
     @handles(TickDue)
     def on_tick_due(self, due: TickDue) -> None:
         """Ask every child that has a reason to be asked, one after the other."""
-        self._round.begin(due)
+        self._tick = Tick(now=due.now, jitter=due.jitter)
+        self._ticks.begin(due.now)
         self._ask_next()
 
     def _ask_next(self) -> None:
-        """Ask the next one, or end the round."""
-        this = self._round
-        name = this.next()
+        """Ask the next one, unless the round is over."""
+        ticks = self._ticks
+        name = ticks.next()
         if name is None:
-            self.dispatcher.round_finished(this.wake_at)
             return
-        if this.requests and (requests := this.take_requests_for(name)):
-            self.tell(name, SendRequests(requests=requests, now=this.tick.now))
-        self.dispatcher.tell(name, this.tick)
+        if ticks.requests and (requests := ticks.take_requests_for(name)):
+            self.tell(name, SendRequests(requests=requests, now=self._tick.now))
+        self.dispatcher.tell(name, self._tick)
 
     @handles(Ticked)
     def on_ticked(self, ticked: Ticked) -> None:
         """An actor has answered: keep its requests, and ask the next one."""
         known = ticked.incarnation == self.incarnations[ticked.actor]
-        if not (known and self._round.answered(ticked)):
+        if not (known and self._ticks.answered(ticked)):
             # The actor was restarted after it sent this answer. Drop the answer, and the requests
             # in it: the new incarnation asks for what it needs.
             self.log.debug("tick.dropped", of=ticked.actor, of_incarnation=ticked.incarnation)
@@ -107,13 +109,13 @@ class Supervisor(CooperativeActor):
         self.incarnations[child.name] += 1
         actor = child.make(self.incarnations[child.name])
         self._running[child.name] = actor
-        self._round.started(child.name)
+        self._ticks.started(child.name)
         self.dispatcher.connect(child.name, actor)
         self.log.info("actor.started", started=child.name, as_incarnation=actor.incarnation)
 
     def _stop_child(self, child: Child) -> None:
         actor = self._running.pop(child.name, None)
-        self._round.stopped(child.name)
+        self._ticks.stopped(child.name)
         self.dispatcher.disconnect(child.name)
         if actor is not None:
             actor.actor_stopped.set()
@@ -141,7 +143,7 @@ class Supervisor(CooperativeActor):
         names = tuple(child.name for child in decision.children)
         for child in reversed(decision.children):
             self._stop_child(child)
-        self._round.forget_requests_of(names)
+        self._ticks.forget_requests_of(names)
         self.facts.forget(names)
         for child in decision.children:
             self.restarts[child.name] += 1
@@ -151,7 +153,7 @@ class Supervisor(CooperativeActor):
             "actor.restarted", actors=names, because=crash.error, handling=crash.handling
         )
         self._announce(ActorsRestarted(actors=names, because=crash.error))
-        self.dispatcher.round_finished(-math.inf)
+        self._ticks.begin_again()
 
     @handles(ReportStatus)
     def on_report_status(self, asked: ReportStatus) -> None:
