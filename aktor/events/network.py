@@ -42,8 +42,9 @@ class Request(Value):
     `body` is a kafka-python protocol request; `to` a node id or a `Destination`. `context` is the
     manager's own note and comes back with the answer, as the whole request does, so no manager maps
     a correlation id to a request. An answer for an older `incarnation` is dropped. `lane` says
-    which connection to a node it takes. A request to the coordinator that is `in_order` is not sent
-    before those that were sent to the coordinator earlier are answered (for up to a second).
+    which connection to a node it takes. A request to the coordinator waits up to `in_order_for`
+    seconds for the answers to those that it must not overtake: the earlier ones to the coordinator,
+    which take another connection.
     """
 
     body: Any
@@ -53,7 +54,7 @@ class Request(Value):
     incarnation: int
     context: Any = None
     lane: Lane = Lane.ORDINARY
-    in_order: bool = False
+    in_order_for: float = 0.0
 
 
 class SendRequests(Message):

@@ -68,9 +68,6 @@ HOLDING_IDLE: Final = 10.0
 #: Java's default for all connections.
 COORDINATOR_PAUSE: Final = 1.0
 
-#: A JoinGroup waits at most this long for the answers to requests that the coordinator got before.
-IN_ORDER_FOR: Final = 1.0
-
 
 class NetworkActor(CooperativeActor):
     """Owns connections as decisions: queues, requests in flight, deadlines, backoff.
@@ -568,24 +565,7 @@ class NetworkActor(CooperativeActor):
 
     def _send_at(self, link: Link) -> float:
         """When the link's first request may be sent; NEVER: not before a message comes."""
-        return max(link.send_at(self.settings.max_in_flight), self._in_order_at(link))
-
-    def _in_order_at(self, link: Link) -> float:
-        """When a JoinGroup may be sent although requests before it are not answered yet.
-
-        OffsetCommit and JoinGroup take different connections, so the coordinator may read the
-        JoinGroup first. It might then begin a new generation and refuse the commit
-        (ILLEGAL_GENERATION). A SyncGroup does not wait: it begins no generation.
-        """
-        own = self._lanes.coordinator
-        if not (link.unsent and link.unsent[0].request.in_order) or own is None:
-            return -math.inf
-        first = link.unsent[0]
-        before = any(
-            waiting.request_id < first.request_id
-            for waiting in (*own.unsent, *own.in_flight.values())
-        )
-        return first.came_at + IN_ORDER_FOR if before else -math.inf
+        return max(link.send_at(self.settings.max_in_flight), self._lanes.in_order_at(link))
 
     def _connect(self, link: Link, now: float) -> None:
         self._bootstrap.tried(now)

@@ -15,6 +15,7 @@ network actor decides what is sent on them, and when they are opened and closed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from aktor.actors.network.links import Link, LinkState
@@ -102,6 +103,19 @@ class Lanes:
         link.keep_for_joins()
         self.holding.append(link)
         return link
+
+    def in_order_at(self, link: Link) -> float:
+        """When the first request in the link's queue may be sent, although earlier ones to the
+        coordinator, on its own link, may not be answered yet."""
+        own = self.coordinator
+        if not (link.unsent and link.unsent[0].request.in_order_for) or own is None:
+            return -math.inf
+        first = link.unsent[0]
+        before = any(
+            waiting.request_id < first.request_id
+            for waiting in (*own.unsent, *own.in_flight.values())
+        )
+        return first.came_at + first.request.in_order_for if before else -math.inf
 
     def of_node(self, node: int) -> list[Link]:
         """The links to this broker, without those to it as the coordinator."""

@@ -171,7 +171,7 @@ class RequestManager(CooperativeActor):
         deadline: float,
         context: Any = None,
         lane: Lane = Lane.ORDINARY,
-        in_order: bool = False,
+        in_order_for: float = 0.0,
     ) -> Request:
         """A request of this manager's, to be sent by `send`."""
         return Request(
@@ -182,7 +182,7 @@ class RequestManager(CooperativeActor):
             incarnation=self.incarnation,
             context=context,
             lane=lane,
-            in_order=in_order,
+            in_order_for=in_order_for,
         )
 
     # -- the tick; `poll` is for tests and for `auto_membership`

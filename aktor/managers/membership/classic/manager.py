@@ -57,6 +57,12 @@ __all__ = ["ClassicMembershipManager"]
 #: seconds of refusals no answer is expected: the connection of that JoinGroup is half-open.
 REFUSALS_TOLERATED: Final = 3.0
 
+#: A JoinGroup waits so many seconds for the answers to requests that were sent to the coordinator
+#: before it. OffsetCommit and JoinGroup take different connections, so the coordinator may read the
+#: JoinGroup first. It might then begin a new generation and refuse the commit (ILLEGAL_GENERATION).
+#: A SyncGroup does not wait: it begins no generation.
+JOIN_AFTER_COMMITS: Final = 1.0
+
 #: Each tick compares with these. Before Python 3.12 a member of an Enum class is slow to read.
 _UNJOINED: Final = State.UNJOINED
 _STABLE: Final = State.STABLE
@@ -233,7 +239,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # our heartbeats, on another connection, keep this member in the group. (The Java client
         # sends no heartbeats meanwhile and is expelled.) A member without an id gets one at once
         # (KIP-394).
-        self._call(body, timeout=settings.request_timeout, in_order=True)
+        self._call(body, timeout=settings.request_timeout, in_order_for=JOIN_AFTER_COMMITS)
 
     def _sync_group(self) -> None:
         try:
@@ -246,7 +252,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         self._call(body, timeout=self.settings.request_timeout)
 
-    def _call(self, body: Any, *, timeout: float, in_order: bool = False) -> None:
+    def _call(self, body: Any, *, timeout: float, in_order_for: float = 0.0) -> None:
         self._refused_since = math.inf
         note = self._member.me.sends(self._joins.sent(), at=self._timer.now)
         self.send(
@@ -256,7 +262,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
                 deadline=self._timer.now + timeout,
                 context=note,
                 lane=Lane.HOLDS,
-                in_order=in_order,
+                in_order_for=in_order_for,
             )
         )
 

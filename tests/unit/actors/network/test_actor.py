@@ -227,7 +227,7 @@ def a_request(
 
 def a_join(deadline: float = 30.0) -> Request:
     request = a_request(COORDINATOR, lane=HOLDS, deadline=deadline)
-    return replace(request, body=JoinGroupRequest(), in_order=True)
+    return replace(request, body=JoinGroupRequest(), in_order_for=1.0)
 
 
 def answered(key: str, request_id: int, throttle: float = 0.0) -> RequestAnswered:

@@ -111,7 +111,7 @@ def test_join_group_has_the_group_its_kind_and_how_long_it_may_wait_for_the_memb
     scene = a_member().wants_to_join("a")
 
     join = scene.sent(JoinGroupRequest)
-    assert join.in_order  # it may begin a generation
+    assert join.in_order_for == 1.0  # it may begin a generation
     body = join.body
     assert (body.group_id, body.member_id, body.protocol_type) == ("g", "", "consumer")
     assert body.session_timeout_ms == 45_000
@@ -221,7 +221,7 @@ def test_a_follower_syncs_with_the_generation_it_joined() -> None:
     scene = a_member().is_syncing(generation=5, member="m")
 
     sync = scene.sent(SyncGroupRequest)
-    assert not sync.in_order  # it begins no generation
+    assert not sync.in_order_for  # it begins no generation
     body = sync.body
 
     assert (body.generation_id, body.member_id, body.protocol_name) == (5, "m", "range")
