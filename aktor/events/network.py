@@ -22,7 +22,8 @@ class Destination(enum.Enum):
 
 class Lane(enum.Enum):
     """Which of the connections to a broker. A broker answers the requests of one connection in
-    order, so a request that it keeps for long must not be in front of others. See `actors.lanes`.
+    order, so a request that it keeps for long must not be in front of others. See
+    `actors/network/lanes`.
     """
 
     ORDINARY = "ordinary"

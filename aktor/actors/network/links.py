@@ -12,10 +12,10 @@ from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.events.network import Request
 from aktor.state_table import follow
 
-__all__ = ["Attempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
+__all__ = ["ConnectionAttempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
 
 
-class Attempts:
+class ConnectionAttempts:
     """Owns the backoff of one link, and why its last attempt failed.
 
     An attempt has succeeded when the broker has answered a request. An open connection is not
@@ -142,7 +142,7 @@ class Link:
         self.key = ""
         self.unsent: deque[ClientRequest] = deque()
         self.in_flight: dict[int, ClientRequest] = {}
-        self.attempts = Attempts(backoff)
+        self.attempts = ConnectionAttempts(backoff)
         self.used_at = -math.inf
         #: When the last answer came.
         self.heard_at = -math.inf

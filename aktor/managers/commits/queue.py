@@ -30,7 +30,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempts:
+class CommitAttempts:
     """How often a commit was sent, and how these attempts ended."""
 
     made: int = 0
@@ -87,7 +87,7 @@ class Commit:
     remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
     #: The time of the manager's first tick with this commit: handlers do not know the time.
     since: float | None = None
-    attempts: Attempts = field(default_factory=Attempts)
+    attempts: CommitAttempts = field(default_factory=CommitAttempts)
 
     def __post_init__(self) -> None:
         self.fill(self.offsets)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 
-from aktor.actors.network.links import Attempts, Link, LinkEvent
+from aktor.actors.network.links import ConnectionAttempts, Link, LinkEvent
 from aktor.actors.runtime.manager import NEVER, Backoff
 
 REFUSED = ConnectionRefusedError("nobody there")
 
 
-def attempts_that_failed(times: int = 1) -> Attempts:
-    attempts = Attempts(Backoff(1.0, 8.0))
+def attempts_that_failed(times: int = 1) -> ConnectionAttempts:
+    attempts = ConnectionAttempts(Backoff(1.0, 8.0))
     for _ in range(times):
         attempts.failed(10.0, 0.5, REFUSED)
     return attempts
 
 
 def test_the_next_attempt_waits_for_the_backoff() -> None:
-    assert Attempts(Backoff(1.0, 8.0)).retry_at == -math.inf
+    assert ConnectionAttempts(Backoff(1.0, 8.0)).retry_at == -math.inf
     assert attempts_that_failed(1).retry_at == 11.0
     assert attempts_that_failed(3).retry_at == 14.0
 
