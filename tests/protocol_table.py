@@ -67,6 +67,9 @@ OTHERS = {
 
 MANAGERS = tuple(kind.name for kind in SUPERVISED if issubclass(kind, RequestManager))
 
+#: Who hears a message that is declared for listeners to come: its route names no receiver.
+NOBODY = "nobody yet"
+
 #: To whom a message goes that is told by name, see `BY_NAME`.
 NAMED = {
     "Tick": "the actor that is asked",
@@ -153,7 +156,7 @@ def receivers(kind: type[Message]) -> list[str]:
     """The actors that hear messages of this type."""
     if kind in BY_NAME:
         return [NAMED[kind.__name__]]
-    return [name for name in ROUTES[kind] if name != KEPT]
+    return [name for name in ROUTES[kind] if name != KEPT] or [NOBODY]
 
 
 def heading(kind: type[Message]) -> str:
@@ -173,7 +176,7 @@ def kinds(module: ModuleType) -> list[type[Message]]:
 def arrows(said: Iterable[type[Message]]) -> Iterator[tuple[str, str, str]]:
     """Who says which of these messages to whom: sender, message, receiver."""
     for kind in said:
-        for sender in senders(kind):
+        for sender in senders(kind) if NOBODY not in receivers(kind) else ():
             for receiver in ", ".join(receivers(kind)).split(", "):
                 yield sender, kind.__name__, receiver
 

@@ -43,6 +43,17 @@ class RevocationCommitted(Message):
     expelled: bool = False
 
 
+class OffsetsCommitted(Message):
+    """commits ▶ nobody yet: the group has stored these offsets, whoever asked for the commit
+    (Java: `ConsumerInterceptor.onCommit`).
+
+    Said once for each OffsetCommit that stored something, before the outcomes of its commits, and
+    only if the routes name a receiver.
+    """
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
 class FetchCommittedOffsets(Message):
     """application ▶ commits: Answered `{partition: OffsetAndMetadata | None}`."""
 

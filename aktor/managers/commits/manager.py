@@ -7,7 +7,7 @@ is held back while the coordinator is unknown, and ends at its deadline at the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kafka.errors import (
@@ -27,6 +27,7 @@ from aktor.events.commits import (
     ExplainStartingOffset,
     FetchCommittedOffsets,
     FindStartingOffsets,
+    OffsetsCommitted,
     RevocationCommitted,
 )
 from aktor.events.coordinator import (
@@ -41,7 +42,7 @@ from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
-from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
+from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS, ROUTES
 from aktor.managers.commits.consumed import UNHEARD, AutoCommitClock, Consumed
 from aktor.managers.commits.context import CommitMember, CommitTopics
 from aktor.managers.commits.errors import CommitErrors, Coordinator, meaning_of, worst
@@ -462,8 +463,23 @@ class CommitManager(RequestManager):
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _CommitSent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
+        if ROUTES[OffsetsCommitted]:
+            self._say_stored(sent.commits, codes)
         for commit in sent.commits:
             self._settle(commit, sent, codes, received)
+
+    def _say_stored(self, commits: Iterable[Commit], codes: Mapping[TopicPartition, int]) -> None:
+        """Say which of these commits' offsets are stored; of a partition, the last one."""
+        sent: dict[TopicPartition, OffsetAndMetadata] = {}
+        for commit in commits:
+            sent |= commit.remaining
+        stored = {
+            partition: value
+            for partition, value in sent.items()
+            if codes.get(partition) == NoError.errno
+        }
+        if stored:
+            self._say(OffsetsCommitted(offsets=stored))
 
     def _settle(
         self,

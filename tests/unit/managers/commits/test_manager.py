@@ -32,6 +32,7 @@ from aktor.events.commits import (
     AutoCommitFinished,
     CommitOffsets,
     FindStartingOffsets,
+    OffsetsCommitted,
     RevocationCommitted,
     StartingOffsetsFailed,
     StartingOffsetsFound,
@@ -46,6 +47,7 @@ from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Lane, Request
+from aktor.events.routes import ROUTES
 from aktor.managers.commits.consumed import SHORTEST
 from aktor.managers.commits.errors import Coordinator, Waited
 from aktor.managers.commits.manager import QUEUE_MAX, CommitManager
@@ -563,6 +565,44 @@ def test_the_timeout_says_what_was_heard_of_the_coordinator_last() -> None:
     tick(manager, 0.6)
 
     assert "not known: COORDINATOR_NOT_AVAILABLE" in str(error_of(tick(manager, 1.0).said))
+
+
+def test_a_listener_hears_the_stored_offsets_once_for_each_answer_and_before_the_outcomes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of asynchronous commits that share a request the last offset of a partition is stored."""
+    monkeypatch.setitem(ROUTES, OffsetsCommitted, ("listener",))
+    manager = committing(T0, T1)
+    manager.handle(commit_async({T0: 5, T1: 1}, ticket=1))
+    manager.handle(commit_async({T0: 6}, ticket=2))
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, committed(request))
+
+    assert said == [
+        OffsetsCommitted(offsets=offsets({T0: 6, T1: 1})),
+        Answered(ticket=1),
+        Answered(ticket=2),
+    ]
+
+
+def test_a_listener_hears_nothing_of_offsets_that_are_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ROUTES, OffsetsCommitted, ("listener",))
+    manager = committing(T0)
+    manager.handle(commit({T0: 5}))
+    request = tick(manager, 0.0).request
+
+    assert answer(manager, request, committed(request, LOAD_IN_PROGRESS)) == []
+
+
+def test_while_nobody_listens_nothing_is_said_of_stored_offsets() -> None:
+    manager = committing(T0)
+    manager.handle(commit({T0: 5}, ticket=1))
+    request = tick(manager, 0.0).request
+
+    assert answer(manager, request, committed(request)) == [Answered(ticket=1)]
 
 
 def test_why_there_is_no_coordinator_is_what_was_heard_last() -> None:
