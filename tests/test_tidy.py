@@ -608,9 +608,9 @@ def test_every_conversation_stands_in_the_protocol_document() -> None:
 
 def senders_of_requests() -> list[type[RequestManager]]:
     """The managers, with both membership managers in place of the one that chooses."""
-    from aktor.consumer.system import actors
+    from aktor.consumer.system import kind_of
 
-    kinds = {kind for protocol in ("classic", "consumer") for kind in actors(protocol)}
+    kinds = {kind for protocol in ("classic", "consumer") for kind in kind_of(protocol).actors}
     managers = [kind for kind in kinds if issubclass(kind, RequestManager)]
     return sorted(managers, key=lambda kind: kind.__name__)
 
@@ -642,9 +642,9 @@ def test_every_receiver_understands_what_it_can_be_told_and_nothing_else(protoco
 def understood_by_each(protocol: str) -> Mapping[str, Set[type]]:
     """Receiver -> the messages for which it has a handler."""
     from aktor.consumer.core.port import ApplicationPort
-    from aktor.consumer.system import actors
+    from aktor.consumer.system import kind_of
 
-    receivers = (Supervisor, *actors(protocol))
+    receivers = (Supervisor, *kind_of(protocol).actors)
     understood: dict[str, Set[type]] = {kind.name: kind.understands() for kind in receivers}
     understood[APPLICATION] = ApplicationPort.understands()
     understood[KEPT] = FACTS.keys()
@@ -665,11 +665,11 @@ def told_to_each(protocol: str) -> Mapping[str, Set[type]]:
 
 def receivers_by_name(protocol: str) -> Mapping[type, Collection[str]]:
     """The messages of `BY_NAME`, and the receivers that can be told them."""
-    from aktor.consumer.system import Host, actors, composition
+    from aktor.consumer.system import Host, composition, kind_of
 
     settings = Settings(group_id="g", group_protocol=protocol)
     children = composition(settings, Host(), Dispatcher(ROUTES), silent())
-    managers = [kind.name for kind in actors(protocol) if issubclass(kind, RequestManager)]
+    managers = [kind.name for kind in kind_of(protocol).actors if issubclass(kind, RequestManager)]
     by_name: dict[type, Collection[str]] = {
         Tick: [child.name for child in children],
         ActorsRestarted: [APPLICATION, *(child.name for child in children if child.asks)],

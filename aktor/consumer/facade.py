@@ -33,7 +33,6 @@ from aktor.consumer import arguments, deserializers
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
-from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.iteration import Calls, Iteration
 from aktor.consumer.core.link import Link
 from aktor.consumer.core.pattern import SubscriptionPattern
@@ -42,7 +41,7 @@ from aktor.consumer.core.waiting import Blocking
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
-from aktor.consumer.system import HOST, ActorSystem, Host
+from aktor.consumer.system import HOST, ActorSystem, Host, kind_of
 from aktor.errors import ConfigurationError, ConsumerClosedError
 from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
@@ -135,7 +134,7 @@ class KafkaConsumer:
         self._link = Link(
             port, dispatcher.publish, dispatcher.clock, trace, trace.bind(actor=APPLICATION)
         )
-        self._engine = Engine(
+        self._engine = kind_of(settings.group_protocol).core(
             settings,
             self._link,
             make_reader=make_reader,

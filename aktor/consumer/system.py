@@ -1,6 +1,6 @@
 """The actor system of one consumer: its actors, and the thread that they run on.
 
-`actors` is the one place that names the children, in the order in which a tick asks them. Each
+`kind_of` is the one place that names the children, in the order in which a tick asks them. Each
 class declares which actors it needs and which settings it reads; the routes say what it hears.
 `composition` makes the supervisor's children of that. `Host` makes what differs between a real
 consumer and a simulated one.
@@ -12,7 +12,7 @@ import base64
 import signal
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -24,6 +24,7 @@ from aktor.actors.runtime.supervision import Child
 from aktor.actors.runtime.supervisor import Supervisor
 from aktor.actors.sockets.kafka_net import KafkaNet
 from aktor.actors.sockets.wire import Net
+from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.port import ApplicationPort
 from aktor.events.message import Message
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK, ROUTES
@@ -35,47 +36,15 @@ from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions import PositionManager
 from aktor.settings import Settings
 from aktor.trace import Trace
+from aktor.values import Value
 
 if TYPE_CHECKING:
     from aktor.consumer.facade import KafkaConsumer
 
-__all__ = ["HOST", "ActorSystem", "Host", "actors", "composition"]
+__all__ = ["HOST", "ActorSystem", "ConsumerKind", "Host", "composition", "kind_of"]
 
 #: The class of an actor that the supervisor looks after.
 ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
-
-
-def actors(protocol: str) -> tuple[ActorType, ...]:
-    """The actors of a consumer with this `group_protocol`, in the order in which a tick asks them.
-
-    It is the order of the Java client's `RequestManagers`, and then the network actor, which takes
-    the requests of all others. In which order they start follows from `NEEDS` (`start_order`).
-    """
-    return (
-        CoordinatorManager,
-        CommitManager,
-        _membership(protocol),
-        PositionManager,
-        MetadataManager,
-        FetchManager,
-        NetworkActor,
-    )
-
-
-def _membership(protocol: str) -> type[RequestManager]:
-    """The membership manager of this group protocol. To other actors each is "membership".
-
-    Those of KIP-848 are imported when they are used: most consumers speak the classic protocol.
-    """
-    if protocol == "classic":
-        return ClassicMembershipManager
-    if protocol == "auto":
-        from aktor.managers.membership.auto import AutoMembershipManager
-
-        return AutoMembershipManager
-    from aktor.managers.membership.consumer.manager import ConsumerMembershipManager
-
-    return ConsumerMembershipManager
 
 
 class Host:
@@ -134,25 +103,78 @@ class Host:
 HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa: B039  # stateless
 
 
+class ConsumerKind(Value):
+    """What a consumer is made of. A share consumer (KIP-932) would be another value.
+
+    `actors` stand in the order in which a tick asks them. The last is the network actor, which
+    takes the requests of all others. `kept` is given a consumer's host, and makes what an actor is
+    given beside its settings, by the actor's name: once, so that a restarted actor is given the
+    same. `core` is the application's half.
+    """
+
+    actors: tuple[ActorType, ...]
+    kept: Callable[[Host], Mapping[str, Mapping[str, Any]]]
+    core: type[Engine]
+
+
+def kind_of(protocol: str) -> ConsumerKind:
+    """The consumer that speaks this `group_protocol`.
+
+    A tick asks its actors in the order of the Java client's `RequestManagers`. In which order they
+    start follows from `NEEDS` (`start_order`).
+    """
+    membership, kept = _membership(protocol)
+    return ConsumerKind(
+        actors=(
+            CoordinatorManager,
+            CommitManager,
+            membership,
+            PositionManager,
+            MetadataManager,
+            FetchManager,
+            NetworkActor,
+        ),
+        kept=lambda host: {MEMBERSHIP: kept(host)},
+        core=Engine,
+    )
+
+
+def _membership(
+    protocol: str,
+) -> tuple[type[RequestManager], Callable[[Host], Mapping[str, Any]]]:
+    """The membership manager of this group protocol, and what is made once for it. To other actors
+    each is "membership".
+
+    Those of KIP-848 are imported when they are used: most consumers speak the classic protocol. A
+    restarted manager of KIP-848 is the same member to its group (KIP-1082).
+    """
+    if protocol == "classic":
+        return ClassicMembershipManager, lambda _host: {}
+    from aktor.managers.membership.consumer.manager import ConsumerMembershipManager, ProtocolChoice
+
+    if protocol == "auto":
+        from aktor.managers.membership.auto import AutoMembershipManager
+
+        return AutoMembershipManager, lambda host: {
+            "member_id": host.make_member_id(),
+            "choice": ProtocolChoice(),
+        }
+    return ConsumerMembershipManager, lambda host: {"member_id": host.make_member_id()}
+
+
 def composition(
     settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
 ) -> tuple[Child, ...]:
     """All children of a supervisor in tick order, each given the settings that it may see."""
-    kinds = actors(settings.group_protocol)
+    kind_of_consumer = kind_of(settings.group_protocol)
+    kinds = kind_of_consumer.actors
     everyone = tuple(kind.name for kind in kinds)
     seen = {kind.name: settings.only(kind.name, kind.READS) for kind in kinds}
-    more: dict[str, dict[str, Any]] = {name: {} for name in everyone}
-    more[NETWORK]["net"] = partial(host.make_net, seen[NETWORK], clock=dispatcher.clock)
-    if settings.group_protocol != "classic":
-        # Made once: a restarted manager is the same member to its group (KIP-1082).
-        more[MEMBERSHIP]["member_id"] = host.make_member_id()
-    if settings.group_protocol == "auto":
-        from aktor.managers.membership.consumer.manager import ProtocolChoice
-
-        more[MEMBERSHIP]["choice"] = ProtocolChoice()
+    net = partial(host.make_net, seen[NETWORK], clock=dispatcher.clock)
+    more = {NETWORK: {"net": net}, **kind_of_consumer.kept(host)}
 
     def child(kind: ActorType) -> Child:
-        given = {"dispatcher": dispatcher, "trace": trace, **more[kind.name]}
+        given = {"dispatcher": dispatcher, "trace": trace, **more.get(kind.name, {})}
 
         def make(incarnation: int) -> CooperativeActor:
             return kind.launch(seen[kind.name], incarnation=incarnation, **given)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aktor.actors.runtime.dispatcher import Dispatcher
-from aktor.consumer.system import Host, actors, composition
+from aktor.consumer.system import Host, composition, kind_of
 from aktor.events.routes import ROUTES
 from aktor.managers.membership.auto import AutoMembershipManager
 from aktor.managers.membership.classic.manager import ClassicMembershipManager
@@ -100,7 +100,7 @@ class Sockets(Host):
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 def test_each_actor_of_a_consumer_is_given_what_it_declares(protocol: str) -> None:
     settings, host = replace(WHOLE, group_protocol=protocol), Sockets()
-    reads = {kind.name: {*kind.READS} for kind in actors(protocol)}
+    reads = {kind.name: {*kind.READS} for kind in kind_of(protocol).actors}
 
     children = composition(settings, host, Dispatcher(ROUTES), silent())
 

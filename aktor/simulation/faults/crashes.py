@@ -14,7 +14,7 @@ from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.actors.runtime.manager import RequestManager
 from aktor.actors.runtime.supervision import start_order
 from aktor.consumer.configuration.checks import did_you_mean, nearest
-from aktor.consumer.system import ActorType, actors
+from aktor.consumer.system import ActorType, kind_of
 
 __all__ = ["ACTORS", "CONSUMER_POINTS", "POINTS", "Crash", "Crashes", "Point"]
 
@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
 def in_start_order(protocol: str) -> tuple[ActorType, ...]:
     """The actors that the supervisor of such a consumer restarts."""
-    kinds = {kind.name: kind for kind in actors(protocol)}
+    kinds = {kind.name: kind for kind in kind_of(protocol).actors}
     order = start_order({name: kind.NEEDS for name, kind in kinds.items()})
     return tuple(kinds[name] for name in order)
 

@@ -25,7 +25,7 @@ from aktor.actors.runtime.supervision import (
     start_order,
 )
 from aktor.actors.runtime.supervisor import Supervisor
-from aktor.consumer.system import Host, actors, composition
+from aktor.consumer.system import Host, composition, kind_of
 from aktor.errors import ActorCrashedError
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick
@@ -98,7 +98,7 @@ def test_the_actors_of_a_consumer_that_a_crash_restarts(protocol: str, crashed: 
 def test_a_tick_asks_the_actors_of_a_consumer_in_the_order_of_the_java_client(
     protocol: str,
 ) -> None:
-    names = [kind.name for kind in actors(protocol)]
+    names = [kind.name for kind in kind_of(protocol).actors]
 
     assert names == [
         *("coordinator", "commits", "membership", "positions", "metadata", "fetch"),
