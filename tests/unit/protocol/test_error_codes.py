@@ -60,6 +60,7 @@ OUR_SIDE = {
     ("managers/commits/errors", "no_answer"),
     ("managers/fetch/manager", "on_fetch_failed"),
     ("managers/membership/classic/manager", "_failed_for_good"),
+    ("consumer/core/partition", "reaches"),
 }
 
 #: Where a code may be treated as no error.
