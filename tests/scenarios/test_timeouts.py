@@ -96,7 +96,7 @@ TABLE: Final[list[tuple[tuple[str, ...], Callable[[World], None], bool, str]]] =
         ("commit", "committed"),
         all_brokers_go_down,
         False,
-        r"\(1 attempt, the last that ended failed: .*broker b1: connection refused",
+        r"coordinator is not known: broker b1 closed the connection",
     ),
     (LOOK_UPS, all_brokers_go_down, False, r"for orders-0: broker 1 at b1:9092.*refused"),
     (
