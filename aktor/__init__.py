@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aktor import errors
     from aktor.consumer.columns.json_columns import json_columns
-    from aktor.consumer.core.pattern import SubscriptionPattern
+    from aktor.consumer.core.subscription import SubscriptionPattern
     from aktor.consumer.facade import KafkaConsumer
     from aktor.consumer.status import ConsumerStatus, PartitionStatus
 
@@ -58,7 +58,7 @@ _MODULES: Final = {
     "OffsetAndMetadata": "kafka.structs",
     "OffsetAndTimestamp": "kafka.structs",
     "PartitionStatus": "aktor.consumer.status",
-    "SubscriptionPattern": "aktor.consumer.core.pattern",
+    "SubscriptionPattern": "aktor.consumer.core.subscription",
     "TopicPartition": "kafka.structs",
     "json_columns": "aktor.consumer.columns.json_columns",
 }

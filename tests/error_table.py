@@ -115,7 +115,7 @@ def beside_the_rows() -> list[str]:
         "",
         f"`{CORRUPT.__name__}` (the broker cannot read a batch, or our decoder cannot): the"
         " error is raised, and the batch is fetched again a few times"
-        " (`aktor/consumer/core/corrupt_batches.py`). If the bytes that come are sound, the error"
+        " (`aktor/consumer/core/partition_errors.py`). If the bytes that come are sound, the error"
         " is over.",
         "",
         "RAISE of ApiVersions, SaslHandshake or SaslAuthenticate ends the connection. The network"

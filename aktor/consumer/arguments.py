@@ -17,7 +17,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.util import ensure_valid_topic_name
 
 from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX, is_number
-from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.subscription import SubscriptionPattern
 
 __all__ = [
     "check_callback",

@@ -33,10 +33,10 @@ from aktor.consumer import arguments, deserializers
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.iteration import Calls, Iteration
-from aktor.consumer.core.link import Link
-from aktor.consumer.core.pattern import SubscriptionPattern
 from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Blocking
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.metrics import ConsumerMetrics
@@ -49,7 +49,7 @@ from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import DescribeTopics, TopicInfo, TopicPattern
 from aktor.events.positions import ListOffsets, Position, ResetStrategy
-from aktor.events.routes import APPLICATION, COMMITS, METADATA, POSITIONS, SUPERVISOR
+from aktor.events.routes import COMMITS, METADATA, POSITIONS, SUPERVISOR
 from aktor.records import Columns, RecordReader
 from aktor.records import status as reader_in_use
 from aktor.trace import open_trace
@@ -131,14 +131,11 @@ class KafkaConsumer:
         port = ApplicationPort(bell, trace)
         self._system = ActorSystem(settings, port, trace, self._host)
         dispatcher = self._system.dispatcher
-        self._link = Link(
-            port, dispatcher.publish, dispatcher.clock, trace, trace.bind(actor=APPLICATION)
+        self._core = Core.make(
+            settings, port, dispatcher.publish, dispatcher.clock, trace, make_reader=make_reader
         )
         self._engine = kind_of(settings.group_protocol).core(
-            settings,
-            self._link,
-            make_reader=make_reader,
-            on_auto_commit=self.config["default_offset_commit_callback"],
+            self._core, on_auto_commit=self.config["default_offset_commit_callback"]
         )
         self._driver = Blocking(bell, dispatcher.clock)
         self._iterating = Iteration(self._engine)
@@ -156,7 +153,7 @@ class KafkaConsumer:
         dropped = weakref.finalize(self, dispatcher.stop, 0.0)
         dropped.atexit = False
         self._host.start(dispatcher, f"aktor-{settings.client_id}")
-        self._link.log.info(
+        self._core.log.info(
             "consumer.started",
             version=__version__,
             reader=reader_in_use(),
@@ -255,9 +252,9 @@ class KafkaConsumer:
     def unsubscribe(self) -> None:
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
         self._iterating.stow()
-        now, timeout = self._link.clock(), self._settings.request_timeout
+        now, timeout = self._core.clock(), self._settings.request_timeout
         if self._settings.enable_auto_commit:
-            last = self._engine.commits.commit_last(
+            last = self._engine.leaving.commit_last(
                 now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe"
             )
             self._driver.run(last)
@@ -346,7 +343,7 @@ class KafkaConsumer:
         self, timeout: float, limit: int, update_offsets: bool
     ) -> dict[TopicPartition, list[Any]]:
         self._iterating.stow()
-        engine, now = self._engine, self._link.clock()
+        engine, now = self._engine, self._core.clock()
         records = engine.poll_at_once(now, now + timeout, limit, advance=update_offsets)
         if records is not None:
             return records
@@ -454,8 +451,8 @@ class KafkaConsumer:
             columns=names,
             timeout=timeout,
             progress=progress,
-            clock=self._link.clock,
-            log=self._link.log,
+            clock=self._core.clock,
+            log=self._core.log,
             skip_deleted=skip_deleted,
         )
         return arrow_range.read(self, start, end, reading)
@@ -501,7 +498,7 @@ class KafkaConsumer:
             for partition, state in self._engine.delivery.partitions.items():
                 if state.held:  # these records were deserialized: read them again as bytes
                     self._engine.seek(partition, state.position, anew=True)
-        self._driver.run(self._engine.poll_columns(self._link.clock() + timeout, columns))
+        self._driver.run(self._engine.poll_columns(self._core.clock() + timeout, columns))
         self._expected_bytes = columns.size or self._expected_bytes
         return make(columns)
 
@@ -514,12 +511,12 @@ class KafkaConsumer:
         """Hands out records without a call of `next_record` for each, if that is compiled."""
         if iterator is None:
             return self
-        call, clock = self._engine.call, self._link.clock
+        call, clock = self._engine.call, self._core.clock
         return iterator(
             next_record,
             self._iterating,
             call.attention,
-            self._link.port.events,
+            self._core.port.events,
             None if clock is time.monotonic else clock,
         )
 
@@ -560,7 +557,7 @@ class KafkaConsumer:
         self._begin_call()
         record = self._driver.run(
             self._iterating.wait(
-                self._link.clock() + self.config["consumer_timeout_ms"] / 1000,
+                self._core.clock() + self.config["consumer_timeout_ms"] / 1000,
                 self.config["max_poll_records"],
             )
         )
@@ -658,9 +655,9 @@ class KafkaConsumer:
             consumer=self,
             engine=self._engine,
             driver=self._driver,
-            clock=self._link.clock,
+            clock=self._core.clock,
             host=self._host,
-            trace=self._link.trace,
+            trace=self._core.trace,
             repair=self._repair,
             revoke=self._revoke,
         )
@@ -814,7 +811,7 @@ class KafkaConsumer:
         """
         chosen = self._offsets_to_commit(offsets)
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._driver.run(self._engine.commits.commit(chosen, self._link.clock() + timeout))
+        self._driver.run(self._engine.commits.commit(chosen, self._core.clock() + timeout))
 
     @exclusive
     def commit_async(
@@ -833,7 +830,7 @@ class KafkaConsumer:
         future = Future()
         # `settle` must not hold the consumer: a consumer that was dropped would live on until the
         # answer comes.
-        callbacks, trace = self._engine.commits.callbacks, self._link.trace
+        callbacks, trace = self._engine.commits.callbacks, self._core.trace
 
         def settle(_value: Any, error: BaseException | None) -> None:
             if callback is not None:
@@ -921,13 +918,13 @@ class KafkaConsumer:
         group_id = self._settings.group_id
         if group_id is None:
             return ConsumerGroupMetadata(group_id=None)
-        member = self._link.port.membership.was_member
+        member = self._core.port.membership.was_member
         return ConsumerGroupMetadata(
             group_id,
             member.generation,
             member.member_id,
             self._settings.group_instance_id,
-            self._link.port.membership.member.state.value,
+            self._core.port.membership.member.state.value,
         )
 
     # -- the cluster
@@ -943,7 +940,7 @@ class KafkaConsumer:
         If the topic is not being read, a broker is asked; only one thread at a time may do that.
         """
         arguments.check_topic(topic)
-        known = self._link.port.cluster.partitions_for_topic(topic)
+        known = self._core.port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known
         found = self.look_up_topics({topic}).get(topic)
@@ -976,7 +973,7 @@ class KafkaConsumer:
         """Topic ids, partitions and leaders as in the last Metadata that the consumer has: of the
         topics that it reads, and of those that its pattern matches. No broker is asked. Not in
         kafka-python."""
-        return MappingProxyType(self._link.port.cluster.topics)
+        return MappingProxyType(self._core.port.cluster.topics)
 
     @exclusive
     def beginning_offsets(
@@ -1022,8 +1019,8 @@ class KafkaConsumer:
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
         if not timestamps:
             return {}
-        deadline = self._link.clock() + timeout
-        track = self._engine.assignment.track_topics_of_question
+        deadline = self._core.clock() + timeout
+        track = self._core.subscription.track_topics_of_question
         asked: list[int] = []
 
         def question(ticket: int) -> ListOffsets:
@@ -1076,7 +1073,7 @@ class KafkaConsumer:
                 trouble=self._trouble_of(partition),
             )
         actors = self._actors()
-        member = self._link.port.membership.member
+        member = self._core.port.membership.member
         return ConsumerStatus(
             client_id=self._settings.client_id,
             state=self._state(actors),
@@ -1092,27 +1089,27 @@ class KafkaConsumer:
         )
 
     def _trouble_of(self, topic_partition: TopicPartition) -> str:
-        leader = self._link.port.cluster.leader(*topic_partition)
-        why = self._link.port.connections.lost.get(leader.leader) if leader is not None else None
+        leader = self._core.port.cluster.leader(*topic_partition)
+        why = self._core.port.connections.lost.get(leader.leader) if leader is not None else None
         return f"its leader cannot be reached ({why})" if why else ""
 
     def _group_protocol(self) -> str:
         """The protocol that the group speaks; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
-        return (self._link.port.membership.spoken or setting) if setting == "auto" else setting
+        return (self._core.port.membership.spoken or setting) if setting == "auto" else setting
 
     def _state(self, actors: tuple[ActorStatus, ...]) -> str:
         if self._guard.closed:
             return "closed"
-        if self._link.port.failure is not None:
-            return f"failed: {self._link.port.failure}"
+        if self._core.port.failure is not None:
+            return f"failed: {self._core.port.failure}"
         if not actors:
             return "unresponsive"
-        trouble = self._link.port.connections.unreachable
+        trouble = self._core.port.connections.unreachable
         return "running" if trouble is None else f"running, but {trouble.args[0]}"
 
     def _actors(self) -> tuple[ActorStatus, ...]:
-        if self._guard.closed or self._guard.forked or self._link.port.failure is not None:
+        if self._guard.closed or self._guard.forked or self._core.port.failure is not None:
             return ()
         if self._system.dispatcher.turns_here:
             return ()  # called by a callback of a Future: this thread would wait for itself
@@ -1120,22 +1117,22 @@ class KafkaConsumer:
             return ()
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
-        ticket, reply = self._link.port.ask(SUPERVISOR, bell)
+        ticket, reply = self._core.port.ask(SUPERVISOR, bell)
         self._system.dispatcher.publish(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
-            if not reply.done or self._link.port.failure is not None:
+            if not reply.done or self._core.port.failure is not None:
                 return ()
             actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
         except KafkaError:
             return ()  # it was closed, or crashed, while we looked
         finally:
-            self._link.port.forget(ticket)
+            self._core.port.forget(ticket)
         return actors
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
-        return self._link.port.cluster.version > 0
+        return self._core.port.cluster.version > 0
 
     # -- the end
 
@@ -1198,7 +1195,7 @@ class KafkaConsumer:
             raise
 
     def _close(self, asked: _Close, gone: Exception | None) -> None:
-        deadline, error = self._link.clock() + asked.timeout, None
+        deadline, error = self._core.clock() + asked.timeout, None
         if not self._guard.closed:
             self._engine.call.touch()  # so that an interrupt on any line from here on is repaired
         self._engine.call.begin_close()
@@ -1213,11 +1210,11 @@ class KafkaConsumer:
     def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
         self._iterating.stow()
         engine = self._engine
-        if self._link.port.failure is not None:
+        if self._core.port.failure is not None:
             return self._driver.run(engine.leaving.lose())
         commits_until = engine.leaving.commits_until(deadline)
         if asked.autocommit and self._settings.enable_auto_commit:
-            self._driver.run(engine.commits.commit_last(commits_until, at="close"))
+            self._driver.run(engine.leaving.commit_last(commits_until, at="close"))
         leave = engine.leaving.leave(
             deadline,
             because="the consumer was closed",
@@ -1232,8 +1229,8 @@ class KafkaConsumer:
         """The steps that `close` does in any case; each may be done twice. Returns the first error
         that the user's code raised."""
         self._guard.close()
-        self._system.dispatcher.stop(max(0.5, deadline - self._link.clock()))
-        self._link.port.close()
+        self._system.dispatcher.stop(max(0.5, deadline - self._core.clock()))
+        self._core.port.close()
         failed = self._run_last_callbacks()
         self._ended = True
         return failed
@@ -1250,7 +1247,7 @@ class KafkaConsumer:
                 else:
                     deserializers.close(self._to_close.pop())
             except Exception as error:
-                self._link.trace.warning("close.failed", because=error)
+                self._core.trace.warning("close.failed", because=error)
                 failed = failed or error
         return failed
 
@@ -1296,7 +1293,7 @@ class KafkaConsumer:
             try:
                 self._close_as_asked("", None)
             except Exception as failure:
-                self._link.trace.warning("close.failed", because=failure)  # `error` is raised
+                self._core.trace.warning("close.failed", because=failure)  # `error` is raised
 
     def _close_as_asked(self, method: str, result: Any) -> Any:
         """Close, as a signal handler or a listener has asked for during a call that is over."""
@@ -1349,7 +1346,7 @@ class KafkaConsumer:
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
-        return self._link.clock() + timeout
+        return self._core.clock() + timeout
 
     def __reduce__(self) -> Any:
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")

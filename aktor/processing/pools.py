@@ -24,7 +24,7 @@ class Pools:
 
     def __init__(self, around: Surroundings, plan: Plan, name: str) -> None:
         self._around = around
-        self._bell = around.engine.link.port.bell
+        self._bell = around.engine.core.port.bell
         self._handlers = self._make(plan, name)
         #: Run `on_error`: it may take as long as a handler.
         self._on_error = self._threads(plan.concurrency, f"{name}-errors")

@@ -96,7 +96,7 @@ class Processor:
     def stop(self, because: str) -> None:
         """End once what runs has ended. From a signal handler, or a callback."""
         self._stopping = self._stopping or because
-        self._around.engine.link.port.bell.ring()
+        self._around.engine.core.port.bell.ring()
 
     def close(self, asked: Any) -> None:
         """The same; the consumer is closed then, as `asked`."""

@@ -21,7 +21,7 @@ from kafka.structs import TopicPartition
 
 from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
-from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.records import every_record_is_finished
 from aktor.simulation.commit import commit

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 
 from aktor import KafkaConsumer
 from aktor.broker.faults import CorruptRecords, Fault
-from aktor.consumer.core.corrupt_batches import TRIES
+from aktor.consumer.core.partition_errors import TRIES
 from aktor.errors import ConsumerClosedError, CorruptBatchError
 from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink

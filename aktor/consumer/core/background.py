@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from aktor.consumer.core.assignment import Assignment
-from aktor.consumer.core.call import Call
-from aktor.consumer.core.commit_callbacks import CommitCallbacks
-from aktor.consumer.core.event_queue import EventQueue
+from aktor.consumer.core.commits import CommitCallbacks
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.leaving import Leaving
-from aktor.consumer.core.link import Link
-from aktor.consumer.core.poll_heartbeat import PollHeartbeat
 from aktor.consumer.core.port import Event
+from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.rebalancing import Rebalancing
 from aktor.consumer.core.recovery import Recovery
-from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.core.waiting import Waiting
 from aktor.events.commits import AutoCommitFinished
 from aktor.events.coordinator import CoordinatorRefused
@@ -38,38 +34,35 @@ class Background:
 
     def __init__(
         self,
-        link: Link,
-        call: Call,
-        subscription: Subscription,
+        core: Core,
         rebalancing: Rebalancing,
-        assignment: Assignment,
-        *,
-        heartbeat: PollHeartbeat,
-        events: EventQueue,
+        positions: Positions,
         callbacks: CommitCallbacks,
         recovery: Recovery,
         leaving: Leaving,
     ) -> None:
-        self._call = call
-        self._subscription = subscription
+        self._call = core.call
+        self._subscription = core.subscription
+        self._topic_ids = core.subscription.topic_ids
+        self._delivery = core.delivery
+        self._heartbeat = core.heartbeat
+        self._events = core.events
+        self._log = core.log
         self._rebalancing = rebalancing
-        self._assignment = assignment
-        self._heartbeat = heartbeat
-        self.events = events
+        self._positions = positions
         self._callbacks = callbacks
         self._recovery = recovery
         self._leaving = leaving
-        self._log = link.log
 
     @property
     def has_work(self) -> bool:
         """Whether there is anything to do. Each poll asks this, and mostly there is nothing."""
         return bool(
-            self.events.arrived
-            or self.events.taken_over
+            self._events.arrived
+            or self._events.taken_over
             or self._callbacks.waiting
             or self._call.unraised is not None
-            or not self._assignment.follows_topics
+            or not self._positions.follows_topics
         )
 
     def run_events(self) -> Waiting[None]:
@@ -80,8 +73,8 @@ class Background:
         if self._call.unraised is not None:
             self._call.raise_owed()
         self._callbacks.run()
-        self._assignment.follow_topics()
-        events = self.events
+        self._positions.follow_topics()
+        events = self._events
         while events.arrived or events.taken_over:
             event = events.next()
             yield from self._act_on(event)
@@ -93,14 +86,14 @@ class Background:
                 yield from self._recovery.restore(event)
             case AutoCommitFinished():
                 self._callbacks.add_auto_commit(event)
-                self.events.done_with(event)
+                self._events.done_with(event)
                 self._callbacks.run()
             case CoordinatorRefused() if self._subscription.in_group:
                 pass  # the membership manager tells it too (GroupFailed), with more in the text
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
                 self._heartbeat.hurry()  # if the application polls on, the manager tells it again
                 error = self._call.own_told(event.error, owed=True)
-                self.events.done_with(event)
+                self._events.done_with(event)
                 raise error
             case ClusterChanged():
                 self._follow_cluster()
@@ -113,7 +106,7 @@ class Background:
 
     def _follow_cluster(self) -> None:
         """Topics have come or gone, or have more partitions: the subscription follows."""
-        if self._assignment.follow_cluster():
+        if self._positions.follow_cluster():
             self._heartbeat.hurry()
             if self._subscription.group_id is not None:
                 self._subscription.say()
@@ -121,7 +114,7 @@ class Background:
     def _is_over(self, assigned: AssignPartitions) -> bool:
         """Whether the partitions of this step were lost while the application was busy."""
         begun = self._rebalancing.has_begun(assigned)
-        return not begun and self.events.has_step_besides(assigned)
+        return not begun and self._events.has_step_besides(assigned)
 
     def _run_step(self, event: Step) -> Waiting[None]:
         step = event
@@ -130,11 +123,11 @@ class Background:
         elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
         error = yield from self._rebalancing.run(step, event)
-        self._assignment.note_topics()
+        self._topic_ids.note(self._delivery.topics)
         self._heartbeat.hurry()
         if error is not None:
             self._call.own(error, owed=True)
-            self.events.done_with(event)
+            self._events.done_with(event)
             raise error
 
     def _is_lost_by_now(self) -> bool:
@@ -145,4 +138,4 @@ class Background:
         """
         if not self._leaving.is_member():
             return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare
-        return self.events.says_lost()
+        return self._events.says_lost()

@@ -1,50 +1,33 @@
-"""Commits that the application asks for."""
+"""Commits that the application asks for, and the callbacks of those that are over."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.core.assignment import Assignment
 from aktor.consumer.core.call import Call
-from aktor.consumer.core.commit_callbacks import CommitCallbacks
-from aktor.consumer.core.leaving import Leaving
-from aktor.consumer.core.link import Link
+from aktor.consumer.core.port import Settle
 from aktor.consumer.core.questions import Questions
-from aktor.consumer.core.recovery import Recovery
+from aktor.consumer.core.rebalancing import UserCode
 from aktor.consumer.core.waiting import Waiting
-from aktor.events.commits import CommitOffsets
+from aktor.errors import UserCallbackError
+from aktor.events.commits import AutoCommitFinished, CommitOffsets
 from aktor.events.routes import COMMITS
-from aktor.managers.commits.errors import says_expelled
 
-__all__ = ["Commits"]
+__all__ = ["CommitCallbacks", "Commits", "Completion"]
 
 
 class Commits:
-    """Owns nothing: the commit manager has the commits, `CommitCallbacks` has the callbacks."""
+    """Owns the callbacks; the commit manager has the commits."""
 
-    def __init__(
-        self,
-        link: Link,
-        call: Call,
-        assignment: Assignment,
-        questions: Questions,
-        recovery: Recovery,
-        leaving: Leaving,
-        callbacks: CommitCallbacks,
-    ) -> None:
-        self._call = call
-        self._assignment = assignment
+    def __init__(self, questions: Questions, callbacks: CommitCallbacks) -> None:
         self._questions = questions
-        self._recovery = recovery
-        self._leaving = leaving
         self.callbacks = callbacks
-        self._port = link.port
-        self._publish = link.publish
-        self._trace = link.trace
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float
@@ -60,42 +43,97 @@ class Commits:
         )
         self.callbacks.run()
 
-    def commit_last(self, deadline: float, *, at: str) -> Waiting[None]:
-        """Commit the consumed positions before all partitions are given up. A failure is traced."""
-        consumed = self._assignment.consumed()
-        if not consumed:
-            return
-        try:
-            yield from self._questions.ask(
-                COMMITS,
-                lambda ticket: CommitOffsets(
-                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
-                ),
-                deadline=deadline,
-                what="the last commit",
-                interruptible=self._call.closing,
-            )
-        except Exception as error:
-            if error is not self._call.ended_in:
-                raise  # a signal handler's
-            # Nothing is lost: the group goes on from the last commit and repeats some records.
-            self._leaving.expel(expelled=says_expelled(error))
-            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
-
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        settle: Callable[[Any, BaseException | None], None],
+        settle: Settle,
     ) -> Waiting[None]:
-        """Commit without waiting; `settle` is called when it ended, on the background thread.
-
-        It is a generator because a listener may have to run first, about a restarted actor.
-        """
-        self._call.check_alive()
-        yield from self._recovery.restore_if_restarted()
-        self._call.touch()
-        ticket = self._port.open(COMMITS, settle, self._call.asked)
-        self._publish(
-            CommitOffsets(ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False)
+        """Commit without waiting; `settle` is called when it ended, on the background thread."""
+        return self._questions.ask_without_waiting(
+            COMMITS,
+            lambda ticket: CommitOffsets(
+                ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False
+            ),
+            settle,
         )
-        self._call.does_not_wait_for(ticket)
+
+
+class Completion:
+    """The callback of a commit that is over, to be called once."""
+
+    __slots__ = ("_call", "begun")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self.begun = False
+
+    def run(self) -> None:
+        """Call it. It counts as called even if an interrupt ends it."""
+        self.begun = True
+        self._call()
+
+
+class CommitCallbacks:
+    """Owns the callbacks of commits that are over and that were not run yet."""
+
+    __slots__ = ("_call", "_on_auto_commit", "_user_code", "running", "waiting")
+
+    def __init__(
+        self,
+        call: Call,
+        user_code: UserCode,
+        on_auto_commit: Callable[[Any, Any], Any] | None,
+    ) -> None:
+        self._call = call
+        #: Either thread adds to it (one append, which is atomic); only the application takes out.
+        self.waiting: deque[Completion] = deque()
+        self._user_code = user_code
+        self._on_auto_commit = on_auto_commit
+        #: Whether a callback runs, or ran when an interrupt came.
+        self.running = False
+
+    def begin_call(self) -> None:
+        """An outermost call begins: no callback runs now."""
+        self.running = False
+
+    def add(self, call: Callable[[], Any]) -> None:
+        """A commit with this callback is over. From any thread."""
+        self.waiting.append(Completion(call))
+
+    def add_auto_commit(self, event: AutoCommitFinished) -> None:
+        """An automatic commit is over."""
+        if self._on_auto_commit is not None:
+            self.add(partial(self._on_auto_commit, event.offsets, event.error))
+
+    def run(self) -> None:
+        """Run the callbacks, each once and one after the other.
+
+        If a callback calls `commit`, no further callback runs inside it. Otherwise hundreds of
+        nested calls would overflow the stack.
+        """
+        if self.running:
+            return
+        while self.waiting:
+            first = self.waiting[0]
+            if first.begun:
+                self.waiting.popleft()
+                continue
+            before = self._user_code.name
+            try:
+                self._user_code.enter("a commit callback")
+                self.running = True
+                first.run()
+            except StopIteration as error:
+                # In the generators that run the callbacks the StopIteration would become a
+                # RuntimeError without a cause to read (PEP 479); in `__next__` it would end the
+                # user's loop.
+                failed = UserCallbackError("it raised StopIteration", of="commit")
+                raise self._call.own(failed) from error
+            except Exception as error:
+                # The callback counts as called, and nothing is left half done. (If a signal handler
+                # raised the error before the call, the next run calls the callback.)
+                self._call.own(error)
+                raise
+            finally:
+                self.running = False
+                self._user_code.enter(before)

@@ -17,7 +17,6 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.credit import Credit
 from aktor.consumer.core.partition import Partition
-from aktor.consumer.core.runs import runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
     Assigned,
@@ -31,7 +30,7 @@ from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
 
-__all__ = ["NO_OFFSETS", "Delivery"]
+__all__ = ["NO_OFFSETS", "Delivery", "runs"]
 
 #: Partitions are assigned without saying where they begin.
 NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
@@ -312,6 +311,11 @@ class Delivery:
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment in the form in which the background is told it."""
         return {partition: state.assigned for partition, state in self.partitions.items()}
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the assigned partitions."""
+        return {partition.topic for partition in self.partitions}
 
     # -- positions
 
@@ -641,3 +645,37 @@ class Delivery:
     def _drop_buffered(self, state: Partition) -> None:
         if dropped := state.drop_buffered():
             self.credit.let_go(dropped)
+
+
+#: The most runs in one trace event: a longer list would be cut.
+RUNS_MAX: Final = 50
+
+
+def runs(records: Sequence[Any]) -> Iterator[dict[str, list[Any]]]:
+    """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
+    which is all of one leader epoch; in parts that an event can hold."""
+    offsets: list[list[int]] = []
+    times: list[int] = []
+    for first, last in _runs(records):
+        offsets.append([first.offset, last.offset])
+        times.append(first.timestamp)
+        if len(offsets) == RUNS_MAX:
+            yield {"offsets": offsets, "times": times}
+            offsets, times = [], []
+    if offsets:
+        yield {"offsets": offsets, "times": times}
+
+
+def _runs(records: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """The first and the last record of each run."""
+    first, last = records[0], records[-1]
+    if first.leader_epoch == last.leader_epoch and last.offset - first.offset < len(records):
+        yield first, last
+        return
+    last = first
+    for record in records[1:]:
+        if record.offset != last.offset + 1 or record.leader_epoch != last.leader_epoch:
+            yield first, last
+            first = record
+        last = record
+    yield first, last

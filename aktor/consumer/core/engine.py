@@ -15,31 +15,24 @@ from typing import Any, Final, Protocol, TypeVar
 from kafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.core.assignment import Assignment
 from aktor.consumer.core.background import Background
-from aktor.consumer.core.call import Call
-from aktor.consumer.core.commit_callbacks import CommitCallbacks
-from aktor.consumer.core.commits import Commits
-from aktor.consumer.core.corrupt_batches import CorruptBatches
-from aktor.consumer.core.delivery import NO_OFFSETS, Delivery, ReaderMaker
-from aktor.consumer.core.event_queue import EventQueue
+from aktor.consumer.core.commits import CommitCallbacks, Commits
+from aktor.consumer.core.core import Core
+from aktor.consumer.core.delivery import NO_OFFSETS
 from aktor.consumer.core.leaving import Leaving
-from aktor.consumer.core.link import Link
-from aktor.consumer.core.partition_errors import PositionErrors
-from aktor.consumer.core.poll_heartbeat import PollHeartbeat
+from aktor.consumer.core.partition_errors import CorruptBatches, PositionErrors
+from aktor.consumer.core.poll_heartbeat import Session
+from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.questions import Questions
 from aktor.consumer.core.rebalancing import Rebalancing
 from aktor.consumer.core.recovery import Recovery
-from aktor.consumer.core.session import Session
-from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.core.waiting import Waiting
 from aktor.events.metadata import TopicPattern
-from aktor.events.positions import ExplainPosition, Position, ResetStrategy
+from aktor.events.positions import AssignmentChanged, ExplainPosition, Position, ResetStrategy
 from aktor.events.routes import POSITIONS
 from aktor.protocol.error_codes import Answer
 from aktor.protocol.refusals import topics_refused
 from aktor.records import Columns
-from aktor.settings import Settings
 
 __all__ = ["Engine"]
 
@@ -64,76 +57,25 @@ class Engine:
     """Composes the parts of the application's half; each of them owns what its name says."""
 
     def __init__(
-        self,
-        settings: Settings,
-        link: Link,
-        *,
-        make_reader: ReaderMaker,
-        on_auto_commit: Callable[[Any, Any], Any] | None = None,
+        self, core: Core, *, on_auto_commit: Callable[[Any, Any], Any] | None = None
     ) -> None:
-        self.link = link
-        self.call = Call(link.port)
-        self.delivery = Delivery(make_reader, link.trace, settings.isolation_level)
-        self.rebalancing = Rebalancing(self.delivery, link.publish, link.trace, link.clock)
-        self.subscription = Subscription(link, settings.group_id)
-        self.session = Session(link, self.subscription)
-        self.heartbeat = PollHeartbeat(link, settings, self.delivery, self.subscription)
-        self.assignment = Assignment(
-            link,
-            self.delivery,
-            self.subscription,
-            self.heartbeat,
-            max_buffered_bytes=settings.max_buffered_bytes,
-        )
-        self.errors = PositionErrors(
-            link, self.call, self.delivery, self.assignment, retry_backoff=settings.retry_backoff
-        )
-        self.corrupt_batches = CorruptBatches(
-            link,
-            self.delivery,
-            self.assignment,
-            retry_backoff=settings.retry_backoff,
-            retry_backoff_max=settings.retry_backoff_max,
-        )
-        events = EventQueue(link.port)
-        callbacks = CommitCallbacks(self.call, self.rebalancing.user_code, on_auto_commit)
-        self.recovery = Recovery(
-            link,
-            self.call,
-            self.subscription,
-            self.delivery,
-            self.rebalancing,
-            self.assignment,
-            errors=self.errors,
-            heartbeat=self.heartbeat,
-            events=events,
-        )
-        self.questions = Questions(link, self.call, self.recovery)
-        self.leaving = Leaving(
-            link,
-            self.call,
-            self.subscription,
-            self.delivery,
-            self.rebalancing,
-            self.questions,
-            events=events,
-            is_static=settings.group_instance_id is not None,
-            request_timeout=settings.request_timeout,
-        )
-        self.commits = Commits(
-            link, self.call, self.assignment, self.questions, self.recovery, self.leaving, callbacks
-        )
+        self.core = core
+        self.call = core.call
+        self.delivery = core.delivery
+        self.subscription = core.subscription
+        self.heartbeat = core.heartbeat
+        self.session = Session(core.port, core.publish, core.log, core.subscription)
+        self.rebalancing = Rebalancing(core.delivery, core.publish, core.trace, core.clock)
+        self.positions = Positions(core)
+        self.errors = PositionErrors(core, self.positions)
+        self.corrupt_batches = CorruptBatches(core)
+        self.recovery = Recovery(core, self.rebalancing, self.positions, self.errors)
+        self.questions = Questions(core, self.recovery)
+        self.leaving = Leaving(core, self.rebalancing, self.positions, self.questions)
+        callbacks = CommitCallbacks(core.call, self.rebalancing.user_code, on_auto_commit)
+        self.commits = Commits(self.questions, callbacks)
         self.background = Background(
-            link,
-            self.call,
-            self.subscription,
-            self.rebalancing,
-            self.assignment,
-            heartbeat=self.heartbeat,
-            events=events,
-            callbacks=callbacks,
-            recovery=self.recovery,
-            leaving=self.leaving,
+            core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
         )
 
     @property
@@ -191,7 +133,7 @@ class Engine:
         self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
     ) -> Waiting[dict[TopicPartition, R]]:
         # What comes before the look stands in `poll_at_once`, too, in the same order.
-        call, clock = self.call, self.link.clock
+        call, clock = self.call, self.core.clock
         call.touch()
         if self.leaving.is_unfinished:
             self._finish_unsubscribe()
@@ -234,18 +176,15 @@ class Engine:
     @property
     def _has_input(self) -> bool:
         """Whether something has come on which a poll acts, so that it need not wait."""
-        port = self.link.port
+        port = self.core.port
         return bool(
-            self.background.events
-            or port.chunks
-            or port.positions
-            or self.commits.callbacks.waiting
+            self.core.events or port.chunks or port.positions or self.commits.callbacks.waiting
         )
 
     def _collect(
         self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
     ) -> dict[TopicPartition, R]:
-        self.assignment.drain_buffer()
+        self.positions.drain_buffer()
         delivery, errors = self.delivery, self.errors
         if delivery.is_idle:
             self.session.forget()
@@ -259,7 +198,7 @@ class Engine:
             records = take()
         finally:
             if delivery.offset_gaps:
-                self.assignment.refetch_offset_gaps()
+                self.positions.refetch_offset_gaps()
         if delivery.has_errors:
             self.corrupt_batches.fetch_anew(now)
             if not records:
@@ -286,16 +225,16 @@ class Engine:
         self.rebalancing.tell(listener)
         # Watch before the pattern is matched with the present metadata: otherwise a change that
         # comes in between would be missed, since the same metadata is not told again.
-        self.link.port.watch_cluster(wanted=True)
+        self.core.port.watch_cluster(wanted=True)
         subscription.replace(topics, pattern, regex)
-        self.assignment.track_topics()
+        subscription.track_topics(self.delivery.partitions)
         self.heartbeat.hurry()
-        self.link.port.watch_cluster(wanted=subscription.follows_cluster)
+        self.core.port.watch_cluster(wanted=subscription.follows_cluster)
         if subscription.group_id is not None:
-            self.assignment.say()
+            self.positions.say()
             subscription.say()
         elif subscription.is_subscribed:
-            self.assignment.assign_everything()
+            self.positions.assign_everything()
 
     def assign(
         self,
@@ -305,14 +244,13 @@ class Engine:
         """Replace the assignment by hand; `offsets` says where to begin in some of them."""
         self.call.touch()
         self.subscription.assign_by_user()
-        self.assignment.assign(partitions, offsets)
+        self.positions.assign(partitions, offsets)
 
     def unsubscribe(self, deadline: float) -> Waiting[None]:
         """`unsubscribe()`: drop the subscription and the assignment."""
         self.call.touch()
         error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
-        self.assignment.track_topics()
-        self.assignment.say_nothing_is_assigned()
+        self._say_nothing_is_read()
         if error is not None:
             raise self.call.own(error)
 
@@ -320,8 +258,12 @@ class Engine:
         """Finish an `unsubscribe` that was interrupted and is not called again."""
         if self.leaving.is_unfinished:
             self.leaving.finish_unheard(UNSUBSCRIBED)
-            self.assignment.track_topics()
-            self.assignment.say_nothing_is_assigned()
+            self._say_nothing_is_read()
+
+    def _say_nothing_is_read(self) -> None:
+        """Tell the background, after the user has unsubscribed."""
+        self.subscription.track_topics(self.delivery.partitions)
+        self.core.publish(AssignmentChanged(partitions={}))
 
     # -- positions
 
@@ -331,29 +273,29 @@ class Engine:
         """Read on from here; None looks the position up again. `anew`: what is buffered is fetched
         again."""
         self.call.touch()
-        self.assignment.seek(topic_partition, position, anew=anew)
+        self.positions.seek(topic_partition, position, anew=anew)
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end; the offset is looked up later."""
         self.call.touch()
-        self.assignment.reset(topic_partitions, strategy)
+        self.positions.reset(topic_partitions, strategy)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
         self.call.touch()
         if paused:
-            self.assignment.pause(topic_partitions)
+            self.positions.pause(topic_partitions)
         else:
-            self.assignment.resume(topic_partitions)
+            self.positions.resume(topic_partitions)
 
     def known_position(self, topic_partition: TopicPartition) -> int | None:
         """The consumed position of an assigned partition. None: `position` finds it, or says why
         there is none."""
-        if self.background.events:
+        if self.core.events:
             return None  # actors may have been restarted
         self.call.touch()
-        if self.link.port.positions:
-            self.assignment.apply_positions()
+        if self.core.port.positions:
+            self.positions.apply_found()
         return self.delivery.partitions[topic_partition].offset
 
     def position(self, topic_partition: TopicPartition, deadline: float) -> Waiting[int | None]:
@@ -365,17 +307,17 @@ class Engine:
         self.call.touch()
         yield from self.recovery.restore_if_restarted()
         while True:
-            self.assignment.apply_positions()
+            self.positions.apply_found()
             offset = self._known_offset(topic_partition)
             if offset is not None:
                 return offset
             self.call.raise_interruptions()
             self.call.end_for_close()
-            now = self.link.clock()
+            now = self.core.clock()
             self.errors.look_up_anew(now)
             if now >= deadline:
                 return None
-            if not self.link.port.positions:
+            if not self.core.port.positions:
                 yield min(deadline, self.errors.look_up_at)
 
     def _known_offset(self, topic_partition: TopicPartition) -> int | None:
@@ -392,14 +334,14 @@ class Engine:
             return state.offset
         if state.error is not None:
             self.errors.raise_error_of(state, state.error)
-        if topic_partition.topic in self.link.port.cluster.forbidden:
+        if topic_partition.topic in self.core.port.cluster.forbidden:
             forbidden, kind = [topic_partition.topic], TopicAuthorizationFailedError
             raise self.call.own(topics_refused(kind, forbidden, Answer.METADATA_TOPIC))
         return None
 
     def why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
         """Why the partition has no position yet, in words."""
-        now = self.link.clock()
+        now = self.core.clock()
         try:
             why: str = yield from self.questions.ask(
                 POSITIONS,
@@ -414,4 +356,4 @@ class Engine:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The consumed positions in topics that still exist under their ids."""
-        return self.assignment.consumed()
+        return self.positions.consumed()

@@ -53,8 +53,8 @@ class Iteration:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._call = engine.call
-        self._clock = engine.link.clock
-        self._events = engine.link.port.events
+        self._clock = engine.core.clock
+        self._events = engine.core.port.events
         #: The batch being handed out, and the batches after it (the next one is last in the list).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
@@ -145,10 +145,10 @@ class Iteration:
                 if not taken:
                     yield from self._engine.questions.raise_if_unreached()
                     return None
-                self.look_at = self._engine.link.clock() + LOOK_EVERY
+                self.look_at = self._engine.core.clock() + LOOK_EVERY
                 if self._engine.subscription.in_group:
                     self.look_at = min(
-                        self.look_at, self._engine.link.port.membership.session_until
+                        self.look_at, self._engine.core.port.membership.session_until
                     )
                 partitions = self._engine.delivery.partitions
                 self._waiting = [

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from aktor.consumer.core.call import Call
-from aktor.consumer.core.delivery import Delivery
-from aktor.consumer.core.event_queue import EventQueue
-from aktor.consumer.core.link import Link
+from aktor.consumer.core.core import Core
+from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.questions import Questions
 from aktor.consumer.core.rebalancing import Occasion, Rebalancing
-from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.core.waiting import Waiting
 from aktor.errors import ActorRestartedError
+from aktor.events.commits import CommitOffsets
 from aktor.events.fetching import PausePartitions
 from aktor.events.membership import LeaveGroup, Loss, Operation, SubscriptionChanged
 from aktor.events.routes import COMMITS, MEMBERSHIP
+from aktor.managers.commits.errors import says_expelled
 
 __all__ = ["Leaving"]
 
@@ -32,39 +31,26 @@ class Leaving:
     member, and which leaving is under way."""
 
     def __init__(
-        self,
-        link: Link,
-        call: Call,
-        subscription: Subscription,
-        delivery: Delivery,
-        rebalancing: Rebalancing,
-        questions: Questions,
-        *,
-        events: EventQueue,
-        is_static: bool,
-        request_timeout: float,
+        self, core: Core, rebalancing: Rebalancing, positions: Positions, questions: Questions
     ) -> None:
-        self._call = call
-        self._subscription = subscription
-        self._delivery = delivery
+        self._settings = core.settings
+        self._call = core.call
+        self._subscription = core.subscription
+        self._delivery = core.delivery
+        self._events = core.events
+        self._port = core.port
+        self._publish = core.publish
+        self._clock = core.clock
+        self._trace = core.trace
+        self._log = core.log
         self._rebalancing = rebalancing
+        self._positions = positions
         self._questions = questions
-        self._events = events
-        self._port = link.port
-        self._publish = link.publish
-        self._clock = link.clock
-        self._log = link.log
-        self._is_static = is_static
-        self._request_timeout = request_timeout
         #: The last commit before leaving was refused: the group does not know us any more.
         self._expelled = False
         #: Names the leaving that is under way: the listener is called once for it, also if an
         #: interrupt ends the first attempt.
         self._under_way: Occasion | None = None
-
-    def expel(self, *, expelled: bool) -> None:
-        """Note whether the group has refused the last commit because the member is expelled."""
-        self._expelled = expelled
 
     def on_assigned(self) -> None:
         """Partitions are assigned: no leaving is under way any more."""
@@ -85,7 +71,7 @@ class Leaving:
         ticket, _ = self._port.ask(MEMBERSHIP)
         self._subscription.forget_told()
         self._events.forget_group()
-        deadline = self._clock() + self._request_timeout
+        deadline = self._clock() + self._settings.request_timeout
         self._publish(LeaveGroup(ticket=ticket, deadline=deadline, because=because))
         self._port.membership.leave()
         self._subscription.unsubscribe()
@@ -112,6 +98,28 @@ class Leaving:
     def commits_until(self, deadline: float) -> float:
         """The time by which commits must be done, so that LeaveGroup is done by `deadline`."""
         return deadline - (deadline - self._clock()) * LEAVE_SHARE
+
+    def commit_last(self, deadline: float, *, at: str) -> Waiting[None]:
+        """Commit the consumed positions before all partitions are given up. A failure is traced."""
+        consumed = self._positions.consumed()
+        if not consumed:
+            return
+        try:
+            yield from self._questions.ask(
+                COMMITS,
+                lambda ticket: CommitOffsets(
+                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
+                ),
+                deadline=deadline,
+                what="the last commit",
+                interruptible=self._call.closing,
+            )
+        except Exception as error:
+            if error is not self._call.ended_in:
+                raise  # a signal handler's
+            # Nothing is lost: the group goes on from the last commit and repeats some records.
+            self._expelled = says_expelled(error)
+            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def leave(
         self,
@@ -143,7 +151,7 @@ class Leaving:
             # Forget steps that the membership manager sent while the listener ran, and before it
             # heard of LeaveGroup (KAFKA-20428).
             self._events.forget_group()
-        elif self._is_static and operation is Operation.LEAVE_GROUP:
+        elif self._settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
             # The member may have left with epoch -2 (it will be back). Now it leaves for good.
             yield from self._leave_group(deadline, because, operation)
         self._subscription.unsubscribe()

@@ -1,26 +1,29 @@
-"""Errors of partitions: which one a poll raises, and when; when positions are looked up again.
+"""Errors of partitions: which one a poll raises, and when; what is looked up or fetched again.
 
 An error that only a seek ends (a record that is not deserialized, no position and no policy) stays,
 and is raised again and again. An error that may pass (a refused topic) is raised once for each
-attempt. The error of a corrupt batch stays, too, while the batch is fetched again (see
-`corrupt_batches`).
+attempt, and its position is looked up again. The error of a corrupt batch stays, too, while the
+batch is fetched again: if the bytes were damaged on the way, the next ones are sound. If the bytes
+of `TRIES` more Fetches are corrupt, too, the batch is not fetched any more, until the application
+seeks.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from kafka.structs import TopicPartition
 
-from aktor.consumer.core.assignment import Assignment
-from aktor.consumer.core.call import Call
-from aktor.consumer.core.delivery import Delivery
-from aktor.consumer.core.link import Link
+from aktor.actors.runtime.manager import Backoff
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.partition import Partition
-from aktor.protocol.error_codes import only_a_seek_helps
+from aktor.consumer.core.positions import Positions
+from aktor.events.positions import SeekPartitions
+from aktor.protocol.error_codes import Answer, Do, is_corrupt, means, only_a_seek_helps
 
-__all__ = ["POSITION_RETRY", "PositionErrors"]
+__all__ = ["POSITION_RETRY", "TRIES", "CorruptBatches", "PositionErrors"]
 
 #: How soon a position is looked up again after an error that may pass, in seconds.
 POSITION_RETRY: Final = 1.0
@@ -29,20 +32,12 @@ POSITION_RETRY: Final = 1.0
 class PositionErrors:
     """Owns which errors of partitions were raised, and when they are raised again."""
 
-    def __init__(
-        self,
-        link: Link,
-        call: Call,
-        delivery: Delivery,
-        assignment: Assignment,
-        *,
-        retry_backoff: float,
-    ) -> None:
-        self._call = call
-        self._delivery = delivery
-        self._assignment = assignment
-        self._clock = link.clock
-        self._retry_backoff = retry_backoff
+    def __init__(self, core: Core, positions: Positions) -> None:
+        self._call = core.call
+        self._delivery = core.delivery
+        self._positions = positions
+        self._clock = core.clock
+        self._retry_backoff = core.settings.retry_backoff
         #: Partitions whose position could not be found in this attempt, and the errors of this
         #: attempt that were raised.
         self._unresolved: set[TopicPartition] = set()
@@ -81,9 +76,21 @@ class PositionErrors:
         `retry_backoff_ms`: a loop that catches it without a seek does not keep the processor busy.
         """
         if self._call.follows_policy:
-            self._assignment.reset_out_of_range()
+            self._reset_out_of_range()
         while (due := self._delivery.next_error(again=again)) is not None:
             self.raise_error_of(*due)
+
+    def _reset_out_of_range(self) -> None:
+        """An offset out of range is reset by `auto_offset_reset`; only "none" raises it."""
+        refused = [
+            state
+            for state in self._delivery.failed()
+            if state.offset is not None and _resets_position(state.error)
+        ]
+        for state in refused:
+            self._delivery.reset(state.topic_partition, from_offset=state.offset)
+        if refused:
+            self._positions.say_resets("the offset is out of range")
 
     def raise_error_of(self, state: Partition, error: Exception) -> None:
         """Raise the error of a partition: each time if only a seek helps, otherwise once.
@@ -134,19 +141,145 @@ class PositionErrors:
         if now < self.look_up_at:
             return
         self.look_up_at = math.inf
-        self._assignment.apply_positions()
+        self._positions.apply_found()
         self._note_unresolved()
         for partition in sorted(self._unresolved & self._delivery.partitions.keys()):
             state = self._delivery.partitions[partition]
             if state.offset is None:
-                self._assignment.renew(state)
+                self._positions.renew(state)
         self._unresolved.clear()
         self._raised.clear()
-        self._assignment.say()
-        self._assignment.say_resets("the last attempt failed")
+        self._positions.say()
+        self._positions.say_resets("the last attempt failed")
 
     def forget(self) -> None:
         """The managers are told the whole assignment again: forget the errors of the attempt."""
         self._unresolved.clear()
         self._raised.clear()
         self.look_up_at = math.inf
+
+
+#: How often a corrupt batch is fetched again.
+TRIES: Final = 3
+
+#: The application thread has no randomness: use the middle of the backoff's jitter.
+_NO_JITTER: Final = 0.5
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts to fetch the corrupt batch at `offset` of one partition."""
+
+    offset: int
+    #: The partition's epoch since the last attempt.
+    epoch: int
+    backoff: Backoff
+    tries: int = 0
+    #: The last error that was counted.
+    error: Exception | None = None
+    due_at: float = math.inf
+
+    def failed(self, error: Exception | None, now: float) -> None:
+        """The batch is corrupt: for the first time, or still."""
+        self.error = error
+        if self.tries < TRIES:
+            self.due_at = self.backoff.failed(now, _NO_JITTER)
+
+    def begin(self, epoch: int) -> None:
+        """The batch is fetched again, in this epoch."""
+        self.tries += 1
+        self.epoch = epoch
+        self.due_at = math.inf
+
+
+class CorruptBatches:
+    """Owns how often each corrupt batch was fetched again, and when the next attempt is due.
+
+    After a seek, or anything else that gives a partition a new epoch, the count begins at zero.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._delivery = core.delivery
+        self._publish = core.publish
+        self._log = core.log
+        self._settings = core.settings
+        self._attempts: dict[TopicPartition, _Attempts] = {}
+        self._due_at = math.inf
+
+    def due_after(self, now: float) -> float:
+        """When a poll that waits has a batch to fetch again."""
+        return self._due_at if self._due_at > now else math.inf
+
+    def may_heal(self, partition: TopicPartition) -> bool:
+        """Whether the corrupt batch that a poll has raised for this partition is fetched again."""
+        attempts = self._attempts.get(partition)
+        state = self._delivery.partitions.get(partition)
+        if attempts is None or state is None:
+            return False
+        return attempts.due_at < math.inf or state.fetched_anew
+
+    def fetch_anew(self, now: float) -> None:
+        """Note which batches are corrupt, and fetch those again that are due."""
+        self._forget_healed()
+        self._due_at = math.inf
+        due = []
+        for state in self._delivery.failed():
+            if not is_corrupt(state.error) or not state.all_given_out:
+                continue
+            attempts = self._attempts_of(state)
+            if attempts.error is not state.error:
+                attempts.failed(state.error, now)
+                self._tell(attempts, state, now)
+            if attempts.due_at <= now:
+                due.append(state)
+            else:
+                self._due_at = min(self._due_at, attempts.due_at)
+        if due:
+            sought = {}
+            for state in due:
+                self._delivery.fetch_anew(state)
+                sought[state.topic_partition] = state.assigned
+            self._publish(SeekPartitions(partitions=sought))
+            for state in due:
+                self._attempts[state.topic_partition].begin(state.epoch)
+
+    def _attempts_of(self, state: Partition) -> _Attempts:
+        known = self._attempts.get(state.topic_partition)
+        if known is None or (known.epoch, known.offset) != (state.epoch, state.offset):
+            assert state.offset is not None, "it has been given out up to its error"
+            backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
+            known = _Attempts(state.offset, state.epoch, backoff)
+            self._attempts[state.topic_partition] = known
+        return known
+
+    def _tell(self, attempts: _Attempts, state: Partition, now: float) -> None:
+        """Trace that the batch is corrupt, and when it is fetched again."""
+        wait = attempts.due_at - now
+        self._log.warning(
+            "batch.corrupt",
+            partition=state.topic_partition,
+            offset=attempts.offset,
+            because=state.error,
+            tries=attempts.tries,
+            retry_in=None if wait == math.inf else round(wait, 3),
+        )
+
+    def _forget_healed(self) -> None:
+        """Forget batches that were read meanwhile, and partitions that have another epoch."""
+        for partition, attempts in list(self._attempts.items()):
+            state = self._delivery.partitions.get(partition)
+            if state is None or state.epoch != attempts.epoch:
+                del self._attempts[partition]
+            elif state.offset != attempts.offset:
+                del self._attempts[partition]
+                self._log.info(
+                    "batch.healed",
+                    partition=partition,
+                    offset=attempts.offset,
+                    tries=attempts.tries,
+                )
+
+
+def _resets_position(error: Exception | None) -> bool:
+    """Whether the error is OFFSET_OUT_OF_RANGE from the leader: `auto_offset_reset` decides."""
+    return error is not None and Do.RESET_POSITION in means(Answer.FETCH_PARTITION, type(error))

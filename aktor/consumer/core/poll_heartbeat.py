@@ -1,8 +1,12 @@
-"""`Poll`: tells the background that the application is alive, and what it has read and freed.
+"""What a poll owes to the group: `Poll`, and the question whether the member is still in it.
 
+`Poll` tells the background that the application is alive, and what it has read and freed.
 `max_poll_interval_ms` counts from the last `Poll` (KIP-62). A `Poll` wakes the background only if
 the background has something to do; otherwise the background reads it at its next turn, so that a
 busy application does not pay for a switch of threads with every poll.
+
+A member whose process was suspended for longer than its session may have lost its partitions to
+another member. The group must confirm the member before records are given out again (`Session`).
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ import math
 from typing import Final
 
 from aktor.consumer.core.delivery import Delivery
-from aktor.consumer.core.link import Link
+from aktor.consumer.core.port import ApplicationPort, Publish
 from aktor.consumer.core.subscription import Subscription
-from aktor.events.membership import MemberState
+from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.polling import Poll
 from aktor.settings import Settings
+from aktor.trace import Trace
 
-__all__ = ["POLL_REPEAT", "PollHeartbeat"]
+__all__ = ["CONFIRM_REPEAT", "POLL_REPEAT", "PollHeartbeat", "Session"]
 
 #: How often an unchanged Poll is repeated, in seconds, or more often (see `max_poll_interval_ms`).
 POLL_REPEAT: Final = 0.25
@@ -37,8 +42,9 @@ class PollHeartbeat:
 
     def __init__(
         self,
-        link: Link,
         settings: Settings,
+        port: ApplicationPort,
+        publish: Publish,
         delivery: Delivery,
         subscription: Subscription,
     ) -> None:
@@ -47,10 +53,10 @@ class PollHeartbeat:
         self._poll_interval = settings.max_poll_interval / 3
         self._repeat = min(POLL_REPEAT, self._poll_interval)
         self._wake_bytes = settings.max_buffered_bytes // WAKE_SHARE
-        self._port = link.port
+        self._port = port
         self._delivery = delivery
         self._subscription = subscription
-        self._publish = link.publish
+        self._publish = publish
         self._urgent = False
         self._told_at = -math.inf
         #: Whether positions or freed bytes were sent without a wake, and the background was not
@@ -116,3 +122,47 @@ class PollHeartbeat:
         """Whether the group has yet to make us a stable member."""
         state = self._port.membership.member.state
         return self._subscription.in_group and state is not MemberState.STABLE
+
+
+#: How often the group is asked to confirm the session, in seconds.
+CONFIRM_REPEAT: Final = 0.2
+
+
+class Session:
+    """Owns when the group is asked again to confirm the member."""
+
+    __slots__ = ("_ask_again_at", "_log", "_port", "_publish", "_subscription")
+
+    def __init__(
+        self, port: ApplicationPort, publish: Publish, log: Trace, subscription: Subscription
+    ) -> None:
+        self._ask_again_at = math.inf
+        self._subscription = subscription
+        self._port = port
+        self._publish = publish
+        self._log = log
+
+    def is_confirmed(self, now: float) -> bool:
+        """Whether records may be given out; if not, ask the group to confirm the member."""
+        until = self._port.membership.session_until
+        if not self._subscription.in_group or now <= until:
+            self._ask_again_at = math.inf
+            return True
+        if now >= self._ask_again_at or self._ask_again_at == math.inf:
+            self._ask_again_at = now + CONFIRM_REPEAT
+            self._log.info("session.unconfirmed", overdue_s=round(now - until, 3))
+            self._publish(ConfirmSession())
+        return False
+
+    def due_after(self, _now: float) -> float:
+        """When a poll that waits has to ask the group again."""
+        return self._ask_again_at
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether records are held back because the group has yet to confirm the member."""
+        return self._ask_again_at != math.inf
+
+    def forget(self) -> None:
+        """No records wait for the group's confirmation any more."""
+        self._ask_again_at = math.inf

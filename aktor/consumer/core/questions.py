@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
 
-from aktor.consumer.core.call import Call
-from aktor.consumer.core.link import Link
+from aktor.consumer.core.core import Core
+from aktor.consumer.core.port import Settle
 from aktor.consumer.core.recovery import Recovery
 from aktor.consumer.core.waiting import Waiting
 from aktor.errors import ActorRestartedError
@@ -31,17 +31,12 @@ class Questions:
 
     __slots__ = ("_call", "_clock", "_port", "_publish", "_recovery")
 
-    def __init__(
-        self,
-        link: Link,
-        call: Call,
-        recovery: Recovery,
-    ) -> None:
-        self._call = call
+    def __init__(self, core: Core, recovery: Recovery) -> None:
+        self._call = core.call
+        self._port = core.port
+        self._publish = core.publish
+        self._clock = core.clock
         self._recovery = recovery
-        self._port = link.port
-        self._publish = link.publish
-        self._clock = link.clock
 
     def ask(
         self,
@@ -91,6 +86,21 @@ class Questions:
             return reply.get()
         finally:
             self._port.forget(ticket)
+
+    def ask_without_waiting(
+        self, actor: str, question: Callable[[int], Message], settle: Settle
+    ) -> Waiting[None]:
+        """Ask `actor`; `settle` is called with the answer or error, on the background thread.
+
+        It is a generator because a listener may have to run first, about a restarted actor.
+        """
+        call = self._call
+        call.check_alive()
+        yield from self._recovery.restore_if_restarted()
+        call.touch()
+        ticket = self._port.open(actor, settle, call.asked)
+        self._publish(question(ticket))
+        call.does_not_wait_for(ticket)
 
     def raise_if_unreached(self) -> Waiting[None]:
         """Raise BootstrapError if no broker has ever answered: then it is unknown whether the

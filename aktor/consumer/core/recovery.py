@@ -7,16 +7,12 @@ with new epochs, so that older messages and records are dropped.
 
 from __future__ import annotations
 
-from aktor.consumer.core.assignment import Assignment
-from aktor.consumer.core.call import Call
-from aktor.consumer.core.delivery import Delivery
-from aktor.consumer.core.event_queue import EventQueue
-from aktor.consumer.core.link import Link
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.partition_errors import PositionErrors
-from aktor.consumer.core.poll_heartbeat import PollHeartbeat
+from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.rebalancing import Rebalancing
-from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.core.waiting import Waiting
+from aktor.events.fetching import PausePartitions
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import Loss, SubscriptionChanged
 from aktor.events.routes import MEMBERSHIP
@@ -28,29 +24,18 @@ class Recovery:
     """Owns which restart of actors is being acted on."""
 
     def __init__(
-        self,
-        link: Link,
-        call: Call,
-        subscription: Subscription,
-        delivery: Delivery,
-        rebalancing: Rebalancing,
-        assignment: Assignment,
-        *,
-        errors: PositionErrors,
-        heartbeat: PollHeartbeat,
-        events: EventQueue,
+        self, core: Core, rebalancing: Rebalancing, positions: Positions, errors: PositionErrors
     ) -> None:
-        self._call = call
-        self._subscription = subscription
-        self._delivery = delivery
+        self._call = core.call
+        self._subscription = core.subscription
+        self._delivery = core.delivery
+        self._events = core.events
+        self._port = core.port
+        self._publish = core.publish
+        self._log = core.log
         self._rebalancing = rebalancing
-        self._assignment = assignment
+        self._positions = positions
         self._errors = errors
-        self._heartbeat = heartbeat
-        self._events = events
-        self._port = link.port
-        self._publish = link.publish
-        self._log = link.log
         #: The restart that is being acted on; None: there is none.
         self.restoring: ActorsRestarted | None = None
 
@@ -71,18 +56,17 @@ class Recovery:
         if self._port.failure is not None:
             return
         for ticket in self._call.asked:
-            self._assignment.track_topics_of_question(ticket, frozenset())
+            self._subscription.track_topics_of_question(ticket, frozenset())
         self._delivery.take_back()
         # An interrupted `subscribe` may have ended before these two calls.
         self._port.watch_cluster(wanted=self._subscription.follows_cluster)
-        self._assignment.follow_cluster()
-        self._assignment.renew_all()
+        self._positions.follow_cluster()
+        self._renew_all()
         self._delivery.recount()
         self._errors.forget()
-        self._assignment.say_anew("a call was interrupted")
-        self._assignment.say_paused(resumed=True)
+        self._say_anew("a call was interrupted")
+        self._say_paused(resumed=True)
         self._subscription.say_changes()
-        self._heartbeat.hurry()
         self._log.info("call.repaired")
 
     # -- after a restart of actors
@@ -103,10 +87,9 @@ class Recovery:
             error = yield from self._restore_membership(restarted)
         # The fetch manager needs all other managers, so it is restarted with each of them. It does
         # not know what its predecessor has fetched: go on from the positions.
-        self._assignment.renew_all()
-        self._assignment.say_anew("actors were restarted")
-        self._assignment.say_paused(resumed=False)
-        self._heartbeat.hurry()
+        self._renew_all()
+        self._say_anew("actors were restarted")
+        self._say_paused(resumed=False)
         if error is not None:
             self._call.own(error, owed=True)
         self._events.take_out(restarted)
@@ -129,3 +112,27 @@ class Recovery:
         if membership.leaving:  # the application has unsubscribed since
             self._publish(SubscriptionChanged(topics=frozenset(), leaving=membership.leaving))
         return None
+
+    # -- what both tell again
+
+    def _renew_all(self) -> None:
+        """Give all partitions new epochs: records that were fetched before are dropped."""
+        for state in self._delivery.partitions.values():
+            self._positions.renew(state)
+
+    def _say_anew(self, because: str) -> None:
+        """Tell the background the whole assignment again, and the resets without an answer."""
+        self._subscription.track_topics(self._delivery.partitions)
+        self._positions.say()
+        self._positions.say_resets(because)
+
+    def _say_paused(self, *, resumed: bool) -> None:
+        """Tell the background which partitions are not to be fetched; `resumed`: also which are."""
+        assigned = self._delivery.partitions
+        wanted = self._delivery.fetchable(assigned)
+        paused = assigned.keys() - wanted
+        self._publish(
+            PausePartitions(
+                partitions=frozenset(paused), resumed=wanted if resumed else frozenset()
+            )
+        )

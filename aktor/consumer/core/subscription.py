@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from aktor.consumer.core.link import Link
-from aktor.events.membership import SubscriptionChanged
-from aktor.events.metadata import TopicPattern
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-__all__ = ["Subscription"]
+from kafka.structs import TopicPartition
+
+from aktor.consumer.core.port import ApplicationPort, Publish
+from aktor.events.membership import SubscriptionChanged
+from aktor.events.metadata import Cluster, TopicPattern, TrackTopics
+from aktor.events.routes import APPLICATION
+from aktor.trace import Trace
+
+__all__ = ["Subscription", "SubscriptionPattern", "TopicIds"]
 
 
 class Subscription:
@@ -21,10 +28,13 @@ class Subscription:
         "group_id",
         "pattern",
         "regex",
+        "topic_ids",
         "topics",
     )
 
-    def __init__(self, link: Link, group_id: str | None) -> None:
+    def __init__(
+        self, port: ApplicationPort, publish: Publish, log: Trace, group_id: str | None
+    ) -> None:
         #: The topics, or those that match the pattern.
         self.topics: frozenset[str] = frozenset()
         #: In place of topics: a pattern that we evaluate, or one that the brokers evaluate.
@@ -32,9 +42,11 @@ class Subscription:
         self.regex = ""
         self.assigned_by_user = False
         self.group_id = group_id
-        self._port = link.port
-        self._publish = link.publish
-        self._log = link.log
+        #: The ids of the topics that are read.
+        self.topic_ids = TopicIds(port)
+        self._port = port
+        self._publish = publish
+        self._log = log
         #: The (topics, regex) that the membership manager was told last; None if that is unsure.
         self._published: tuple[frozenset[str], str] | None = (frozenset(), "")
 
@@ -110,3 +122,83 @@ class Subscription:
     def forget_told(self) -> None:
         """The membership manager may not know the subscription: `say_changes` tells it again."""
         self._published = None
+
+    # -- what the metadata manager is told
+
+    def track_topics(self, assigned: Iterable[TopicPartition]) -> None:
+        """Tell the metadata manager which topics to follow: those that are subscribed to, or those
+        of the partitions that are `assigned` by hand."""
+        topics = self.topics
+        if self.pattern is not None:
+            topics = frozenset()
+        elif not topics and not self.regex:
+            topics = frozenset(partition.topic for partition in assigned)
+        self._publish(TrackTopics(owner=APPLICATION, topics=topics, pattern=self.pattern))
+
+    def track_topics_of_question(self, ticket: int, topics: frozenset[str]) -> None:
+        """Tell the metadata manager which topics to follow for this question; none: it is over."""
+        self._publish(TrackTopics(owner=f"question {ticket}", topics=topics))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """For `subscribe(pattern=...)`: a regular expression in the syntax of RE2 (KIP-848).
+
+    The brokers match it with the names of all topics that the group may describe, and again as
+    topics come and go: no consumer has to know all topics of a large cluster. It must match the
+    whole name. An invalid one is an `InvalidRegularExpressionError`, raised by `poll`.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pattern, str):
+            raise TypeError("a SubscriptionPattern is made of a str")
+        if not self.pattern:
+            raise ValueError("an empty SubscriptionPattern matches no topic")
+
+    def __str__(self) -> str:
+        return self.pattern
+
+
+class TopicIds:
+    """Owns the ids of the topics that are read, and the last cluster that was acted on.
+
+    A topic that is deleted and created again gets another id.
+    """
+
+    __slots__ = ("_ids", "_port", "followed")
+
+    def __init__(self, port: ApplicationPort) -> None:
+        self._port = port
+        self._ids: dict[str, object] = {}
+        #: The cluster whose changes were acted on.
+        self.followed: Cluster | None = None
+
+    def created_anew(self) -> tuple[Cluster, Mapping[str, object]]:
+        """The latest cluster, and the topics that have another id in it than we know, each with its
+        new id."""
+        cluster = self._port.cluster
+        anew = {
+            topic: info.topic_id
+            for topic, was in self._ids.items()
+            if (info := cluster.topics.get(topic)) and info.topic_id not in (None, was)
+        }
+        return cluster, anew
+
+    def learn(self, ids: Mapping[str, object]) -> None:
+        """From now on these are the topics' ids."""
+        self._ids.update(ids)
+
+    def note(self, read: Collection[str]) -> None:
+        """These topics are read. For each topic keep the first id that the metadata told."""
+        topics = self._port.cluster.topics
+        ids = {
+            topic: self._ids.get(topic) or (topics[topic].topic_id if topic in topics else None)
+            for topic in read
+        }
+        self._ids = {topic: known for topic, known in ids.items() if known is not None}
+
+    def follow(self, cluster: Cluster) -> None:
+        """The changes of this cluster were acted on."""
+        self.followed = cluster

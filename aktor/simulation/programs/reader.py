@@ -23,7 +23,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import (
     ActorCrashedError,

@@ -26,7 +26,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.broker.codes import Code
-from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ActorCrashedError, ConsumerClosedError
 from aktor.events.lifecycle import ActorsRestarted, Tick

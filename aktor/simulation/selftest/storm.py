@@ -19,7 +19,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from aktor.broker.codes import Code
 from aktor.broker.sasl import Authentication, Users
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
-from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.events.lifecycle import Tick
 from aktor.simulation.errors import CheckFailedError
 from aktor.simulation.faults.chaos import (

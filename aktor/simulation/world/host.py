@@ -319,7 +319,7 @@ class Site(Host):
         if self.frozen or fetch is None or self.dispatcher.ended:
             return
         engine = self.consumer._engine
-        if self._mail.waiting or self.port.events or engine.background.events.taken_over:
+        if self._mail.waiting or self.port.events or engine.core.events.taken_over:
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
         chunks = list(self.port.chunks)

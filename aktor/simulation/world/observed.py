@@ -403,7 +403,7 @@ class _Observed(KafkaConsumer):
                 super().close(autocommit, timeout_ms, **options)
         finally:
             if self._guard.closed:  # else it is put off
-                self._note("consumer.closed", questions=self._engine.link.port.open_questions)
+                self._note("consumer.closed", questions=self._engine.core.port.open_questions)
                 if options.get("group_membership_operation", "default") == "default":
                     self._left()
 
@@ -472,7 +472,7 @@ class _Observed(KafkaConsumer):
 
     def _measure_buffer(self) -> None:
         """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
-        port, owned = self._engine.link.port, self._engine.delivery.partitions
+        port, owned = self._engine.core.port, self._engine.delivery.partitions
         self._brokers = max(self._brokers, len(port.cluster.brokers))
         chunks = [
             chunk

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka.errors import CorruptRecordError
 
-from aktor.consumer.core.corrupt_batches import TRIES
+from aktor.consumer.core.partition_errors import TRIES
 from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Position, SeekPartitions

@@ -27,14 +27,13 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime.dispatcher import Bell, VirtualTime
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.iteration import Iteration
-from aktor.consumer.core.link import Link
 from aktor.consumer.core.partition_errors import POSITION_RETRY
-from aktor.consumer.core.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
+from aktor.consumer.core.poll_heartbeat import CONFIRM_REPEAT, NEWS_EVERY, POLL_REPEAT
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.questions import ANSWER_GRACE, REPORT_WAIT
-from aktor.consumer.core.session import CONFIRM_REPEAT
 from aktor.consumer.core.waiting import Blocking, Waiting
 from aktor.errors import (
     ActorCrashedError,
@@ -159,13 +158,17 @@ class Site:
         self.on_said: Callable[[Any], None] = lambda message: None
         self.auto_commits: list[tuple[Any, Any]] = []
         trace, self.events = recording()
-        self.engine = Engine(
+        core = Core.make(
             Settings(**{"enable_auto_commit": False, **settings}),
-            Link(self.port, self.publish, self.clock, trace, trace.bind(actor="application")),
+            self.port,
+            self.publish,
+            self.clock,
+            trace,
             make_reader=read,
-            on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error)),
         )
-
+        self.engine = Engine(
+            core, on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error))
+        )
         self.driver = Blocking(self.bell, self.clock)
 
     def run(self, operation: Waiting[T]) -> T:
@@ -2043,7 +2046,7 @@ def test_a_restarted_fetch_manager_is_not_told_what_was_freed_of_its_predecessor
     """It has counted none of that: it would fetch as much too much."""
     site = a_site(A, B)
     site.fetched(a_chunk(partition=B))
-    site.engine.assignment.drain_buffer()
+    site.engine.positions.drain_buffer()
     site.fetched(a_chunk())  # has come and was not looked at
     site.hear(a_restart("fetch"))
 
@@ -2063,7 +2066,7 @@ def test_what_a_new_fetch_manager_sent_before_its_start_was_heard_of_is_given_ba
     if that were forgotten with what its predecessor sent."""
     site = a_site(A, B)
     site.fetched(a_chunk(partition=B))
-    site.engine.assignment.drain_buffer()
+    site.engine.positions.drain_buffer()
     site.fetched(new := replace(a_chunk(), incarnation=2))
     site.hear(a_restart("fetch"))
 

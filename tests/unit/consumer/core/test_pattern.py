@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aktor
-from aktor.consumer.core.pattern import SubscriptionPattern
+from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import (
     AssignPartitions,

@@ -9,8 +9,8 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.dispatcher import Bell, Reply
-from aktor.consumer.core.membership_view import NOT_A_MEMBER
 from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.views import NOT_A_MEMBER
 from aktor.errors import (
     ActorCrashedError,
     ActorRestartedError,

@@ -31,7 +31,7 @@ class Loop:
             self.next_record,
             self.iteration,
             self.site.engine.call.attention,
-            self.site.engine.link.port.events,
+            self.site.engine.core.port.events,
             self.site.clock,
         )
 
@@ -83,7 +83,7 @@ def test_both_ways_to_iterate_go_on_where_the_other_one_is() -> None:
 def test_it_looks_before_the_next_record_if_something_else(what: str) -> None:
     loop = Loop(a_chunk(count=5))
     loop.take(2)
-    call, events = loop.site.engine.call, loop.site.engine.link.port.events
+    call, events = loop.site.engine.call, loop.site.engine.core.port.events
 
     match what:
         case "another call":

@@ -1,4 +1,4 @@
-"""Assign, seek, reset, pause and resume: each changes partitions, and tells the background.
+"""Positions and pauses: assign, seek, reset, pause and resume, and what follows from them.
 
 Every change is applied to `Delivery` first and then told to the background, with the partition's
 epoch: messages with an older epoch are stale.
@@ -10,14 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.core.delivery import Delivery
-from aktor.consumer.core.link import Link
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.partition import Partition
-from aktor.consumer.core.poll_heartbeat import PollHeartbeat
-from aktor.consumer.core.subscription import Subscription
-from aktor.consumer.core.topic_ids import TopicIds
 from aktor.events.fetching import PausePartitions
-from aktor.events.metadata import TrackTopics
 from aktor.events.positions import (
     AssignmentChanged,
     Position,
@@ -25,32 +20,22 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
-from aktor.events.routes import APPLICATION
-from aktor.protocol.error_codes import Answer, Do, means
 
-__all__ = ["Assignment"]
+__all__ = ["Positions"]
 
 
-class Assignment:
-    """Owns no state: it changes the partitions of `Delivery`, and tells the background."""
+class Positions:
+    """Owns nothing: `Delivery` has the partitions, and `Subscription` the ids of their topics."""
 
-    def __init__(
-        self,
-        link: Link,
-        delivery: Delivery,
-        subscription: Subscription,
-        heartbeat: PollHeartbeat,
-        *,
-        max_buffered_bytes: int,
-    ) -> None:
-        self._delivery = delivery
-        self._subscription = subscription
-        self._heartbeat = heartbeat
-        self._topic_ids = TopicIds(link.port)
-        self._port = link.port
-        self._publish = link.publish
-        self._log = link.log
-        self._max_buffered_bytes = max_buffered_bytes
+    def __init__(self, core: Core) -> None:
+        self._delivery = core.delivery
+        self._subscription = core.subscription
+        self._topic_ids = core.subscription.topic_ids
+        self._heartbeat = core.heartbeat
+        self._port = core.port
+        self._publish = core.publish
+        self._log = core.log
+        self._max_buffered_bytes = core.settings.max_buffered_bytes
 
     # -- which partitions
 
@@ -65,9 +50,8 @@ class Assignment:
         self._delivery.assign(partitions, offsets)
         if offsets and self._log.hears_debug:
             self._log.debug("position.sought", partitions=dict(offsets))
-        self.track_topics()
+        self._subscription.track_topics(self._delivery.partitions)
         self.say()
-        self._heartbeat.hurry()
 
     def assign_everything(self) -> None:
         """Own all partitions of the topics: without a group, subscribing means that, as in
@@ -93,42 +77,10 @@ class Assignment:
 
     def say(self) -> None:
         """Tell the background what is assigned, in which epochs and at which positions."""
-        self.note_topics()
+        self._topic_ids.note(self._delivery.topics)
         assigned = self._delivery.as_assigned()
         self._publish(AssignmentChanged(partitions=assigned, by_group=self._subscription.in_group))
         self._heartbeat.hurry()  # partitions assigned by hand are fetched from the next Poll on
-
-    def say_nothing_is_assigned(self) -> None:
-        """Tell the background, after the user has unsubscribed."""
-        self._publish(AssignmentChanged(partitions={}))
-
-    def track_topics(self) -> None:
-        """Tell the metadata manager which topics to follow."""
-        subscription = self._subscription
-        topics = subscription.topics
-        if subscription.pattern is not None:
-            topics = frozenset()
-        elif not topics and not subscription.regex:
-            topics = frozenset(partition.topic for partition in self._delivery.partitions)
-        pattern = subscription.pattern
-        self._publish(TrackTopics(owner=APPLICATION, topics=topics, pattern=pattern))
-
-    def track_topics_of_question(self, ticket: int, topics: frozenset[str]) -> None:
-        """Tell the metadata manager which topics to follow for this question; none: it is over."""
-        self._publish(TrackTopics(owner=f"question {ticket}", topics=topics))
-
-    # -- after a restart, or an interrupt
-
-    def say_anew(self, because: str) -> None:
-        """Tell the background the whole assignment again, and the resets without an answer."""
-        self.track_topics()
-        self.say()
-        self.say_resets(because)
-
-    def renew_all(self) -> None:
-        """Give all partitions new epochs: records that were fetched before are dropped."""
-        for state in self._delivery.partitions.values():
-            self.renew(state)
 
     def renew(self, state: Partition) -> None:
         """Give a partition a new epoch; its position, or the reset it waits for, is kept."""
@@ -136,17 +88,6 @@ class Assignment:
             self._delivery.seek(state.topic_partition, state.position)
         else:
             self._delivery.reset(state.topic_partition, reset.strategy, reset.from_offset)
-
-    def say_paused(self, *, resumed: bool) -> None:
-        """Tell the background which partitions are not to be fetched; `resumed`: also which are."""
-        assigned = self._delivery.partitions
-        wanted = self._delivery.fetchable(assigned)
-        paused = assigned.keys() - wanted
-        self._publish(
-            PausePartitions(
-                partitions=frozenset(paused), resumed=wanted if resumed else frozenset()
-            )
-        )
 
     # -- positions
 
@@ -185,18 +126,6 @@ class Assignment:
             self._log.debug("position.sought", partitions=dict.fromkeys(resets))
         self._publish(ResetPositions(partitions=resets, because="the application asked for it"))
 
-    def reset_out_of_range(self) -> None:
-        """An offset out of range is reset by `auto_offset_reset`; only "none" raises it."""
-        refused = [
-            state
-            for state in self._delivery.failed()
-            if state.offset is not None and _resets_position(state.error)
-        ]
-        for state in refused:
-            self._delivery.reset(state.topic_partition, from_offset=state.offset)
-        if refused:
-            self.say_resets("the offset is out of range")
-
     def say_resets(self, because: str) -> None:
         """Ask again for every reset that has no answer. To ask twice for one does no harm."""
         resets = {
@@ -213,22 +142,14 @@ class Assignment:
             self.seek(partition, self._delivery.partitions[partition].position, anew=True)
         self._delivery.forget_offset_gaps()
 
-    def fetch_anew(self, states: Iterable[Partition]) -> None:
-        """Fetch partitions again from their positions, because the bytes that came were corrupt."""
-        sought = {}
-        for state in states:
-            self._delivery.fetch_anew(state)
-            sought[state.topic_partition] = state.assigned
-        self._publish(SeekPartitions(partitions=sought))
-
-    def apply_positions(self) -> None:
+    def apply_found(self) -> None:
         """Take over positions that were found."""
         self._port.take_positions(self._delivery.apply)
 
     def drain_buffer(self) -> None:
         """Take over the positions and chunks that came, without waiting."""
         if self._port.positions:
-            self.apply_positions()
+            self.apply_found()
         if self._port.chunks:
             self._port.take_chunks(self._delivery.put)
             self._delivery.all_put()
@@ -265,7 +186,7 @@ class Assignment:
             self._publish(ResetPositions(partitions=resets, because=because))
         # These come last: if an interrupt comes before them, all of the above is done again.
         ids.learn(anew)
-        self.note_topics()
+        self._topic_ids.note(self._delivery.topics)
         ids.follow(cluster)
 
     @property
@@ -277,10 +198,6 @@ class Assignment:
     def _is_assigned_by_name(self) -> bool:
         """Whether partitions are assigned by topic name; KIP-848 groups assign them by topic id."""
         return not (self._subscription.in_group and self._port.membership.spoken == "consumer")
-
-    def note_topics(self) -> None:
-        """Remember the ids of the topics that are read, as they were when they were first known."""
-        self._topic_ids.note({partition.topic for partition in self._delivery.partitions})
 
     # -- pausing
 
@@ -323,8 +240,3 @@ class Assignment:
         if dropped:
             self._log.info("buffer.dropped", partitions=list(dropped), because="they are paused")
             self._publish(SeekPartitions(partitions=dropped))
-
-
-def _resets_position(error: Exception | None) -> bool:
-    """Whether the error is OFFSET_OUT_OF_RANGE from the leader: `auto_offset_reset` decides."""
-    return error is not None and Do.RESET_POSITION in means(Answer.FETCH_PARTITION, type(error))

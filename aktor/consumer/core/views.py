@@ -1,18 +1,25 @@
-"""Our membership in the group, as the application knows it.
+"""What the application sees of the background without asking: our membership, and the connections.
 
-The background thread writes what the membership manager has said, the application thread what it
-has done since (left the group, chosen a member id). A property takes the later of the two. Any
-thread may read.
+The background thread writes what its actors have said, the application thread what it has done
+since (left the group, chosen a member id, taken an error). Each field has one writer; a property
+takes the later of the two. Any thread may read.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from aktor.events.membership import MemberChanged, MemberState, SessionExtended
+from aktor.events.network import (
+    BootstrapFailed,
+    BrokerRefused,
+    BrokersLost,
+    BrokersUnreachable,
+)
 
-__all__ = ["NOT_A_MEMBER", "MembershipView"]
+__all__ = ["NOT_A_MEMBER", "ConnectionView", "MembershipView"]
 
 NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
 
@@ -101,3 +108,64 @@ class MembershipView:
     def leave(self) -> None:
         """The application has left the group: there is no member until it joins again."""
         self._left_as = self._in_group_as
+
+
+class ConnectionView:
+    """Owns the latest errors of connections.
+
+    The background thread writes all fields but `_taken`: the error that the application has taken.
+    """
+
+    __slots__ = ("_error", "_taken", "_unreachable", "lost")
+
+    def __init__(self) -> None:
+        #: Brokers that are needed and have not been reached for long, by node, with the reason.
+        self.lost: Mapping[int, str] = {}
+        self._error: BrokerRefused | BootstrapFailed | BrokersUnreachable | None = None
+        self._taken: BrokerRefused | BootstrapFailed | BrokersUnreachable | None = None
+        self._unreachable: BootstrapFailed | BrokersUnreachable | None = None
+
+    # -- the background's side
+
+    def on_refused(self, report: BrokerRefused) -> None:
+        """A broker has refused us."""
+        self._error = report
+
+    def on_unreachable(self, report: BootstrapFailed | BrokersUnreachable) -> None:
+        """No broker can be reached."""
+        self._unreachable = self._error = report
+
+    def on_reached(self) -> None:
+        """A broker can be reached after all."""
+        if self._error is self._unreachable:
+            self._error = None
+        self._unreachable = None
+
+    def on_lost(self, report: BrokersLost) -> None:
+        """These brokers have not been reached for long."""
+        self.lost = report.brokers
+
+    def on_answer(self) -> None:
+        """A broker has answered: the last error is over."""
+        self._error = None
+
+    def on_restarted(self) -> None:
+        """The network actor was restarted: the new one finds out for itself."""
+        self.lost = {}
+        self._unreachable = None
+
+    # -- the application's side
+
+    def take_error(self) -> Exception | None:
+        """The latest error, once."""
+        report = self._error
+        if report is None or report is self._taken:
+            return None
+        self._taken = report
+        return report.error
+
+    @property
+    def unreachable(self) -> Exception | None:
+        """Why no broker can be reached, while that lasts. From any thread."""
+        report = self._unreachable
+        return None if report is None else report.error
