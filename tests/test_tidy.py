@@ -316,10 +316,8 @@ def assigned(tree: ast.AST) -> Iterator[tuple[str, str, ast.expr | None]]:
 SET_BY_OTHERS = {
     # From letting go of a consumer to the return of its method there must be no call, for Python
     # may run a signal handler in it.
-    ("consumer/facade.py", "guard.begun"),
-    ("consumer/facade.py", "guard.holder"),
-    ("consumer/guard.py", "guard.begun"),
-    ("consumer/guard.py", "guard.holder"),
+    ("consumer/core/guard.py", "guard.begun"),
+    ("consumer/core/guard.py", "guard.holder"),
     # Done for each record: a call would cost as much as the rest.
     ("consumer/core/iteration.py", "batch.handed"),
     # An attribute of Python's `weakref.finalize`.
@@ -497,12 +495,12 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
-        **{name: set() for name in ("guard", "status")},
+        "status": set(),
         "arguments": {"configuration", "core"},
         "metrics": {"core"},
         "system": {"core", "facade"},
         "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
-        | {"guard", "metrics", "status", "system"},
+        | {"metrics", "status", "system"},
     },
 }
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -34,15 +33,22 @@ from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.core import Core
+from aktor.consumer.core.guard import (
+    Close,
+    Guarded,
+    closing,
+    exclusive,
+    handing_out,
+    looking,
+)
 from aktor.consumer.core.iteration import Calls, Iteration
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Blocking
-from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host, kind_of
-from aktor.errors import ConfigurationError, ConsumerClosedError
+from aktor.errors import ConfigurationError
 from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
@@ -68,9 +74,6 @@ R = TypeVar("R")
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
 
-#: Methods that a callback may not call.
-_NEVER_NESTED: Final = ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")
-
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
 
@@ -85,15 +88,7 @@ def import_arrow() -> Any:
     return arrow
 
 
-class _Close(NamedTuple):
-    """The arguments of `close`."""
-
-    autocommit: bool
-    timeout: float
-    operation: str
-
-
-class KafkaConsumer:
+class KafkaConsumer(Guarded):
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
@@ -113,11 +108,9 @@ class KafkaConsumer:
     _host: Host
 
     def __init__(self, *topics: str, **configs: Any) -> None:
+        super().__init__()
         self.config, settings = configuration.parse(configs)
         self._settings = settings
-        self._guard = Guard()
-        #: The arguments of a nested `close`: the outermost call closes as it ends.
-        self._close_asked: _Close | None = None
         #: The `process` under way.
         self._processor: Processor | None = None
         self._ended = False
@@ -520,35 +513,22 @@ class KafkaConsumer:
             None if clock is time.monotonic else clock,
         )
 
+    @handing_out
     def __next__(self) -> Any:
         """The next record, waiting up to `consumer_timeout_ms` for it.
 
         A position moves past a record when it is handed out; each call counts as a poll. As long as
         no broker has ever answered, BootstrapError is raised in place of StopIteration.
         """
-        guard = self._guard
-        if guard.closed:
-            raise StopIteration("KafkaConsumer closed")
-        if not guard.enter(sys._getframe()):
-            raise self._refusal("iteration", self._engine.rebalancing.user_code.name)
-        # As in `guard.exclusive`, but `_begin_call` runs only if there is more to do than to hand
-        # out a record that is here.
         batch = self._iterating.batch
         handed = batch.handed
         try:
-            if guard.broken or (record := self._iterating.next()) is None:
+            if self._guard.broken or (record := self._iterating.next()) is None:
                 record = self._wait_for_record()
-            guard.begun = False
-            del guard.holder[None]
-            if self._close_asked is None:
-                return record
-            self._iterating.take_back(batch, handed)
-        except BaseException as error:
-            self._iterating.take_back(batch, handed)
-            self._end_call_by(error, sys._getframe())
+            return record
+        except BaseException:
+            self._iterating.take_back_to(batch, handed)
             raise
-        self._close_as_asked("__next__", None)
-        raise StopIteration("KafkaConsumer closed")
 
     def _wait_for_record(self) -> Any:
         self._guard.check_process()
@@ -669,11 +649,7 @@ class KafkaConsumer:
             self._processor = None
             asked = processor.close_asked
             if asked is not None:
-                self.close(
-                    asked.autocommit,
-                    asked.timeout * 1000,
-                    group_membership_operation=asked.operation,
-                )
+                self._close_now(asked)
 
     def _revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Tell the `process` under way, if there is one, that these partitions are revoked."""
@@ -1175,26 +1151,20 @@ class KafkaConsumer:
         if self._ended or self._guard.forked:
             return
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        asked = _Close(autocommit, timeout, group_membership_operation)
+        asked = Close(autocommit, timeout, group_membership_operation)
         if self._processor is not None:
             self._processor.check_thread()
             self._processor.close(asked)
             return
-        if not self._guard.enter(sys._getframe()):
-            self._close_asked = asked
-            self._engine.call.end_waits()
-            return
-        gone = self._system.dispatcher.fail_if_gone()
-        try:
-            self._begin_call(closing=True)
-            self._close(asked, gone)
-            self._guard.leave(sys._getframe())
-        except BaseException as error:
-            self._close_asked = None
-            self._end_call_by(error, sys._getframe())
-            raise
+        self._close(asked)
 
-    def _close(self, asked: _Close, gone: Exception | None) -> None:
+    def _close_now(self, asked: Close) -> None:
+        self.close(
+            asked.autocommit, asked.timeout * 1000, group_membership_operation=asked.operation
+        )
+
+    @closing
+    def _close(self, asked: Close) -> None:
         deadline, error = self._core.clock() + asked.timeout, None
         if not self._guard.closed:
             self._engine.call.touch()  # so that an interrupt on any line from here on is repaired
@@ -1204,10 +1174,10 @@ class KafkaConsumer:
                 error = self._leave(deadline, asked)
         finally:
             failed = self._end(deadline)
-        if (first := error or failed or gone) is not None:
+        if (first := error or failed or self._gone) is not None:
             raise self._engine.call.own(first)
 
-    def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
+    def _leave(self, deadline: float, asked: Close) -> BaseException | None:
         self._iterating.stow()
         engine = self._engine
         if self._core.port.failure is not None:
@@ -1251,94 +1221,19 @@ class KafkaConsumer:
                 failed = failed or error
         return failed
 
-    # -- how a call begins and ends (see `guard`)
-
-    def _begin_call(self, *, closing: bool = False) -> None:
-        """Begin an outermost call: repair what the last one left half done."""
-        self._engine.call.attention.call()
+    def _check_caller(self) -> None:
         if self._processor is not None:
             self._processor.check_thread()
-        if self._guard.closed and not closing:  # a signal handler has closed it as this call began
-            raise self._engine.call.own(ConsumerClosedError())
         if self._system.dispatcher.turns_here:
             raise IllegalStateError(
                 "the consumer was called on its own background thread, by a callback of a Future."
                 " Give commit_async() a `callback`: it runs on the application thread"
             )
-        if self._guard.broken:
-            self._iterating.settle()
-            self._iterating.forget()
-            self._engine.recovery.repair()
-            self._guard.mend()
-        self._system.dispatcher.fail_if_gone()
-        self._engine.begin_call()
-        self._guard.begin()
-        if self._iterating.batch.handed:
-            self._iterating.settle()
-        if self._close_asked is not None and not closing:
-            raise self._engine.call.own(ConsumerClosedError())  # the end of this call closes it
-        if not closing:
-            self._engine.call.check_alive()
 
-    def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
-        """An outermost call ends by this error: an interrupt, unless it is one of our own."""
-        begun = begun or self._guard.begun
-        call = self._engine.call
-        if begun and call.touched and error is not call.ended_in:
-            self._guard.break_off()
-        else:
-            call.forget_errors()
-        self._guard.leave(frame)
-        if self._close_asked is not None:
-            try:
-                self._close_as_asked("", None)
-            except Exception as failure:
-                self._core.trace.warning("close.failed", because=failure)  # `error` is raised
+    def _look_for_background(self) -> Exception | None:
+        return self._system.dispatcher.fail_if_gone()
 
-    def _close_as_asked(self, method: str, result: Any) -> Any:
-        """Close, as a signal handler or a listener has asked for during a call that is over."""
-        asked = self._close_asked
-        if asked is not None:
-            if method == "_poll" and result:  # these records are not given out
-                result = {}
-            elif method == "_poll_arrow":
-                result = result[:0]
-            self.close(
-                asked.autocommit,
-                asked.timeout * 1000,
-                group_membership_operation=asked.operation,
-            )
-        return result
-
-    def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
-        """A call in the middle of another call of this thread: only the user's callbacks may make
-        one."""
-        call, user_code = self._engine.call, self._engine.rebalancing.user_code
-        callback, name = user_code.name, method.__name__.strip("_")
-        if not callback or name in _NEVER_NESTED:
-            raise self._refusal(name, callback)
-        touched = call.begin_nested()
-        try:
-            user_code.enter("")
-            return method(self, *args, **kwargs)
-        except BaseException as error:
-            # As in an outermost call: a call that is refused for its arguments has changed nothing.
-            if call.touched and error is not call.ended_in:
-                self._guard.break_off()
-            raise
-        finally:
-            call.end_nested(touched=touched)
-            user_code.enter(callback)
-
-    def _refusal(self, method: str, callback: str) -> IllegalStateError:
-        if callback:
-            return IllegalStateError(f"{method} may not be called from {callback}")
-        return IllegalStateError(
-            f"{method} was called while this thread was in the middle of another call, by a signal"
-            " handler or a deserializer. Only close(), wakeup() and what only looks (status(),"
-            " assignment(), ...) may be called there: call one of them, or set a flag to be looked"
-            " at between calls"
-        )
+    # -- below the methods
 
     def _ask(self, actor: str, question: Any, *, deadline: float, what: str) -> Any:
         asking = self._engine.questions.ask(actor, question, deadline=deadline, what=what)

@@ -2,7 +2,7 @@
 
 A call that ends in an error of our own leaves nothing half done. Any other error is an interrupt
 (Ctrl-C, an exception of a signal handler), and may have come between any two lines: the next call
-then begins with a repair (see `guard` and `Recovery.repair`).
+then begins with a repair (see `docs/interrupts.md`).
 """
 
 from __future__ import annotations

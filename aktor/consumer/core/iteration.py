@@ -80,7 +80,16 @@ class Iteration:
         batch.handed = index + 1
         return record
 
-    def take_back(self, batch: Batch, handed: int) -> None:
+    def take_back(self, record: Any) -> bool:
+        """The record has not reached the user. False: it is not what was handed out last."""
+        batch = self.batch
+        last = batch.handed - 1
+        if last < 0 or batch.records[last] is not record:
+            return False
+        batch.take_back(last)
+        return True
+
+    def take_back_to(self, batch: Batch, handed: int) -> None:
         """Records that were handed out since `batch` and its count `handed` were noted have not
         reached the user."""
         self.batch.take_back(handed if self.batch is batch else 0)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from aktor.consumer.guard import Guard, exclusive, looking
+from aktor.consumer.core.guard import Guard, exclusive, looking
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 from tests.scenarios.world import World
 
@@ -58,7 +58,7 @@ class Consumer:
         self._guard.broken = False
         self._guard.begun = True
 
-    def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool) -> None:
+    def _end_call_by(self, error: BaseException, frame: FrameType, result: object) -> None:
         self._guard.begun = False
         self._guard.leave(frame)
 

@@ -1,0 +1,385 @@
+"""How a call begins and ends, and what interrupts demand: see `docs/interrupts.md`.
+
+One call at a time is inside a consumer, in the process that made it, until it is closed. A public
+call is *outermost*, or *nested*: made by a callback of the user's, or by a signal handler that ran
+in the middle of our own code. The frame of the outermost call holds the guard. An interrupt
+(Ctrl-C, or an exception of a signal handler) may come between any two lines, so that a call can end
+without releasing the guard. Then its frame does not run any more: the next call sees that, takes
+the guard over, and repairs what was left half done (`broken`).
+
+How a call ends (`_guarded`): it releases the guard, looks whether a nested `close` waits for its
+end, and returns. Between these lines CPython runs no signal handlers; an exception that a debugger
+puts there makes the call a broken one, too. Records count as delivered when the method has
+returned.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from kafka.errors import IllegalStateError
+
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.iteration import Iteration
+from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
+
+__all__ = ["Close", "Guard", "Guarded", "closing", "exclusive", "handing_out", "looking"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: In place of the result of a call that has none yet.
+_NOTHING = object()
+
+#: Counts the forks that led to this process; it is read faster than `getpid`.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class Guard:
+    """Owns the right to be inside the consumer."""
+
+    __slots__ = ("_forks", "_pid", "_rare", "begun", "broken", "closed", "holder")
+
+    def __init__(self) -> None:
+        self.closed = False
+        #: The call that is inside has begun: so the result of the call before has reached the user.
+        self.begun = False
+        #: The last call was interrupted: the next one begins with a repair.
+        self.broken = False
+        #: At most one entry, for None: the frame of the outermost call. A dict's `setdefault` is
+        #: atomic, and `del` is no call, after which Python would run signal handlers.
+        self.holder: dict[None, FrameType] = {}
+        self._rare = threading.RLock()
+        self._pid = os.getpid()
+        self._forks = _forks
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the consumer."""
+        return self._forks != _forks or os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Raise in a forked child."""
+        if self.forked:
+            raise ConsumerForkedError(made_in=self._pid, used_in=os.getpid())
+
+    def check_iterable(self) -> None:
+        """End an iteration over a consumer that was closed."""
+        if self.closed:
+            raise StopIteration("KafkaConsumer closed")
+
+    def check_usable(self) -> None:
+        """Raise in a forked child, or if the consumer was closed."""
+        if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
+            self.check_process()
+        if self.closed:
+            raise ConsumerClosedError
+
+    def enter(self, frame: FrameType) -> bool:
+        """Enter with the call of this frame; False if the call is nested in another of this thread.
+
+        Raises ConcurrentAccessError if another thread is inside.
+        """
+        if self._forks != _forks:
+            self.check_process()
+        return self.holder.setdefault(None, frame) is frame or self._take_over(frame)
+
+    def _take_over(self, frame: FrameType) -> bool:
+        if not self._rare.acquire(blocking=False):
+            raise self._refusal(None)
+        try:
+            while (holder := self.holder.setdefault(None, frame)) is not frame:
+                if _is_below(holder, frame):
+                    return False
+                if _is_running(holder):
+                    raise self._refusal(holder)
+                if self.holder.get(None) is holder:  # otherwise it was released just now
+                    self.broken = self.broken or self.begun
+                    self.begun = False
+                    self.holder[None] = frame
+            return True
+        finally:
+            self._rare.release()
+
+    def _refusal(self, holder: FrameType | None) -> ConcurrentAccessError:
+        owner = next(
+            (
+                thread.name
+                for thread in threading.enumerate()
+                if _is_below(holder, sys._current_frames().get(thread.ident or 0))
+            ),
+            "unknown",
+        )
+        return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
+
+    def begin(self) -> None:
+        """The call that is inside begins. An interrupted call before it was repaired."""
+        self.begun = True
+
+    def mend(self) -> None:
+        """The interrupted call was repaired."""
+        self.broken = False
+
+    def break_off(self) -> None:
+        """The call that is inside was interrupted: the next one begins with a repair."""
+        self.broken = True
+
+    def close(self) -> None:
+        """The consumer is closed: no call may enter any more."""
+        self.closed = True
+
+    def leave(self, frame: FrameType) -> None:
+        """Release the guard, if this frame still holds it."""
+        self.begun = False
+        if self.holder.get(None) is frame:
+            del self.holder[None]
+
+
+def _is_below(holder: FrameType | None, frame: FrameType | None) -> bool:
+    """Whether `frame` is `holder`, or was called by it, directly or not."""
+    while frame is not None and frame is not holder:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_running(frame: FrameType) -> bool:
+    """Whether the frame is on the stack of any thread, or of a greenlet that waits."""
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False
+
+
+def exclusive(method: F) -> F:
+    """A method of a consumer that only one thread at a time may be in (see above)."""
+    return _guarded(method, admit=Guard.check_usable)
+
+
+def handing_out(method: F) -> F:
+    """As `exclusive`, for `__next__`: most of its calls give out a record that is here, and do not
+    begin anything. Those that do call `_begin_call`."""
+    return _guarded(method, admit=Guard.check_iterable, begin="_begin_nothing")
+
+
+def closing(method: F) -> F:
+    """As `exclusive`, for `close`, which may be called again after an interrupt. A nested one is
+    put off to the end of the outermost call."""
+    return _guarded(method, admit=Guard.check_process, begin="_begin_close", nested="_put_off")
+
+
+def _guarded(
+    method: F,
+    *,
+    admit: Callable[[Guard], None],
+    begin: str = "_begin_call",
+    nested: str = "_call_nested",
+) -> F:
+    """The one place where a call begins and ends."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        guard: Guard = self._guard
+        admit(guard)
+        # (The frame is kept in no variable of its own: that would be a cycle for each call.)
+        if not guard.enter(sys._getframe()):
+            return getattr(self, nested)(method, args, kwargs)
+        result: Any = _NOTHING
+        try:
+            getattr(self, begin)()
+            result = method(self, *args, **kwargs)
+            guard.begun = False
+            del guard.holder[None]
+            if self._close_asked is None:
+                return result
+            # Before an interrupt may come, mark this call: `close` then takes its records back.
+            self._withdraw(result)
+        except BaseException as error:
+            self._end_call_by(error, sys._getframe(), result)
+            raise
+        return self._close_as_asked(method.__name__, result)
+
+    return cast("F", guarded)
+
+
+def looking(method: F) -> F:
+    """A method that only reads: any thread may be in it, also while another is in the consumer.
+
+    It may iterate only over collections that are replaced as a whole: if a collection changes
+    during an iteration, Python raises. Single attributes may change in place: Python stores and
+    reads each at once.
+    """
+
+    @functools.wraps(method)
+    def unguarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._guard.check_usable()
+        return method(self, *args, **kwargs)
+
+    return cast("F", unguarded)
+
+
+class Close(NamedTuple):
+    """The arguments of `close`."""
+
+    autocommit: bool
+    timeout: float
+    operation: str
+
+
+class Guarded:
+    """Begins and ends the calls of a consumer. Owns the `close` that was put off, if any."""
+
+    #: What a callback may not call, and how an error names it.
+    NEVER_NESTED: Final = {
+        **{name: name for name in ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")},
+        "next": "iteration",
+    }
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        #: The arguments of a nested `close`: the outermost call closes as it ends.
+        self._close_asked: Close | None = None
+        #: Why the background thread is gone, if this call has found that.
+        self._gone: Exception | None = None
+
+    # -- what a consumer has
+
+    _engine: Engine
+    _iterating: Iteration
+
+    def _check_caller(self) -> None:
+        """Raise if this thread may not call the consumer now."""
+
+    def _look_for_background(self) -> Exception | None:
+        """Fail if the background thread has ended without a word. Returns the error if this was
+        found now."""
+        return None
+
+    def _close_now(self, asked: Close) -> None:
+        """Close."""
+        raise NotImplementedError
+
+    # -- how a call begins
+
+    def _begin_call(self) -> None:
+        """Begin an outermost call: repair what the last one left half done."""
+        self._engine.call.attention.call()
+        self._check_caller()
+        if self._guard.closed:  # a signal handler has closed it as this call began
+            raise self._engine.call.own(ConsumerClosedError())
+        self._begin()
+        if self._close_asked is not None:
+            raise self._engine.call.own(ConsumerClosedError())  # the end of this call closes it
+        self._engine.call.check_alive()
+
+    def _begin_close(self) -> None:
+        """Begin to close."""
+        self._engine.call.attention.call()
+        self._check_caller()
+        self._begin()
+
+    def _begin_nothing(self) -> None:
+        """Give out a record that is here, perhaps."""
+
+    def _begin(self) -> None:
+        if self._guard.broken:
+            self._iterating.settle()
+            self._iterating.forget()
+            self._engine.recovery.repair()
+            self._guard.mend()
+        self._gone = self._look_for_background()
+        self._engine.begin_call()
+        self._guard.begin()
+        if self._iterating.batch.handed:
+            self._iterating.settle()
+
+    # -- how it ends
+
+    def _withdraw(self, result: Any) -> None:
+        """The call was asked to close: its result does not reach the user."""
+        if not self._iterating.take_back(result):
+            self._guard.break_off()
+
+    def _end_call_by(self, error: BaseException, frame: FrameType, result: Any) -> None:
+        """An outermost call ends by this error: an interrupt, unless it is one of our own."""
+        call, guard = self._engine.call, self._guard
+        begun = guard.begun
+        if result is not _NOTHING and not self._iterating.take_back(result):
+            begun = True
+        if begun and call.touched and error is not call.ended_in:
+            guard.break_off()
+        else:
+            call.forget_errors()
+        if call.closing:
+            self._close_asked = None  # the user may call `close` again
+        guard.leave(frame)
+        if self._close_asked is not None:
+            try:
+                self._close_as_asked("", None)
+            except Exception as failure:
+                self._engine.core.trace.warning("close.failed", because=failure)
+
+    def _close_as_asked(self, method: str, result: Any) -> Any:
+        """Close, as a signal handler or a listener has asked for during a call that is over.
+
+        Returns what the call gives in place of its result: these records are not given out.
+        """
+        asked = self._close_asked
+        if asked is not None:
+            self._close_now(asked)
+        if method == "__next__":
+            raise StopIteration("KafkaConsumer closed")
+        if method == "_poll_arrow":
+            return result[:0]
+        return {} if method == "_poll" else result
+
+    # -- nested calls
+
+    def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
+        """A call in the middle of another call of this thread: only the user's callbacks may make
+        one."""
+        call, user_code = self._engine.call, self._engine.rebalancing.user_code
+        callback, name = user_code.name, method.__name__.strip("_")
+        if not callback or name in self.NEVER_NESTED:
+            raise self._refusal(self.NEVER_NESTED.get(name, name), callback)
+        touched = call.begin_nested()
+        try:
+            user_code.enter("")
+            return method(self, *args, **kwargs)
+        except BaseException as error:
+            # As in an outermost call: a call that is refused for its arguments has changed nothing.
+            if call.touched and error is not call.ended_in:
+                self._guard.break_off()
+            raise
+        finally:
+            call.end_nested(touched=touched)
+            user_code.enter(callback)
+
+    def _put_off(self, _method: Any, args: tuple[Close], _kwargs: Any) -> None:
+        """A nested `close`: the outermost call stops waiting, and closes as it ends."""
+        (self._close_asked,) = args
+        self._engine.call.end_waits()
+
+    def _refusal(self, method: str, callback: str) -> IllegalStateError:
+        if callback:
+            return IllegalStateError(f"{method} may not be called from {callback}")
+        return IllegalStateError(
+            f"{method} was called while this thread was in the middle of another call, by a signal"
+            " handler or a deserializer. Only close(), wakeup() and what only looks (status(),"
+            " assignment(), ...) may be called there: call one of them, or set a flag to be looked"
+            " at between calls"
+        )
