@@ -102,8 +102,6 @@ BROKER_LAYERS = (
 #: Modules that import each other in a circle, and why that is so. The imports that close these
 #: circles are for annotations only.
 CIRCLES = {
-    # The facade makes the system; the system's host is told for which facade it works.
-    frozenset({"consumer.facade", "consumer.system"}),
     # `Simulation` makes members, faults and their users' code, and each of them is given the whole
     # simulation: a fault may do anything to any part of it.
     frozenset(
@@ -498,7 +496,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "status": set(),
         "arguments": {"configuration", "core"},
         "metrics": {"core"},
-        "system": {"core", "facade"},
+        "system": {"core"},
         "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
         | {"metrics", "status", "system"},
     },

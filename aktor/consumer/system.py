@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from aktor.actors.network.actor import NetworkActor
 from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher
@@ -38,19 +38,22 @@ from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import Value
 
-if TYPE_CHECKING:
-    from aktor.consumer.facade import KafkaConsumer
-
-__all__ = ["HOST", "ActorSystem", "ConsumerKind", "Host", "composition", "kind_of"]
+__all__ = ["HOST", "ActorSystem", "Consumer", "ConsumerKind", "Host", "composition", "kind_of"]
 
 #: The class of an actor that the supervisor looks after.
 ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
 
 
+class Consumer(Protocol):
+    """What a host is told of the consumer that it works for; see `KafkaConsumer`."""
+
+    config: dict[str, Any]
+
+
 class Host:
     """Makes the threads, the clock and the sockets of a consumer; simulations have another host."""
 
-    def for_consumer(self, consumer: KafkaConsumer) -> Host:
+    def for_consumer(self, consumer: Consumer) -> Host:
         """The host of this new consumer."""
         return self
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from aktor import KafkaConsumer
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.port import ApplicationPort
-from aktor.consumer.system import Host
+from aktor.consumer.system import Consumer, Host
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.readers import when
 from aktor.simulation.history import Event, History, fingerprint, told_by
@@ -45,8 +45,9 @@ class Telling(Host):
         self._listening = ExitStack()
         self._consumer: KafkaConsumer
 
-    def for_consumer(self, consumer: KafkaConsumer) -> Host:
+    def for_consumer(self, consumer: Consumer) -> Host:
         """The member has one."""
+        assert isinstance(consumer, KafkaConsumer)
         self._consumer = consumer
         observe(consumer, self.note, time.monotonic, lambda: None)
         return self

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.consumer.facade import KafkaConsumer
-from aktor.consumer.system import HOST, Host
+from aktor.consumer.system import HOST, Consumer, Host
 from aktor.simulation.faults.crashes import Crashes
 from aktor.simulation.faults.interrupts import Interruption
 from aktor.simulation.programs.producer import Producers
@@ -69,8 +69,9 @@ class Member(Host):
         self.tasks.append(task)
         return task
 
-    def for_consumer(self, consumer: KafkaConsumer) -> Host:
+    def for_consumer(self, consumer: Consumer) -> Host:
         """A new consumer, made by this member's code."""
+        assert isinstance(consumer, KafkaConsumer)
         site = Site(self, len(self.sites) + 1)
         self.sites.append(site)
         site.adopt(consumer)
