@@ -18,7 +18,7 @@ from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
     ConsumerRebalanceListener,
 )
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError
 from kafka.future import Future
 from kafka.structs import (
     ConsumerGroupMetadata,
@@ -41,21 +41,20 @@ from aktor.consumer.core.guard import (
     handing_out,
     looking,
 )
-from aktor.consumer.core.iteration import Calls, Iteration
+from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.subscription import SubscriptionPattern
-from aktor.consumer.core.waiting import Blocking
+from aktor.consumer.core.waiting import Blocking, Waiting
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host, kind_of
 from aktor.errors import ConfigurationError
-from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
-from aktor.events.metadata import DescribeTopics, TopicInfo, TopicPattern
-from aktor.events.positions import ListOffsets, Position, ResetStrategy
-from aktor.events.routes import COMMITS, METADATA, POSITIONS, SUPERVISOR
+from aktor.events.metadata import TopicInfo, TopicPattern
+from aktor.events.positions import Position, ResetStrategy
+from aktor.events.routes import SUPERVISOR
 from aktor.records import Columns, RecordReader
 from aktor.records import status as reader_in_use
 from aktor.trace import open_trace
@@ -73,9 +72,6 @@ R = TypeVar("R")
 
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
-
-#: How long `unsubscribe` waits for its last commit, in seconds.
-LAST_COMMIT_WAIT: Final = 5.0
 
 
 def import_arrow() -> Any:
@@ -131,7 +127,6 @@ class KafkaConsumer(Guarded):
             self._core, on_auto_commit=self.config["default_offset_commit_callback"]
         )
         self._driver = Blocking(bell, dispatcher.clock)
-        self._iterating = Iteration(self._engine)
         #: How many bytes of values the next columns will probably have.
         self._expected_bytes = 0
         if topics:
@@ -219,10 +214,7 @@ class KafkaConsumer(Guarded):
             raise TypeError(
                 "listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener"
             )
-        if self._engine.subscription.assigned_by_user:
-            raise IllegalStateError("subscribe after assign: call unsubscribe first")
         matching, regex = self._pattern(pattern)
-        self._iterating.stow()
         self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
 
     def _pattern(
@@ -244,14 +236,7 @@ class KafkaConsumer(Guarded):
     @exclusive
     def unsubscribe(self) -> None:
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
-        self._iterating.stow()
-        now, timeout = self._core.clock(), self._settings.request_timeout
-        if self._settings.enable_auto_commit:
-            last = self._engine.leaving.commit_last(
-                now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe"
-            )
-            self._driver.run(last)
-        self._driver.run(self._engine.unsubscribe(now + timeout))
+        self._run(self._engine.unsubscribe(self._core.clock() + self._settings.request_timeout))
 
     @looking
     def subscription(self) -> set[str] | None:
@@ -288,11 +273,7 @@ class KafkaConsumer(Guarded):
 
     @exclusive
     def _assign(self, wanted: list[TopicPartition], offsets: dict[TopicPartition, int]) -> None:
-        if self._engine.subscription.is_subscribed:
-            raise IllegalStateError("assign after subscribe: call unsubscribe first")
-        self._iterating.stow()
-        self._commit_quietly()
-        self._engine.assign(wanted, offsets)
+        self._run(self._engine.assign(wanted, offsets))
 
     @looking
     def assignment(self) -> set[TopicPartition]:
@@ -335,12 +316,11 @@ class KafkaConsumer(Guarded):
     def _poll(
         self, timeout: float, limit: int, update_offsets: bool
     ) -> dict[TopicPartition, list[Any]]:
-        self._iterating.stow()
         engine, now = self._engine, self._core.clock()
         records = engine.poll_at_once(now, now + timeout, limit, advance=update_offsets)
         if records is not None:
             return records
-        return self._driver.run(engine.poll(now + timeout, limit, advance=update_offsets))
+        return self._run(engine.poll(now + timeout, limit, advance=update_offsets))
 
     def poll_arrow(
         self,
@@ -392,9 +372,9 @@ class KafkaConsumer(Guarded):
             wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
             return self._poll_arrow(timeout, wanted, make)
 
-        def make(columns: Columns) -> pyarrow.RecordBatch:
+        def make(columns: Columns) -> pyarrow.RecordBatch | None:
             if not columns.rows:
-                raise self._engine.call.own(StopIteration())
+                return None
             return arrow.batch_of(columns, names, self._topics_in_order())
 
         return Calls(next_batch)
@@ -448,7 +428,7 @@ class KafkaConsumer(Guarded):
             log=self._core.log,
             skip_deleted=skip_deleted,
         )
-        return arrow_range.read(self, start, end, reading)
+        return arrow_range.at_once(arrow_range.read(self, start, end, reading))
 
     def _poll_range(self, timeout: float, names: Sequence[str]) -> pyarrow.RecordBatch:
         """As `poll_arrow`, of a bounded range."""
@@ -482,18 +462,19 @@ class KafkaConsumer(Guarded):
         *,
         follows_policy: bool = True,
     ) -> R:
-        """Poll into the columns, and return what `make` makes of them. `make` runs inside this
-        call: if an interrupt ends the call before it returns, the rows are taken back."""
-        self._iterating.stow()
-        if not follows_policy:
-            self._engine.call.follow_no_policy()
-        if self._to_close != [None, None]:
-            for partition, state in self._engine.delivery.partitions.items():
-                if state.held:  # these records were deserialized: read them again as bytes
-                    self._engine.seek(partition, state.position, anew=True)
-        self._driver.run(self._engine.poll_columns(self._core.clock() + timeout, columns))
+        made = self._run(
+            self._engine.poll_columns(
+                self._core.clock() + timeout,
+                columns,
+                make,
+                deserialized=self._to_close != [None, None],
+                follows_policy=follows_policy,
+            )
+        )
         self._expected_bytes = columns.size or self._expected_bytes
-        return make(columns)
+        if made is None:  # here, since after this method an interrupt would lose the rows
+            raise self._engine.call.own(StopIteration())
+        return made
 
     def __iter__(self) -> Iterator[Any]:
         # If a subclass has its own `__next__`, a loop over the consumer must call that.
@@ -507,7 +488,7 @@ class KafkaConsumer(Guarded):
         call, clock = self._engine.call, self._core.clock
         return iterator(
             next_record,
-            self._iterating,
+            self._engine.iteration,
             call.attention,
             self._core.port.events,
             None if clock is time.monotonic else clock,
@@ -520,14 +501,14 @@ class KafkaConsumer(Guarded):
         A position moves past a record when it is handed out; each call counts as a poll. As long as
         no broker has ever answered, BootstrapError is raised in place of StopIteration.
         """
-        batch = self._iterating.batch
+        batch = self._engine.iteration.batch
         handed = batch.handed
         try:
-            if self._guard.broken or (record := self._iterating.next()) is None:
+            if self._guard.broken or (record := self._engine.iteration.next()) is None:
                 record = self._wait_for_record()
             return record
         except BaseException:
-            self._iterating.take_back_to(batch, handed)
+            self._engine.iteration.take_back_to(batch, handed)
             raise
 
     def _wait_for_record(self) -> Any:
@@ -535,8 +516,8 @@ class KafkaConsumer(Guarded):
         if self._guard.closed:  # by a signal handler, as this call came in
             raise StopIteration("KafkaConsumer closed")
         self._begin_call()
-        record = self._driver.run(
-            self._iterating.wait(
+        record = self._run(
+            self._engine.next_record(
                 self._core.clock() + self.config["consumer_timeout_ms"] / 1000,
                 self.config["max_poll_records"],
             )
@@ -680,17 +661,8 @@ class KafkaConsumer(Guarded):
         deadline = self._deadline(timeout_ms)
         found = self._engine.known_position(partition)
         if found is None:
-            found = self._driver.run(self._engine.position(partition, deadline))
-        if found is None and timeout_ms is None:
-            why = self._driver.run(self._engine.why_no_position(partition))
-            raise self._engine.call.own(
-                KafkaTimeoutError(
-                    f"no position for {partition.topic}-{partition.partition} was found within"
-                    f" {self._settings.default_api_timeout:g} s"
-                    f" ({why})."
-                    " Check that the topic exists and that these brokers can be reached."
-                )
-            )
+            must = timeout_ms is None
+            found = self._run(self._engine.position(partition, deadline, must=must))
         return found
 
     @exclusive
@@ -698,21 +670,18 @@ class KafkaConsumer(Guarded):
         """Give out records from `offset` on. ValueError: not an int >= 0, or not assigned."""
         offset = arguments.offset(offset)
         self._check_assigned((partition,), _unassigned)
-        self._iterating.stow()
         self._engine.seek(partition, Position(offset=offset))
 
     @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first available offset of these (default: all) partitions, lazily."""
         chosen = self._assigned_or_all(partitions)
-        self._iterating.stow()
         self._engine.reset(chosen, ResetStrategy.EARLIEST)
 
     @exclusive
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to the end of these (default: all) partitions, lazily."""
         chosen = self._assigned_or_all(partitions)
-        self._iterating.stow()
         self._engine.reset(chosen, ResetStrategy.LATEST)
 
     def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
@@ -746,7 +715,6 @@ class KafkaConsumer(Guarded):
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         self._check_assigned(partitions, KeyError)
-        self._iterating.stow()
         self._engine.pause(partitions, paused=paused)
 
     @looking
@@ -787,7 +755,7 @@ class KafkaConsumer(Guarded):
         """
         chosen = self._offsets_to_commit(offsets)
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._driver.run(self._engine.commits.commit(chosen, self._core.clock() + timeout))
+        self._run(self._engine.commits.commit(chosen, self._core.clock() + timeout))
 
     @exclusive
     def commit_async(
@@ -804,13 +772,9 @@ class KafkaConsumer(Guarded):
         arguments.check_callback(callback)
         chosen = self._offsets_to_commit(offsets)
         future = Future()
-        # `settle` must not hold the consumer: a consumer that was dropped would live on until the
-        # answer comes.
-        callbacks, trace = self._engine.commits.callbacks, self._core.trace
+        trace = self._core.trace  # not `self`: a dropped consumer would live until the answer
 
         def settle(_value: Any, error: BaseException | None) -> None:
-            if callback is not None:
-                callbacks.add(lambda: callback(chosen, error))
             try:
                 if error is None:
                     future.success(None)
@@ -819,8 +783,7 @@ class KafkaConsumer(Guarded):
             except BaseException as failure:  # SystemExit, too: it would crash an actor
                 trace.warning("future.failed", because=failure)
 
-        self._engine.commits.callbacks.run()
-        self._driver.run(self._engine.commits.commit_async(chosen, settle))
+        self._run(self._engine.commits.commit_async(chosen, settle, callback))
         return future
 
     def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -834,16 +797,6 @@ class KafkaConsumer(Guarded):
                 )
             return self._engine.consumed()
         return arguments.checked_offsets(offsets)
-
-    def _commit_quietly(self) -> None:
-        """With auto-commit on, commit the positions before partitions are given up, without
-        waiting."""
-        if not self._settings.enable_auto_commit:
-            return
-        consumed = self._engine.consumed()
-        if consumed:
-            last = self._engine.commits.commit_async(consumed, lambda _value, _error: None)
-            self._driver.run(last)
 
     @exclusive
     def committed(
@@ -871,14 +824,7 @@ class KafkaConsumer(Guarded):
         deadline = self._deadline(timeout_ms)
         if not wanted:
             return {}
-        found: Mapping[TopicPartition, OffsetAndMetadata | None] = self._ask(
-            COMMITS,
-            lambda ticket: FetchCommittedOffsets(
-                ticket=ticket, partitions=frozenset(wanted), deadline=deadline
-            ),
-            deadline=deadline,
-            what=f"looking up the committed offset of {_names(wanted)}",
-        )
+        found = self._run(self._engine.questions.committed(wanted, deadline))
         offsets = {partition: found.get(partition) for partition in wanted}
         if metadata:
             return offsets
@@ -935,14 +881,7 @@ class KafkaConsumer(Guarded):
         named = None if topics is None else frozenset(topics)
         for topic in named or ():
             arguments.check_topic(topic)
-        deadline = self._deadline(None)
-        found: Mapping[str, TopicInfo] = self._ask(
-            METADATA,
-            lambda ticket: DescribeTopics(ticket=ticket, topics=named, deadline=deadline),
-            deadline=deadline,
-            what="looking up topics",
-        )
-        return found
+        return self._run(self._engine.questions.topics(named, self._deadline(None)))
 
     @looking
     def known_topics(self) -> Mapping[str, TopicInfo]:
@@ -996,25 +935,7 @@ class KafkaConsumer(Guarded):
         if not timestamps:
             return {}
         deadline = self._core.clock() + timeout
-        track = self._core.subscription.track_topics_of_question
-        asked: list[int] = []
-
-        def question(ticket: int) -> ListOffsets:
-            asked.append(ticket)
-            track(ticket, frozenset(partition.topic for partition in timestamps))
-            return ListOffsets(ticket=ticket, timestamps=dict(timestamps), deadline=deadline)
-
-        try:
-            found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
-                POSITIONS,
-                question,
-                deadline=deadline,
-                what=f"looking up offsets of {_names(timestamps)}",
-            )
-        finally:
-            for ticket in asked:
-                track(ticket, frozenset())
-        return found
+        return self._run(self._engine.questions.offsets(timestamps, deadline))
 
     # -- watching
 
@@ -1038,7 +959,7 @@ class KafkaConsumer(Guarded):
         partitions = {}
         for partition, state in delivery.partitions.items():
             # Read once: another thread may move them meanwhile.
-            position = self._iterating.offset_of(state)
+            position = self._engine.iteration.offset_of(state)
             end = state.last_stable_offset if read_committed else state.high_watermark
             partitions[partition] = PartitionStatus(
                 position=position,
@@ -1166,34 +1087,16 @@ class KafkaConsumer(Guarded):
     @closing
     def _close(self, asked: Close) -> None:
         deadline, error = self._core.clock() + asked.timeout, None
-        if not self._guard.closed:
-            self._engine.call.touch()  # so that an interrupt on any line from here on is repaired
-        self._engine.call.begin_close()
         try:
             if not self._guard.closed:  # otherwise an interrupted `close` has left already
-                error = self._leave(deadline, asked)
+                operation = Operation.named(asked.operation)
+                error = self._run(
+                    self._engine.close(deadline, commit=asked.autocommit, operation=operation)
+                )
         finally:
             failed = self._end(deadline)
         if (first := error or failed or self._gone) is not None:
             raise self._engine.call.own(first)
-
-    def _leave(self, deadline: float, asked: Close) -> BaseException | None:
-        self._iterating.stow()
-        engine = self._engine
-        if self._core.port.failure is not None:
-            return self._driver.run(engine.leaving.lose())
-        commits_until = engine.leaving.commits_until(deadline)
-        if asked.autocommit and self._settings.enable_auto_commit:
-            self._driver.run(engine.leaving.commit_last(commits_until, at="close"))
-        leave = engine.leaving.leave(
-            deadline,
-            because="the consumer was closed",
-            operation=Operation.named(asked.operation),
-            commits_until=commits_until,
-        )
-        error = self._driver.run(leave)
-        engine.commits.callbacks.run()
-        return error
 
     def _end(self, deadline: float) -> Exception | None:
         """The steps that `close` does in any case; each may be done twice. Returns the first error
@@ -1235,9 +1138,9 @@ class KafkaConsumer(Guarded):
 
     # -- below the methods
 
-    def _ask(self, actor: str, question: Any, *, deadline: float, what: str) -> Any:
-        asking = self._engine.questions.ask(actor, question, deadline=deadline, what=what)
-        return self._driver.run(asking)
+    def _run(self, waiting: Waiting[R]) -> R:
+        """Run what may wait to its end, on this thread."""
+        return self._driver.run(waiting)
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)

@@ -2,13 +2,18 @@
 
 A range never follows `auto_offset_reset`: an offset that the log does not have is an error, or
 records that were deleted are skipped, if the application asks for it.
+
+It is written once for consumers whose methods return results and for those whose methods are
+coroutines: each result is yielded, and comes back when it is there. `at_once` drives the first
+kind; a driver of the second kind awaits what is yielded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
@@ -19,10 +24,15 @@ from aktor.trace import Trace
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Bound", "Reading", "read"]
+__all__ = ["Bound", "Reading", "at_once", "read"]
+
+T = TypeVar("T")
 
 #: A `KafkaConsumer`; named here, its module and this one would import each other.
 Consumer: TypeAlias = Any
+
+#: Yields what a method of the consumer returned; is sent the result.
+Steps: TypeAlias = Generator[Any, Any, T]
 
 #: Where a range begins or ends: an offset for each partition, a time, "earliest" or "latest".
 Bound: TypeAlias = Mapping[TopicPartition, int] | datetime | str | None
@@ -33,7 +43,7 @@ class Reading:
 
     def __init__(
         self,
-        poll: Callable[[float, Sequence[str]], pyarrow.RecordBatch],
+        poll: Callable[[float, Sequence[str]], Any],
         *,
         columns: Sequence[str],
         timeout: float,
@@ -60,38 +70,59 @@ class Reading:
         return [*self.columns, *(name for name in places if name not in self.columns)]
 
 
-def read(consumer: Consumer, start: Bound, end: Bound, reading: Reading) -> pyarrow.Table:
+def read(consumer: Consumer, start: Bound, end: Bound, reading: Reading) -> Steps[pyarrow.Table]:
     """See `KafkaConsumer.to_table`."""
     from aktor.consumer.columns.arrow import table_of
 
-    partitions = _assigned(consumer, reading.timeout, reading.clock)
-    ends = _offsets(consumer, partitions, end if end is not None else "latest", "end")
+    partitions = yield from _assigned(consumer, reading.timeout, reading.clock)
+    ends = yield from _offsets(consumer, partitions, end if end is not None else "latest", "end")
     if start is not None:
-        for partition, offset in _offsets(consumer, partitions, start, "start").items():
-            consumer.seek(partition, offset)
-    begins = {partition: _position(consumer, partition) for partition in partitions}
-    batches = []
+        starts = yield from _offsets(consumer, partitions, start, "start")
+        for partition, offset in starts.items():
+            yield consumer.seek(partition, offset)
+    begins = yield from _positions(consumer, partitions)
+    batches: list[pyarrow.RecordBatch] = []
+
+    def add(batch: pyarrow.RecordBatch) -> None:
+        batches.append(batch.select(list(reading.columns)))
+
     paused = consumer.paused()
     try:
-        consumer.resume(*paused)
-        for batch in _batches(consumer, begins, ends, reading):
-            batches.append(batch.select(list(reading.columns)))
+        yield consumer.resume(*paused)
+        yield from _read(consumer, begins, ends, reading, add)
     except _TopicChanged:
         raise  # the offsets of the old topic mean nothing in the new one
     except BaseException:
         for partition in consumer.assignment() & begins.keys():
-            consumer.seek(partition, begins[partition])
+            yield consumer.seek(partition, begins[partition])
         raise
     finally:
         still = consumer.assignment()
-        consumer.resume(*(consumer.paused() - paused))
-        consumer.pause(*(paused & still))
+        yield consumer.resume(*(consumer.paused() - paused))
+        yield consumer.pause(*(paused & still))
     return table_of(batches, reading.columns)
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Drive the steps of a consumer whose methods return their results."""
+    result: Any = None
+    interrupt: BaseException | None = None
+    while True:
+        try:
+            result = steps.send(result) if interrupt is None else steps.throw(interrupt)
+            interrupt = None
+        except StopIteration as over:
+            done: T = over.value
+            return done
+        except BaseException as error:
+            if inspect.getgeneratorstate(steps) == inspect.GEN_CLOSED:
+                raise  # the steps have ended by it
+            interrupt = error  # it came between two steps
 
 
 def _assigned(
     consumer: Consumer, timeout: float, clock: Callable[[], float]
-) -> list[TopicPartition]:
+) -> Steps[list[TopicPartition]]:
     """The assigned partitions. A consumer that has subscribed gets them in a poll: this polls until
     it has some, and rewinds what these polls return."""
     deadline = clock() + timeout
@@ -106,35 +137,37 @@ def _assigned(
                 f"no partition was assigned within {timeout:g} s: other members of the group may"
                 " have all of them. A consumer without group_id gets all partitions"
             )
-        batch = consumer.poll_arrow(100, max_records=1, columns=["topic", "partition", "offset"])
+        names = ["topic", "partition", "offset"]
+        batch = yield consumer.poll_arrow(100, max_records=1, columns=names)
         for row in batch.to_pylist():
-            consumer.seek(TopicPartition(row["topic"], row["partition"]), row["offset"])
+            yield consumer.seek(TopicPartition(row["topic"], row["partition"]), row["offset"])
     return partitions
 
 
-def _batches(
+def _read(
     consumer: Consumer,
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     reading: Reading,
-) -> Iterator[pyarrow.RecordBatch]:
-    """The batches of all ranges. A partition is paused when its range is read to the end."""
+    add: Callable[[pyarrow.RecordBatch], None],
+) -> Steps[None]:
+    """Read all ranges. A partition is paused when its range is read to the end."""
     from aktor.consumer.columns.arrow import without
 
     total = sum(max(0, ends[partition] - begins[partition]) for partition in begins)
     done = dict(begins)
     topics = _topic_ids(consumer, begins)
-    left = _end_those_read(consumer, done, ends, set(begins))
+    left = yield from _end_those_read(consumer, done, ends, set(begins))
     heard = reading.clock()
     while left:
         try:
-            batch = reading.poll(min(1.0, reading.timeout), reading.polled_columns)
+            batch = yield reading.poll(min(1.0, reading.timeout), reading.polled_columns)
         except OffsetOutOfRangeError as error:
             _check_topics(consumer, topics)
-            _skip_deleted(consumer, error, reading)
+            yield from _skip_deleted(consumer, error, reading)
             batch = None
         _check_topics(consumer, topics)
-        positions = {partition: _position(consumer, partition) for partition in left}
+        positions = yield from _positions(consumer, left)
         if positions != {partition: done[partition] for partition in left}:
             heard = reading.clock()
         elif reading.clock() - heard >= reading.timeout:
@@ -148,8 +181,8 @@ def _batches(
             if positions[partition] > ends[partition]:
                 if batch is not None:
                     batch = without(batch, partition.topic, partition.partition, ends[partition])
-                consumer.seek(partition, ends[partition])
-        left = _end_those_read(consumer, done, ends, left)
+                yield consumer.seek(partition, ends[partition])
+        left = yield from _end_those_read(consumer, done, ends, left)
         if reading.progress is not None:
             reading.progress(
                 sum(
@@ -159,7 +192,7 @@ def _batches(
                 total,
             )
         if batch is not None and batch.num_rows:
-            yield batch
+            add(batch)
 
 
 class _TopicChanged(IllegalStateError):  # type: ignore[misc]  # kafka-python is not typed
@@ -186,17 +219,20 @@ def _check_topics(consumer: Consumer, topics: Mapping[str, Any]) -> None:
             )
 
 
-def _skip_deleted(consumer: Consumer, error: OffsetOutOfRangeError, reading: Reading) -> None:
+def _skip_deleted(
+    consumer: Consumer, error: OffsetOutOfRangeError, reading: Reading
+) -> Steps[None]:
     """Go on where the log begins, or raise."""
     for partition, asked in error.args[0].items():
-        first = consumer.beginning_offsets([partition])[partition]
+        first = (yield consumer.beginning_offsets([partition]))[partition]
         if not reading.skip_deleted or asked >= first:
+            ends = yield consumer.end_offsets([partition])
             raise OutsideLogError(
                 topic=partition.topic,
                 partition=partition.partition,
                 offset=asked,
                 log_start=first,
-                log_end=consumer.end_offsets([partition])[partition],
+                log_end=ends[partition],
             ) from error
         reading.log.warning(
             "range.shortened",
@@ -205,7 +241,7 @@ def _skip_deleted(consumer: Consumer, error: OffsetOutOfRangeError, reading: Rea
             log_start=first,
             because="the records in between were deleted",
         )
-        consumer.seek(partition, first)
+        yield consumer.seek(partition, first)
 
 
 def _end_those_read(
@@ -213,23 +249,29 @@ def _end_those_read(
     done: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     left: set[TopicPartition],
-) -> set[TopicPartition]:
+) -> Steps[set[TopicPartition]]:
     """Pause the partitions that are read to their ends; returns the others."""
     over = {partition for partition in left if done[partition] >= ends[partition]}
-    consumer.pause(*over)
+    yield consumer.pause(*over)
     return left - over
 
 
-def _position(consumer: Consumer, partition: TopicPartition) -> int:
-    position: int | None = consumer.position(partition)
-    if position is None:
-        raise KafkaTimeoutError(f"no position of {partition.topic}-{partition.partition} was found")
-    return position
+def _positions(
+    consumer: Consumer, partitions: Iterable[TopicPartition]
+) -> Steps[dict[TopicPartition, int]]:
+    found = {}
+    for partition in partitions:
+        position = yield consumer.position(partition)
+        if position is None:
+            name = f"{partition.topic}-{partition.partition}"
+            raise KafkaTimeoutError(f"no position of {name} was found")
+        found[partition] = position
+    return found
 
 
 def _offsets(
     consumer: Consumer, partitions: Sequence[TopicPartition], bound: Bound, name: str
-) -> dict[TopicPartition, int]:
+) -> Steps[dict[TopicPartition, int]]:
     """For each partition the offset that the bound stands for."""
     if isinstance(bound, Mapping):
         missing = [partition for partition in partitions if partition not in bound]
@@ -238,16 +280,16 @@ def _offsets(
         return {partition: bound[partition] for partition in partitions}
     if isinstance(bound, datetime):
         moment = int(bound.timestamp() * 1000)
-        found = consumer.offsets_for_times(dict.fromkeys(partitions, moment))
-        latest = consumer.end_offsets(partitions)
+        found = yield consumer.offsets_for_times(dict.fromkeys(partitions, moment))
+        latest = yield consumer.end_offsets(partitions)
         return {
             partition: latest[partition] if (at := found[partition]) is None else at.offset
             for partition in partitions
         }
     if bound == "earliest":
-        return dict(consumer.beginning_offsets(partitions))
+        return dict((yield consumer.beginning_offsets(partitions)))
     if bound == "latest":
-        return dict(consumer.end_offsets(partitions))
+        return dict((yield consumer.end_offsets(partitions)))
     raise ValueError(
         f"{name} must be a dict of offsets, a datetime, 'earliest' or 'latest', not {bound!r}"
     )

@@ -47,8 +47,27 @@ class Commits:
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         settle: Settle,
+        callback: Callable[[Any, Any], Any] | None = None,
     ) -> Waiting[None]:
-        """Commit without waiting; `settle` is called when it ended, on the background thread."""
+        """Commit without waiting. When it ended, `settle` is called on the background thread, and
+        `callback(offsets, error)` in a later poll, commit or close."""
+        callbacks = self.callbacks  # not `self`: a dropped consumer would live until the answer
+
+        def over(value: Any, error: BaseException | None) -> None:
+            if callback is not None:
+                callbacks.add(lambda: callback(offsets, error))
+            settle(value, error)
+
+        callbacks.run()
+        yield from self._send(offsets, over)
+
+    def commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Waiting[None]:
+        """Commit without waiting; nobody hears how it ended."""
+        return self._send(offsets, lambda _value, _error: None)
+
+    def _send(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], settle: Settle
+    ) -> Waiting[None]:
         return self._questions.ask_without_waiting(
             COMMITS,
             lambda ticket: CommitOffsets(

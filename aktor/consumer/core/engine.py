@@ -9,16 +9,22 @@ background what changed, give out records if there are any, else wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from kafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
+from kafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.background import Background
 from aktor.consumer.core.commits import CommitCallbacks, Commits
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import NO_OFFSETS
+from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
 from aktor.consumer.core.partition_errors import CorruptBatches, PositionErrors
 from aktor.consumer.core.poll_heartbeat import Session
@@ -27,6 +33,7 @@ from aktor.consumer.core.questions import Questions
 from aktor.consumer.core.rebalancing import Rebalancing
 from aktor.consumer.core.recovery import Recovery
 from aktor.consumer.core.waiting import Waiting
+from aktor.events.membership import Operation
 from aktor.events.metadata import TopicPattern
 from aktor.events.positions import AssignmentChanged, ExplainPosition, Position, ResetStrategy
 from aktor.events.routes import POSITIONS
@@ -45,6 +52,10 @@ UNREACHED_AFTER: Final = 0.95
 
 #: Why a member leaves its group, in its LeaveGroup (KIP-800).
 UNSUBSCRIBED: Final = "the consumer unsubscribed"
+CLOSED: Final = "the consumer was closed"
+
+#: How long `unsubscribe` waits for its last commit, in seconds.
+LAST_COMMIT_WAIT: Final = 5.0
 
 
 class _Timed(Protocol):
@@ -65,6 +76,8 @@ class Engine:
         self.subscription = core.subscription
         self.heartbeat = core.heartbeat
         self.session = Session(core.port, core.publish, core.log, core.subscription)
+        #: The records that are handed out one by one.
+        self.iteration = Iteration(core)
         self.rebalancing = Rebalancing(core.delivery, core.publish, core.trace, core.clock)
         self.positions = Positions(core)
         self.errors = PositionErrors(core, self.positions)
@@ -94,6 +107,14 @@ class Engine:
         if self.recovery.restoring is not None:
             self.recovery.begin_call()
         self.delivery.accept()
+        if self.iteration.batch.handed:
+            self.iteration.settle()
+
+    def repair(self) -> None:
+        """The last call was interrupted: repair what it left half done."""
+        self.iteration.settle()
+        self.iteration.forget()
+        self.recovery.repair()
 
     # -- poll
 
@@ -106,7 +127,7 @@ class Engine:
         poll before its look for records stands here in the same order as in `_poll`.
         """
         call, background = self.call, self.background
-        call.touch()
+        self.iteration.stow()
         if call.close_asked or self.leaving.is_unfinished:
             return None
         call.raise_interruptions()
@@ -124,17 +145,52 @@ class Engine:
         return self._poll(deadline, lambda: self.delivery.take(limit, advance=advance))
 
     def poll_columns(
-        self, deadline: float, columns: Columns
-    ) -> Waiting[dict[TopicPartition, Sequence[Any]]]:
-        """As `poll`, into `columns`; returns the rows of each partition."""
-        return self._poll(deadline, lambda: self.delivery.take_columns(columns))
+        self,
+        deadline: float,
+        columns: Columns,
+        make: Callable[[Columns], R],
+        *,
+        deserialized: bool = False,
+        follows_policy: bool = True,
+    ) -> Waiting[R]:
+        """As `poll`, into `columns`; returns what `make` makes of them.
+
+        `make` runs inside of this call: if an interrupt ends the call before it returns, the rows
+        are taken back. If records are `deserialized`, those that an iteration has put back are read
+        again as bytes. If the call does not follow the policy, an offset out of range is an error.
+        """
+        self.iteration.stow()
+        if not follows_policy:
+            self.call.follow_no_policy()
+        if deserialized:
+            for partition, state in self.delivery.partitions.items():
+                if state.held:
+                    self.positions.seek(partition, state.position, anew=True)
+        yield from self._poll(deadline, lambda: self.delivery.take_columns(columns))
+        return make(columns)
+
+    def next_record(self, deadline: float, limit: int) -> Waiting[Any]:
+        """The next record of an iteration: of this partition or the next one, or of a poll; None at
+        the deadline."""
+        self.call.touch()
+        iteration = self.iteration
+        while True:
+            if iteration.has_records or not iteration.begin_next_batch():
+                taken = yield from self.poll(deadline, limit, advance=False)
+                if not taken:
+                    yield from self.questions.raise_if_unreached()
+                    return None
+                iteration.begin(taken)
+            record = iteration.next()
+            if record is not None:
+                return record
 
     def _poll(
         self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
     ) -> Waiting[dict[TopicPartition, R]]:
         # What comes before the look stands in `poll_at_once`, too, in the same order.
         call, clock = self.call, self.core.clock
-        call.touch()
+        self.iteration.stow()
         if self.leaving.is_unfinished:
             self._finish_unsubscribe()
         began = clock()
@@ -219,7 +275,9 @@ class Engine:
     ) -> None:
         """Replace the subscription; partitions come and go in later polls."""
         subscription = self.subscription
-        self.call.touch()
+        if subscription.assigned_by_user:
+            raise IllegalStateError("subscribe after assign: call unsubscribe first")
+        self.iteration.stow()
         self._finish_unsubscribe()
         subscription.forget_told()
         self.rebalancing.tell(listener)
@@ -240,19 +298,52 @@ class Engine:
         self,
         partitions: Iterable[TopicPartition],
         offsets: Mapping[TopicPartition, int] = NO_OFFSETS,
-    ) -> None:
-        """Replace the assignment by hand; `offsets` says where to begin in some of them."""
-        self.call.touch()
+    ) -> Waiting[None]:
+        """Replace the assignment by hand; `offsets` says where to begin in some of them.
+
+        With auto-commit on, the positions are committed first, without waiting.
+        """
+        if self.subscription.is_subscribed:
+            raise IllegalStateError("assign after subscribe: call unsubscribe first")
+        self.iteration.stow()
+        if self.core.settings.enable_auto_commit and (consumed := self.positions.consumed()):
+            yield from self.commits.commit_quietly(consumed)
         self.subscription.assign_by_user()
         self.positions.assign(partitions, offsets)
 
+    # -- the end
+
     def unsubscribe(self, deadline: float) -> Waiting[None]:
-        """`unsubscribe()`: drop the subscription and the assignment."""
-        self.call.touch()
+        """`unsubscribe()`: commit, with auto-commit on; drop the subscription and the
+        assignment."""
+        self.iteration.stow()
+        if self.core.settings.enable_auto_commit:
+            until = min(deadline, self.core.clock() + LAST_COMMIT_WAIT)
+            yield from self.leaving.commit_last(until, at="unsubscribe")
         error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
         self._say_nothing_is_read()
         if error is not None:
             raise self.call.own(error)
+
+    def close(
+        self, deadline: float, *, commit: bool = True, operation: Operation = Operation.DEFAULT
+    ) -> Waiting[BaseException | None]:
+        """Commit, with auto-commit on and if `commit` says so; run the listener, leave the group,
+        run the callbacks of commits. Returns the listener's error.
+
+        If the background has failed, only the listener is run: the partitions are lost.
+        """
+        self.iteration.stow()
+        if self.core.port.failure is not None:
+            return (yield from self.leaving.lose())
+        commits_until = self.leaving.commits_until(deadline)
+        if commit and self.core.settings.enable_auto_commit:
+            yield from self.leaving.commit_last(commits_until, at="close")
+        error = yield from self.leaving.leave(
+            deadline, because=CLOSED, operation=operation, commits_until=commits_until
+        )
+        self.commits.callbacks.run()
+        return error
 
     def _finish_unsubscribe(self) -> None:
         """Finish an `unsubscribe` that was interrupted and is not called again."""
@@ -272,17 +363,17 @@ class Engine:
     ) -> None:
         """Read on from here; None looks the position up again. `anew`: what is buffered is fetched
         again."""
-        self.call.touch()
+        self.iteration.stow()
         self.positions.seek(topic_partition, position, anew=anew)
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end; the offset is looked up later."""
-        self.call.touch()
+        self.iteration.stow()
         self.positions.reset(topic_partitions, strategy)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
-        self.call.touch()
+        self.iteration.stow()
         if paused:
             self.positions.pause(topic_partitions)
         else:
@@ -298,12 +389,31 @@ class Engine:
             self.positions.apply_found()
         return self.delivery.partitions[topic_partition].offset
 
-    def position(self, topic_partition: TopicPartition, deadline: float) -> Waiting[int | None]:
+    def position(
+        self, topic_partition: TopicPartition, deadline: float, *, must: bool = False
+    ) -> Waiting[int | None]:
         """The consumed position, waiting for it until the deadline; None if it is not found.
 
-        Raises IllegalStateError if the partition was given up because an actor was restarted, and
-        TopicAuthorizationFailedError if its topic may not be described.
+        Raises IllegalStateError if the partition was given up because an actor was restarted,
+        TopicAuthorizationFailedError if its topic may not be described, and, if the position `must`
+        be found, KafkaTimeoutError.
         """
+        found = yield from self._find_position(topic_partition, deadline)
+        if found is None and must:
+            why = yield from self._why_no_position(topic_partition)
+            raise self.call.own(
+                KafkaTimeoutError(
+                    f"no position for {topic_partition.topic}-{topic_partition.partition} was found"
+                    f" within {self.core.settings.default_api_timeout:g} s"
+                    f" ({why})."
+                    " Check that the topic exists and that these brokers can be reached."
+                )
+            )
+        return found
+
+    def _find_position(
+        self, topic_partition: TopicPartition, deadline: float
+    ) -> Waiting[int | None]:
         self.call.touch()
         yield from self.recovery.restore_if_restarted()
         while True:
@@ -339,7 +449,7 @@ class Engine:
             raise self.call.own(topics_refused(kind, forbidden, Answer.METADATA_TOPIC))
         return None
 
-    def why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
+    def _why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
         """Why the partition has no position yet, in words."""
         now = self.core.clock()
         try:

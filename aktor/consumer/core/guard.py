@@ -26,7 +26,6 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from kafka.errors import IllegalStateError
 
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.iteration import Iteration
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 
 __all__ = ["Close", "Guard", "Guarded", "closing", "exclusive", "handing_out", "looking"]
@@ -259,7 +258,6 @@ class Guarded:
     # -- what a consumer has
 
     _engine: Engine
-    _iterating: Iteration
 
     def _check_caller(self) -> None:
         """Raise if this thread may not call the consumer now."""
@@ -287,38 +285,37 @@ class Guarded:
         self._engine.call.check_alive()
 
     def _begin_close(self) -> None:
-        """Begin to close."""
+        """Begin to close. An interrupt on any line from here on is repaired by the next `close`."""
         self._engine.call.attention.call()
         self._check_caller()
         self._begin()
+        if not self._guard.closed:  # otherwise an interrupted `close` has left already
+            self._engine.call.touch()
+        self._engine.call.begin_close()
 
     def _begin_nothing(self) -> None:
         """Give out a record that is here, perhaps."""
 
     def _begin(self) -> None:
         if self._guard.broken:
-            self._iterating.settle()
-            self._iterating.forget()
-            self._engine.recovery.repair()
+            self._engine.repair()
             self._guard.mend()
         self._gone = self._look_for_background()
         self._engine.begin_call()
         self._guard.begin()
-        if self._iterating.batch.handed:
-            self._iterating.settle()
 
     # -- how it ends
 
     def _withdraw(self, result: Any) -> None:
         """The call was asked to close: its result does not reach the user."""
-        if not self._iterating.take_back(result):
+        if not self._engine.iteration.take_back(result):
             self._guard.break_off()
 
     def _end_call_by(self, error: BaseException, frame: FrameType, result: Any) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
         call, guard = self._engine.call, self._guard
         begun = guard.begun
-        if result is not _NOTHING and not self._iterating.take_back(result):
+        if result is not _NOTHING and not self._engine.iteration.take_back(result):
             begun = True
         if begun and call.touched and error is not call.ended_in:
             guard.break_off()

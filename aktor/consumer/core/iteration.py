@@ -12,13 +12,14 @@ from it (`settle`): wherever an interrupt comes, no record is skipped and none c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kafka.structs import TopicPartition
+
 from aktor.consumer.core.batch import Batch
-from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.partition import Partition
-from aktor.consumer.core.waiting import Waiting
 
 __all__ = ["Calls", "Iteration"]
 
@@ -48,13 +49,25 @@ class Calls:
 class Iteration:
     """Owns the records of a poll that an iteration has not handed out yet."""
 
-    __slots__ = ("_call", "_clock", "_engine", "_events", "_waiting", "batch", "look_at")
+    __slots__ = (
+        "_call",
+        "_clock",
+        "_delivery",
+        "_events",
+        "_port",
+        "_subscription",
+        "_waiting",
+        "batch",
+        "look_at",
+    )
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._call = engine.call
-        self._clock = engine.core.clock
-        self._events = engine.core.port.events
+    def __init__(self, core: Core) -> None:
+        self._call = core.call
+        self._clock = core.clock
+        self._delivery = core.delivery
+        self._events = core.port.events
+        self._port = core.port
+        self._subscription = core.subscription
         #: The batch being handed out, and the batches after it (the next one is last in the list).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
@@ -101,11 +114,11 @@ class Iteration:
             self.tell()
         if batch.handed and batch.state is not None and batch.state.epoch == batch.epoch:
             record = batch.records[batch.handed - 1]
-            self._engine.delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
+            self._delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
 
     def tell(self) -> None:
         """Trace the records that were handed out since the last call."""
-        state, delivery = self.batch.state, self._engine.delivery
+        state, delivery = self.batch.state, self._delivery
         records = self.batch.tell()
         if state is not None and delivery.log.hears_debug and records:
             delivery.tell(state.topic_partition, records)
@@ -134,45 +147,36 @@ class Iteration:
         if batch.state is None or batch.state.epoch != batch.epoch:
             return
         if batch.handed < len(batch.records):
-            self._engine.delivery.put_back(batch.state, batch.records[batch.handed :])
+            self._delivery.put_back(batch.state, batch.records[batch.handed :])
         else:  # after the last record there may be markers, aborted or compacted records
-            self._engine.delivery.advance_past(batch.state)
+            self._delivery.advance_past(batch.state)
 
     def forget(self) -> None:
         """Drop the records that are here: the partitions are read again from their positions."""
         self._waiting = []
         self.batch = Batch(None, [])
 
-    def wait(self, deadline: float, limit: int) -> Waiting[Any]:
-        """Go on with the next partition, or poll until there is a record; None at the deadline."""
-        self._call.touch()
-        while True:
-            batch = self.batch
-            if batch.handed < len(batch.records) or not self._begin_next_batch():
-                self.stow()
-                taken = yield from self._engine.poll(deadline, limit, advance=False)
-                if not taken:
-                    yield from self._engine.questions.raise_if_unreached()
-                    return None
-                self.look_at = self._engine.core.clock() + LOOK_EVERY
-                if self._engine.subscription.in_group:
-                    self.look_at = min(
-                        self.look_at, self._engine.core.port.membership.session_until
-                    )
-                partitions = self._engine.delivery.partitions
-                self._waiting = [
-                    Batch(partitions[partition], taken[partition]) for partition in reversed(taken)
-                ]
-                self._begin_next_batch()
-            record = self.next()
-            if record is not None:
-                return record
+    def begin(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
+        """Hand out these records, which a poll has taken without moving the positions."""
+        self.look_at = self._clock() + LOOK_EVERY
+        if self._subscription.in_group:
+            self.look_at = min(self.look_at, self._port.membership.session_until)
+        partitions = self._delivery.partitions
+        self._waiting = [
+            Batch(partitions[partition], taken[partition]) for partition in reversed(taken)
+        ]
+        self.begin_next_batch()
 
-    def _begin_next_batch(self) -> bool:
+    @property
+    def has_records(self) -> bool:
+        """Whether the batch that is being handed out has more records."""
+        return self.batch.handed < len(self.batch.records)
+
+    def begin_next_batch(self) -> bool:
         """Finish this partition's records and begin the next one's; False if there are none."""
         state = self.batch.state
         if state is not None and state.epoch == self.batch.epoch:
             self.settle()
-            self._engine.delivery.advance_past(state)
+            self._delivery.advance_past(state)
         self.batch = self._waiting.pop() if self._waiting else Batch(None, [])
         return self.batch.state is not None

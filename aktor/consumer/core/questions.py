@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.port import Settle
 from aktor.consumer.core.recovery import Recovery
 from aktor.consumer.core.waiting import Waiting
 from aktor.errors import ActorRestartedError
+from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.message import Message
+from aktor.events.metadata import DescribeTopics, TopicInfo
 from aktor.events.network import ReportBootstrap
-from aktor.events.routes import NETWORK
+from aktor.events.positions import ListOffsets
+from aktor.events.routes import COMMITS, METADATA, NETWORK, POSITIONS
 
 __all__ = ["ANSWER_GRACE", "REPORT_WAIT", "Questions"]
 
@@ -29,10 +33,11 @@ REPORT_WAIT: Final = 1.0
 class Questions:
     """Owns nothing: the port has the open questions, the call has the tickets of its own."""
 
-    __slots__ = ("_call", "_clock", "_port", "_publish", "_recovery")
+    __slots__ = ("_call", "_clock", "_port", "_publish", "_recovery", "_subscription")
 
     def __init__(self, core: Core, recovery: Recovery) -> None:
         self._call = core.call
+        self._subscription = core.subscription
         self._port = core.port
         self._publish = core.publish
         self._clock = core.clock
@@ -102,6 +107,58 @@ class Questions:
         self._publish(question(ticket))
         call.does_not_wait_for(ticket)
 
+    # -- what users ask
+
+    def committed(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> Waiting[Mapping[TopicPartition, OffsetAndMetadata | None]]:
+        """The group's committed offsets of these partitions."""
+        return self.ask(
+            COMMITS,
+            lambda ticket: FetchCommittedOffsets(
+                ticket=ticket, partitions=frozenset(partitions), deadline=deadline
+            ),
+            deadline=deadline,
+            what=f"looking up the committed offset of {_names(partitions)}",
+        )
+
+    def topics(
+        self, topics: frozenset[str] | None, deadline: float
+    ) -> Waiting[Mapping[str, TopicInfo]]:
+        """These topics, as a broker knows them; None: all."""
+        return self.ask(
+            METADATA,
+            lambda ticket: DescribeTopics(ticket=ticket, topics=topics, deadline=deadline),
+            deadline=deadline,
+            what="looking up topics",
+        )
+
+    def offsets(
+        self, timestamps: Mapping[TopicPartition, int], deadline: float
+    ) -> Waiting[dict[TopicPartition, OffsetAndTimestamp | None]]:
+        """The first offsets at or after these times; or the edges, by `ResetStrategy.value`.
+
+        The metadata manager follows the topics until there is an answer.
+        """
+        track, asked = self._subscription.track_topics_of_question, list[int]()
+
+        def question(ticket: int) -> ListOffsets:
+            asked.append(ticket)
+            track(ticket, frozenset(partition.topic for partition in timestamps))
+            return ListOffsets(ticket=ticket, timestamps=dict(timestamps), deadline=deadline)
+
+        try:
+            found: dict[TopicPartition, OffsetAndTimestamp | None] = yield from self.ask(
+                POSITIONS,
+                question,
+                deadline=deadline,
+                what=f"looking up offsets of {_names(timestamps)}",
+            )
+        finally:
+            for ticket in asked:
+                track(ticket, frozenset())
+        return found
+
     def raise_if_unreached(self) -> Waiting[None]:
         """Raise BootstrapError if no broker has ever answered: then it is unknown whether the
         topics are empty."""
@@ -118,3 +175,10 @@ class Questions:
             return  # the background has a worse problem, and tells it by itself
         if error is not None:
             raise self._call.own_told(error)
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    """The first ten of the partitions, as an error names them."""
+    return ", ".join(
+        sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)[:10]
+    )

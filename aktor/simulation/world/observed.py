@@ -467,7 +467,7 @@ class _Observed(KafkaConsumer):
         self._measure_buffer()
 
     def _gave_one(self, record: Any) -> None:
-        self._iterating.tell()
+        self._engine.iteration.tell()
         self._gave(record, [record])
 
     def _measure_buffer(self) -> None:

@@ -29,7 +29,6 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from aktor.actors.runtime.dispatcher import Bell, VirtualTime
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.partition_errors import POSITION_RETRY
 from aktor.consumer.core.poll_heartbeat import CONFIRM_REPEAT, NEWS_EVERY, POLL_REPEAT
 from aktor.consumer.core.port import ApplicationPort
@@ -192,6 +191,10 @@ class Site:
         """Leave the group."""
         return self.run(self.engine.leaving.leave(*args, **kwargs))
 
+    def assign(self, *args: Any, **kwargs: Any) -> None:
+        """Assign partitions by hand."""
+        self.run(self.engine.assign(*args, **kwargs))
+
     def unsubscribe(self, *args: Any, **kwargs: Any) -> None:
         """Subscribe to nothing."""
         self.run(self.engine.unsubscribe(*args, **kwargs))
@@ -249,7 +252,7 @@ def resolved(epoch: int, offset: int = 0, partition: TopicPartition = A) -> Posi
 def a_site(*partitions: TopicPartition, **settings: Any) -> Site:
     """A consumer with partitions (default: A, in epoch 1) assigned by hand, at offset 0."""
     site = Site(**settings)
-    site.engine.assign(partitions or [A])
+    site.assign(partitions or [A])
     for one in partitions or [A]:
         site.found(one)
     _until_all_is_told(site)
@@ -377,7 +380,7 @@ def test_a_topic_is_known_from_the_moment_that_its_partitions_are_owned(by: str)
     site.hear(the_topic(1))
     site.poll()
     if by == "assign":
-        site.engine.assign([A])
+        site.assign([A])
     else:
         site.engine.subscribe(ORDERS, None)
     if by == "a group":
@@ -425,7 +428,7 @@ def test_a_member_of_a_kip_848_group_is_assigned_the_new_topic_by_its_coordinato
 
 def test_the_first_poll_tells_the_background_even_if_it_may_not_wait() -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.forget()
 
     assert site.poll(0) == {}
@@ -615,8 +618,8 @@ def test_records_that_are_here_are_given_out_at_once_whatever_the_timeout() -> N
 def test_records_that_an_iteration_has_put_back_are_given_out_at_once() -> None:
     site = a_site()
     site.fetched(a_chunk(count=3))
-    iteration = Iteration(site.engine)
-    site.run(iteration.wait(site.clock.now, 500))
+    iteration = site.engine.iteration
+    site.run(site.engine.next_record(site.clock.now, 500))
     iteration.stow()
 
     assert at_once(site, 1.0) == {A: [1, 2]}
@@ -752,7 +755,7 @@ def test_a_member_that_is_not_stable_wakes_the_background_a_stable_one_does_not(
 def test_a_new_assignment_is_followed_by_a_poll_that_wakes() -> None:
     site = a_site()
 
-    site.engine.assign([A, B])
+    site.assign([A, B])
     site.poll()
 
     assert isinstance(site.said[-1], Poll)
@@ -762,7 +765,7 @@ def test_a_new_assignment_is_followed_by_a_poll_that_wakes() -> None:
 def test_an_assignment_with_offsets_is_told_with_its_positions() -> None:
     site = a_site()
 
-    site.engine.assign([A, B], {A: 7})
+    site.assign([A, B], {A: 7})
 
     [told] = [one for one in site.said if isinstance(one, AssignmentChanged)][-1:]
     assert told.partitions[A].position == Position(offset=7)
@@ -1238,7 +1241,7 @@ def test_many_offsets_out_of_range_are_reset_together() -> None:
 
 def test_the_error_of_a_partition_without_a_position_takes_turns_with_records_of_others() -> None:
     site = Site()
-    site.engine.assign([A, B])
+    site.assign([A, B])
     site.found(B)
     site.hear(a_failure(NoOffsetForPartitionError({A}), epoch=1))
     site.fetched(a_chunk(B, epoch=2))
@@ -1445,7 +1448,7 @@ def test_a_known_position_is_told_without_waiting() -> None:
 
 def test_position_waits_for_the_position() -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.hear_at(102.0, resolved(epoch=1, offset=7))
 
     assert site.position(A, 110.0) == 7
@@ -1454,7 +1457,7 @@ def test_position_waits_for_the_position() -> None:
 
 def test_position_is_none_at_the_deadline() -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
 
     assert site.position(A, 110.0) is None
     assert site.clock.now == 110.0
@@ -1462,7 +1465,7 @@ def test_position_is_none_at_the_deadline() -> None:
 
 def test_a_wakeup_ends_the_wait_for_a_position_but_not_a_look_at_one_that_is_known() -> None:
     site = Site()
-    site.engine.assign([A, B])
+    site.assign([A, B])
     site.found(B, offset=3)
     site.engine.call.wakeup()
 
@@ -1474,7 +1477,7 @@ def test_a_wakeup_ends_the_wait_for_a_position_but_not_a_look_at_one_that_is_kno
 @pytest.mark.parametrize("ask", ["poll", "position"])
 def test_a_missing_offset_is_raised_each_time_because_only_a_seek_helps(ask: str) -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.hear(a_failure(NoOffsetForPartitionError({A})))
 
     for _ in range(3):
@@ -1490,7 +1493,7 @@ def test_a_missing_offset_is_raised_each_time_because_only_a_seek_helps(ask: str
 @pytest.mark.parametrize("ask", ["poll", "position"])
 def test_an_error_that_may_pass_is_raised_once_an_attempt(ask: str) -> None:
     site = Site()
-    site.engine.assign([A, B])
+    site.assign([A, B])
     site.found(B)
     site.hear(a_failure(TopicAuthorizationFailedError()))
 
@@ -1503,7 +1506,7 @@ def test_an_error_that_may_pass_is_raised_once_an_attempt(ask: str) -> None:
 @pytest.mark.parametrize("ask", ["poll", "position"])
 def test_a_position_that_could_not_be_found_is_asked_for_anew_after_a_second(ask: str) -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.hear(a_failure(TopicAuthorizationFailedError()))
     with pytest.raises(TopicAuthorizationFailedError):
         _ask(site, ask)
@@ -1519,7 +1522,7 @@ def test_a_position_that_could_not_be_found_is_asked_for_anew_after_a_second(ask
 @pytest.mark.parametrize("ask", ["poll", "position"])
 def test_each_attempt_that_fails_is_raised_and_the_one_that_succeeds_is_taken(ask: str) -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     for epoch in (1, 2):
         site.hear(a_failure(TopicAuthorizationFailedError(), epoch=epoch))
         with pytest.raises(TopicAuthorizationFailedError):
@@ -1534,7 +1537,7 @@ def test_each_attempt_that_fails_is_raised_and_the_one_that_succeeds_is_taken(as
 
 def test_errors_of_one_attempt_for_several_partitions_are_raised_once() -> None:
     site = Site()
-    site.engine.assign([A, B])
+    site.assign([A, B])
     error = TopicAuthorizationFailedError()
     site.hear(a_failure(error, 1, A), a_failure(error, 2, B))
 
@@ -1550,7 +1553,7 @@ def test_errors_of_one_attempt_for_several_partitions_are_raised_once() -> None:
 @pytest.mark.parametrize("ask", ["poll", "position"])
 def test_a_call_that_waits_longer_asks_anew_in_time(ask: str) -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.hear(a_failure(TopicAuthorizationFailedError()))
     with pytest.raises(TopicAuthorizationFailedError):
         _ask(site, ask)
@@ -1566,7 +1569,7 @@ def test_a_call_that_waits_longer_asks_anew_in_time(ask: str) -> None:
 
 def test_an_error_that_comes_later_in_the_same_attempt_is_not_raised_again() -> None:
     site = Site()
-    site.engine.assign([A, B])
+    site.assign([A, B])
     error = TopicAuthorizationFailedError()
 
     for _ in range(2):
@@ -1581,7 +1584,7 @@ def test_an_error_that_comes_later_in_the_same_attempt_is_not_raised_again() -> 
 
 def test_each_error_of_an_attempt_is_raised_if_they_differ() -> None:
     site = Site()
-    site.engine.assign([A, B])
+    site.assign([A, B])
     first, second = TopicAuthorizationFailedError({"a"}), GroupAuthorizationFailedError("g")
     site.hear(a_failure(first, 1, A), a_failure(second, 2, B))
 
@@ -1612,7 +1615,7 @@ def test_a_reset_that_could_not_be_looked_up_is_asked_for_anew_as_a_reset() -> N
 
 def test_a_partition_that_was_sought_meanwhile_is_not_asked_for_anew() -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.hear(a_failure(TopicAuthorizationFailedError()))
     with pytest.raises(TopicAuthorizationFailedError):
         site.poll()
@@ -2296,7 +2299,7 @@ class _LookingUp(_NotingListener):
 
 def test_position_says_everything_again_before_it_waits() -> None:
     site = Site()
-    site.engine.assign([A])
+    site.assign([A])
     site.hear(a_restart("positions", "fetch"))
     site.forget()
     site.hear_at(101.0, resolved(epoch=2, offset=6))

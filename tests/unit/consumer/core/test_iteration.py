@@ -21,7 +21,7 @@ from tests.unit.records.building import TRANSACTIONAL, a_batch, a_marker, values
 
 
 def an_iteration(site: Site) -> Iteration:
-    return Iteration(site.engine)
+    return site.engine.iteration
 
 
 def take(iteration: Iteration, site: Site, count: int = 1, *, limit: int = 500) -> list[int]:
@@ -30,7 +30,7 @@ def take(iteration: Iteration, site: Site, count: int = 1, *, limit: int = 500) 
     for _ in range(count):
         record = iteration.next()
         if record is None:
-            record = site.run(iteration.wait(site.clock.now, limit))
+            record = site.run(site.engine.next_record(site.clock.now, limit))
         if record is None:
             break
         found.append(record.offset)
@@ -61,7 +61,7 @@ def test_nothing_is_here_before_somebody_has_waited() -> None:
     iteration = an_iteration(site)
 
     assert iteration.next() is None
-    assert site.run(iteration.wait(site.clock.now, 500)).offset == 0
+    assert site.run(site.engine.next_record(site.clock.now, 500)).offset == 0
     assert iteration.next().offset == 1
 
 
@@ -125,7 +125,7 @@ def test_control_records_behind_the_last_record_are_passed_when_something_else_h
 def test_without_records_an_iteration_waits_until_the_deadline() -> None:
     site = a_site()
 
-    assert site.run(an_iteration(site).wait(site.clock.now + 5.0, 500)) is None
+    assert site.run(site.engine.next_record(site.clock.now + 5.0, 500)) is None
     assert site.clock.now == 105.0
 
 
@@ -133,7 +133,7 @@ def test_a_record_that_comes_while_an_iteration_waits_is_handed_out_at_once() ->
     site = a_site()
     site.bell.at(102.0, lambda: site.fetched(a_chunk()))
 
-    assert site.run(an_iteration(site).wait(site.clock.now + 5.0, 500)).offset == 0
+    assert site.run(site.engine.next_record(site.clock.now + 5.0, 500)).offset == 0
     assert site.clock.now == 102.0
 
 
@@ -400,12 +400,12 @@ def test_every_record_comes_once_whatever_interrupts_the_loop() -> None:
     for turn in range(6):
         site.fetched(a_chunk(A, 5 * turn, count=5, epoch=1), a_chunk(B, 5 * turn, count=5, epoch=2))
         for _ in range(turn + 2):
-            record = iteration.next() or site.run(iteration.wait(site.clock.now, turn + 1))
+            record = iteration.next() or site.run(site.engine.next_record(site.clock.now, turn + 1))
             seen.append((record.partition, record.offset))
         iteration.stow()
         for one, offsets in site.poll(limit=turn + 1).items():
             seen += [(one.partition, offset) for offset in offsets]
-    while (record := site.run(iteration.wait(site.clock.now, 3))) is not None:
+    while (record := site.run(site.engine.next_record(site.clock.now, 3))) is not None:
         seen.append((record.partition, record.offset))
 
     for partition in (A, B):
@@ -423,7 +423,7 @@ def test_the_trace_tells_what_was_handed_out_when_the_iteration_ends_or_goes_on(
 
     for _ in range(4):
         if iteration.next() is None:
-            site.run(iteration.wait(site.clock.now, 500))
+            site.run(site.engine.next_record(site.clock.now, 500))
     told_meanwhile = [one["offsets"] for one in site.told("records.delivered")]
     iteration.stow()
     iteration.settle()
@@ -439,7 +439,7 @@ def test_what_was_handed_out_before_the_partition_moved_on_is_told_all_the_same(
     site = a_site()
     site.fetched(a_chunk(count=3))
     iteration = an_iteration(site)
-    site.run(iteration.wait(site.clock.now, 500))
+    site.run(site.engine.next_record(site.clock.now, 500))
 
     site.engine.seek(A, Position(offset=9))
     iteration.stow()

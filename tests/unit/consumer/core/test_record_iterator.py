@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aktor.consumer.core import batch
-from aktor.consumer.core.iteration import LOOK_EVERY, Iteration
+from aktor.consumer.core.iteration import LOOK_EVERY
 from tests.unit.consumer.core.test_delivery import a_chunk
 from tests.unit.consumer.core.test_engine import Site, a_site
 
@@ -23,7 +23,7 @@ class Loop:
     def __init__(self, *chunks: Any) -> None:
         self.site: Site = a_site()
         self.site.fetched(*chunks)
-        self.iteration = Iteration(self.site.engine)
+        self.iteration = self.site.engine.iteration
         self.looked = 0
         self.error: BaseException | None = None
         assert batch.iterator is not None
@@ -41,7 +41,7 @@ class Loop:
             raise self.error
         record = self.iteration.next()
         if record is None:
-            record = self.site.run(self.iteration.wait(self.site.clock.now, 500))
+            record = self.site.run(self.site.engine.next_record(self.site.clock.now, 500))
         if record is None:
             raise StopIteration
         return record

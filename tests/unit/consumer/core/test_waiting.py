@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+import pyarrow
 import pytest
 from kafka import ConsumerRebalanceListener
+from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.actors.runtime.dispatcher import Bell, VirtualTime
+from aktor.consumer.columns import arrow, arrow_range
+from aktor.consumer.core.port import Settle
 from aktor.consumer.core.waiting import Blocking, Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.answers import Answered
+from aktor.events.commits import CommitOffsets
 from aktor.events.fetching import RecordsFetched
-from aktor.events.membership import MemberChanged, MemberState, SessionExtended
-from tests.unit.consumer.core.test_delivery import A, a_chunk, offsets
+from aktor.events.membership import LeaveGroup, MemberChanged, MemberState, SessionExtended
+from aktor.events.metadata import TopicInfo
+from aktor.events.positions import (
+    Assigned,
+    AssignmentChanged,
+    ListOffsets,
+    Position,
+    PositionsResolved,
+    ResetStrategy,
+)
+from aktor.records import Columns
+from tests.unit.consumer.core.test_delivery import A, B, a_chunk, offsets
 from tests.unit.consumer.core.test_engine import ORDERS, ScriptedBell, Site, an_assignment
 
 T = TypeVar("T")
+
+COMMIT_OR_LEAVE = CommitOffsets | LeaveGroup
 
 
 def waits(*times: float) -> Waiting[str]:
@@ -144,7 +162,7 @@ def in_a_loop(call: Callable[[Site, float], Waiting[T]], meanwhile: Callable[[Si
     async def main() -> T:
         clock, bell = LoopTime(), LoopBell()
         site = Site(clock=clock, bell=bell)
-        site.engine.assign([A])
+        site.assign([A])
         site.found(A)
         asyncio.get_running_loop().call_soon(meanwhile, site)
         return await run(call(site, clock.now + 60.0), bell)
@@ -222,3 +240,211 @@ def test_a_commit_in_an_event_loop_waits_for_the_answer() -> None:
         site.hear(Answered(ticket=site.said[-1].ticket))
 
     assert in_a_loop(lambda site, at: site.engine.commits.commit({}, at), answer) is None
+
+
+# -- what an asyncio consumer needs: its methods, by the core alone
+
+
+class AsyncConsumer:
+    """A consumer whose methods are coroutines. It has no rule of Kafka: it drives the core."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._bell = LoopBell()
+        self.site = Site(clock=LoopTime(), bell=self._bell, **settings)
+        self.site.on_said = self._answer
+        self.engine = self.site.engine
+
+    async def _run(self, waiting: Waiting[T]) -> T:
+        self.engine.begin_call()
+        return await run(waiting, self._bell)
+
+    @property
+    def _soon(self) -> float:
+        return self.site.clock.now + 5.0
+
+    async def subscribe(self, topics: frozenset[str], listener: Any) -> None:
+        self.engine.begin_call()
+        self.engine.subscribe(topics, listener)
+
+    async def assign(self, partitions: list[TopicPartition]) -> None:
+        await self._run(self.engine.assign(partitions))
+
+    async def unsubscribe(self) -> None:
+        await self._run(self.engine.unsubscribe(self._soon))
+
+    async def getmany(self) -> dict[TopicPartition, list[Any]]:
+        return await self._run(self.engine.poll(self._soon, 500))
+
+    async def getone(self) -> Any:
+        return await self._run(self.engine.next_record(self._soon, 500))
+
+    async def poll_arrow(self, _timeout: float, columns: Sequence[str]) -> pyarrow.RecordBatch:
+        make = partial(arrow.batch_of, names=columns)
+        return await self._run(self.engine.poll_columns(self._soon, Columns(500), make))
+
+    async def to_table(self, columns: Sequence[str]) -> pyarrow.Table:
+        reading = arrow_range.Reading(
+            self.poll_arrow,
+            columns=columns,
+            timeout=5.0,
+            progress=None,
+            clock=self.site.clock,
+            log=self.engine.core.log,
+            skip_deleted=False,
+        )
+        steps = arrow_range.read(self, None, None, reading)
+        result: Any = None
+        while True:
+            try:
+                result = await steps.send(result)
+            except StopIteration as over:
+                return over.value
+
+    async def position(self, partition: TopicPartition) -> int | None:
+        return await self._run(self.engine.position(partition, self._soon, must=True))
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, ResetStrategy.LATEST.value)
+        found = await self._run(self.engine.questions.offsets(wanted, self._soon))
+        return {partition: at.offset for partition, at in found.items() if at is not None}
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.engine.begin_call()
+        self.engine.seek(partition, Position(offset=offset))
+
+    async def pause(self, *partitions: TopicPartition) -> None:
+        self.engine.begin_call()
+        self.engine.pause(partitions, paused=True)
+
+    async def resume(self, *partitions: TopicPartition) -> None:
+        self.engine.begin_call()
+        self.engine.pause(partitions, paused=False)
+
+    def known_topics(self) -> Mapping[str, TopicInfo]:
+        return self.site.port.cluster.topics
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self.engine.delivery.partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        owned = self.engine.delivery.partitions
+        return {partition for partition in owned if owned[partition].paused}
+
+    async def commit_async(self, settle: Settle, callback: Callable[[Any, Any], Any]) -> None:
+        commits, consumed = self.engine.commits, self.engine.consumed()
+        await self._run(commits.commit_async(consumed, settle, callback))
+
+    async def close(self) -> BaseException | None:
+        return await self._run(self.engine.close(self._soon))
+
+    # -- its background: it finds positions at 0, and answers each question
+
+    def _answer(self, message: Any) -> None:
+        if isinstance(message, AssignmentChanged):
+            found = {
+                partition: Assigned(epoch=one.epoch, position=Position(offset=0))
+                for partition, one in message.partitions.items()
+                if one.position is None
+            }
+            self._hear_soon(PositionsResolved(partitions=found))
+        elif isinstance(message, ListOffsets):
+            ends = dict.fromkeys(message.timestamps, OffsetAndTimestamp(3, -1, None))
+            self._hear_soon(Answered(ticket=message.ticket, value=ends))
+        elif isinstance(message, CommitOffsets | LeaveGroup):
+            self._hear_soon(Answered(ticket=message.ticket))
+
+    def _hear_soon(self, message: object) -> None:
+        asyncio.get_running_loop().call_soon(self.site.hear, message)
+
+
+async def with_records(**settings: Any) -> AsyncConsumer:
+    """It is assigned A, and has fetched three records."""
+    consumer = AsyncConsumer(**settings)
+    await consumer.assign([A])
+    assert await consumer.position(A) == 0
+    consumer.site.fetched(a_chunk(count=3))
+    return consumer
+
+
+async def as_a_member(listener: Any = None) -> AsyncConsumer:
+    """It is a member with auto-commit, and has read three records of A."""
+    consumer = AsyncConsumer(group_id="g", enable_auto_commit=True)
+    await consumer.subscribe(ORDERS, listener)
+    consumer.site.hear(
+        MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
+        SessionExtended(until=consumer.site.clock.now + 60.0),
+        an_assignment(A),
+    )
+    asyncio.get_running_loop().call_later(0.01, consumer.site.fetched, a_chunk(count=3))
+    assert offsets(await consumer.getmany()) == {A: [0, 1, 2]}
+    return consumer
+
+
+def test_records_come_many_or_one_by_one_or_as_columns_or_as_a_table() -> None:
+    async def main() -> None:
+        consumer = await with_records()
+        assert (await consumer.getone()).offset == 0
+        assert await consumer.position(A) == 1
+        batch = await consumer.poll_arrow(0.0, ["offset"])
+        assert batch["offset"].to_pylist() == [1, 2]
+        await consumer.seek(A, 0)
+        epoch = consumer.engine.delivery.partitions[A].epoch
+        consumer.site.fetched(a_chunk(count=5, epoch=epoch))
+        table = await consumer.to_table(["offset"])
+        assert table["offset"].to_pylist() == [0, 1, 2]
+        assert await consumer.position(A) == 3
+        assert consumer.paused() == set()
+
+    asyncio.run(main())
+
+
+def test_a_commit_that_is_not_waited_for_is_settled_and_its_callback_runs_in_a_later_call() -> None:
+    async def main() -> list[object]:
+        consumer = await as_a_member()
+        seen: list[object] = []
+        await consumer.commit_async(
+            lambda _value, error: seen.append(("settled", error)),
+            lambda committed, error: seen.append((committed[A].offset, error)),
+        )
+        await asyncio.sleep(0.01)
+        assert seen == [("settled", None)]
+        await consumer.close()
+        return seen
+
+    assert asyncio.run(main()) == [("settled", None), (3, None)]
+
+
+@pytest.mark.parametrize("end", [AsyncConsumer.unsubscribe, AsyncConsumer.close])
+def test_leaving_commits_then_runs_the_listener_then_leaves(
+    end: Callable[[AsyncConsumer], Awaitable[object]],
+) -> None:
+    class Told(LoopListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            await asyncio.sleep(0)
+            self.site.said.append("the listener")
+
+        site: Site
+
+    async def main() -> list[object]:
+        listener = Told()
+        consumer = await as_a_member(listener)
+        listener.site = consumer.site
+        consumer.site.forget()
+        await end(consumer)
+        assert consumer.assignment() == set()
+        return list(consumer.site.said)
+
+    said = asyncio.run(main())
+    order = [one for one in said if one == "the listener" or isinstance(one, COMMIT_OR_LEAVE)]
+    assert [type(one) for one in order] == [CommitOffsets, str, LeaveGroup]
+
+
+def test_an_assignment_by_hand_in_place_of_another_commits_the_positions_without_waiting() -> None:
+    async def main() -> Site:
+        consumer = await with_records(group_id="g", enable_auto_commit=True)
+        await consumer.getmany()
+        await consumer.assign([B])
+        return consumer.site
+
+    (commit,) = asyncio.run(main()).of(CommitOffsets)
+    assert {partition: at.offset for partition, at in commit.offsets.items()} == {A: 3}
