@@ -320,8 +320,6 @@ SET_BY_OTHERS = {
     ("consumer/core/iteration.py", "batch.handed"),
     # An attribute of Python's `weakref.finalize`.
     ("consumer/facade.py", "dropped.atexit"),
-    # This is no set: `CommitCallbacks` has a method `add`.
-    ("consumer/facade.py", "self._engine.commits.callbacks"),
 }
 
 
@@ -334,6 +332,20 @@ def test_the_applications_half_sets_no_attribute_of_another_object() -> None:
         for target in foreign(path)
     }
     assert found == SET_BY_OTHERS
+
+
+def test_positions_move_past_records_in_one_place() -> None:
+    """Whatever must be known of each record that leaves (offsets, epochs, acknowledgements) is
+    known there."""
+    found = {
+        (str(path.relative_to(PACKAGE)), function.name)
+        for path in modules("consumer")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".advance")
+    }
+    assert found == {("consumer/core/delivery.py", "_move")}
 
 
 #: Attributes of objects of other libraries that are set or changed: their classes have no method

@@ -357,48 +357,6 @@ class Delivery:
         if state.topic_partition in self.partitions:
             self.moved[state.topic_partition] = None
 
-    def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
-        """The user has been given all records below `offset`."""
-        state.advance(offset, leader_epoch)
-        self.moved[state.topic_partition] = None
-
-    def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
-        """As `advance`, for a position that may have been noted already."""
-        if state.offset is None or state.offset < offset:
-            self.advance(state, offset, leader_epoch)
-        self.mark_moved(state)
-
-    def give(self, taken: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Give these records out: the positions move past all that was taken.
-
-        This is the last thing that a call does. If the call is interrupted before it returns, the
-        user did not get the records, and `take_back` sets the positions back.
-        """
-        states = [self.partitions[partition] for partition in taken]
-        self._given = [(state, state.epoch, state.offset, state.leader_epoch) for state in states]
-        for state in states:
-            self.advance_past(state)
-        if self.log.hears_debug:
-            for topic_partition, records in taken.items():
-                self.tell(topic_partition, records)
-
-    def tell(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
-        """Trace that the user gets these records."""
-        for run in runs(records):
-            self.log.debug("records.delivered", partition=topic_partition, **run)
-
-    def accept(self) -> None:
-        """`poll` has returned: its records have reached the user."""
-        self._given = []
-
-    def take_back(self) -> None:
-        """The last records did not reach the user: set the positions back."""
-        for state, epoch, offset, leader_epoch in self._given:
-            if state.epoch == epoch:
-                state.take_back(offset, leader_epoch)
-                self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
-        self._given = []
-
     def recount(self) -> None:
         """Compute the queues and the credit again from the assignment and the buffers."""
         for state in self.partitions.values():
@@ -547,7 +505,7 @@ class Delivery:
                 taken[state.topic_partition] = records
                 limit -= len(records)
             else:
-                self.advance_past(state)
+                self.pass_by(state)
             if limit <= 0:
                 break
         if advance and taken:
@@ -562,7 +520,7 @@ class Delivery:
             before = columns.rows
             self._read(state, filling)
             if columns.rows == before:
-                self.advance_past(state)
+                self.pass_by(state)
             elif self.log.hears_debug:
                 taken[state.topic_partition] = columns.between(before, columns.rows)
             else:
@@ -582,12 +540,59 @@ class Delivery:
                 self._queue[state] = None
                 yield state
 
-    def advance_past(self, state: Partition) -> None:
-        """All records that were decoded of this partition were delivered."""
+    # -- the door: records leave here, and nowhere else do positions move past them
+
+    def give(self, taken: Mapping[TopicPartition, Sequence[Any]]) -> None:
+        """Give these records out: the positions move past all that was taken.
+
+        This is the last thing that a call does. If the call is interrupted before it returns, the
+        user did not get the records, and `take_back` sets the positions back.
+        """
+        states = [self.partitions[partition] for partition in taken]
+        self._given = [(state, state.epoch, state.offset, state.leader_epoch) for state in states]
+        for state in states:
+            self.pass_by(state)
+        if self.log.hears_debug:
+            for topic_partition, records in taken.items():
+                self.tell(topic_partition, records)
+
+    def tell(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
+        """Trace that the user gets these records."""
+        for run in runs(records):
+            self.log.debug("records.delivered", partition=topic_partition, **run)
+
+    def accept(self) -> None:
+        """`poll` has returned: its records have reached the user."""
+        self._given = []
+
+    def take_back(self) -> None:
+        """The last records did not reach the user: set the positions back."""
+        for state, epoch, offset, leader_epoch in self._given:
+            if state.epoch == epoch:
+                state.take_back(offset, leader_epoch)
+                self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
+        self._given = []
+
+    def hand_out(self, state: Partition, record: Any) -> None:
+        """An iteration has handed out the records of this partition up to this one. To say so again
+        changes nothing."""
+        if state.offset is None or state.offset <= record.offset:
+            self._move(state, record.offset + 1, record.leader_epoch)
+        self.mark_moved(state)
+
+    def pass_by(self, state: Partition) -> None:
+        """All records that were decoded of this partition have left: go on behind what follows them
+        (markers, records that were aborted or compacted away)."""
         offset = state.given_up_to
         assert offset is not None, "records are taken only after the position is known"
         if offset != state.offset:
-            self.advance(state, offset, state.taken_epoch)
+            self._move(state, offset, state.taken_epoch)
+
+    def _move(self, state: Partition, offset: int, leader_epoch: int) -> None:
+        state.advance(offset, leader_epoch)
+        self.moved[state.topic_partition] = None
+
+    # -- decoding
 
     def _read(self, state: Partition, into: Rows | Filling) -> None:
         """Add this partition's next records, until it is full or has nothing to give out."""

@@ -114,7 +114,7 @@ class Iteration:
             self.tell()
         if batch.handed and batch.state is not None and batch.state.epoch == batch.epoch:
             record = batch.records[batch.handed - 1]
-            self._delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
+            self._delivery.hand_out(batch.state, record)
 
     def tell(self) -> None:
         """Trace the records that were handed out since the last call."""
@@ -149,7 +149,7 @@ class Iteration:
         if batch.handed < len(batch.records):
             self._delivery.put_back(batch.state, batch.records[batch.handed :])
         else:  # after the last record there may be markers, aborted or compacted records
-            self._delivery.advance_past(batch.state)
+            self._delivery.pass_by(batch.state)
 
     def forget(self) -> None:
         """Drop the records that are here: the partitions are read again from their positions."""
@@ -177,6 +177,6 @@ class Iteration:
         state = self.batch.state
         if state is not None and state.epoch == self.batch.epoch:
             self.settle()
-            self._delivery.advance_past(state)
+            self._delivery.pass_by(state)
         self.batch = self._waiting.pop() if self._waiting else Batch(None, [])
         return self.batch.state is not None
