@@ -119,7 +119,7 @@ class KafkaConsumer(Guarded):
         bell = self._host.make_bell()
         port = ApplicationPort(bell, trace)
         self._system = ActorSystem(settings, port, trace, self._host)
-        dispatcher = self._system.dispatcher
+        self._dispatcher = dispatcher = self._system.dispatcher
         self._core = Core.make(
             settings, port, dispatcher.publish, dispatcher.clock, trace, make_reader=make_reader
         )
@@ -1008,14 +1008,14 @@ class KafkaConsumer(Guarded):
     def _actors(self) -> tuple[ActorStatus, ...]:
         if self._guard.closed or self._guard.forked or self._core.port.failure is not None:
             return ()
-        if self._system.dispatcher.turns_here:
+        if self._dispatcher.turns_here:
             return ()  # called by a callback of a Future: this thread would wait for itself
-        if self._system.dispatcher.fail_if_gone():
+        if self._dispatcher.fail_if_gone():
             return ()
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._core.port.ask(SUPERVISOR, bell)
-        self._system.dispatcher.publish(ReportStatus(ticket=ticket))
+        self._dispatcher.publish(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
             if not reply.done or self._core.port.failure is not None:
@@ -1102,7 +1102,7 @@ class KafkaConsumer(Guarded):
         """The steps that `close` does in any case; each may be done twice. Returns the first error
         that the user's code raised."""
         self._guard.close()
-        self._system.dispatcher.stop(max(0.5, deadline - self._core.clock()))
+        self._dispatcher.stop(max(0.5, deadline - self._core.clock()))
         self._core.port.close()
         failed = self._run_last_callbacks()
         self._ended = True
@@ -1123,18 +1123,6 @@ class KafkaConsumer(Guarded):
                 self._core.trace.warning("close.failed", because=error)
                 failed = failed or error
         return failed
-
-    def _check_caller(self) -> None:
-        if self._processor is not None:
-            self._processor.check_thread()
-        if self._system.dispatcher.turns_here:
-            raise IllegalStateError(
-                "the consumer was called on its own background thread, by a callback of a Future."
-                " Give commit_async() a `callback`: it runs on the application thread"
-            )
-
-    def _look_for_background(self) -> Exception | None:
-        return self._system.dispatcher.fail_if_gone()
 
     # -- below the methods
 

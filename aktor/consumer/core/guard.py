@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka.errors import IllegalStateError
 
+from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 
@@ -258,14 +259,9 @@ class Guarded:
     # -- what a consumer has
 
     _engine: Engine
-
-    def _check_caller(self) -> None:
-        """Raise if this thread may not call the consumer now."""
-
-    def _look_for_background(self) -> Exception | None:
-        """Fail if the background thread has ended without a word. Returns the error if this was
-        found now."""
-        return None
+    _dispatcher: Dispatcher
+    #: The `process` under way, which knows its thread; None: there is none.
+    _processor: Any
 
     def _close_now(self, asked: Close) -> None:
         """Close."""
@@ -273,36 +269,41 @@ class Guarded:
 
     # -- how a call begins
 
-    def _begin_call(self) -> None:
+    def _begin_call(self, *, closing: bool = False) -> None:
         """Begin an outermost call: repair what the last one left half done."""
-        self._engine.call.attention.call()
-        self._check_caller()
-        if self._guard.closed:  # a signal handler has closed it as this call began
-            raise self._engine.call.own(ConsumerClosedError())
-        self._begin()
+        engine, guard, dispatcher = self._engine, self._guard, self._dispatcher
+        engine.call.attention.call()
+        if self._processor is not None:
+            self._processor.check_thread()
+        if guard.closed and not closing:  # a signal handler has closed it as this call began
+            raise engine.call.own(ConsumerClosedError())
+        if dispatcher.turns_here:
+            raise IllegalStateError(
+                "the consumer was called on its own background thread, by a callback of a Future."
+                " Give commit_async() a `callback`: it runs on the application thread"
+            )
+        if guard.broken:
+            engine.repair()
+            guard.mend()
+        self._gone = dispatcher.fail_if_gone()
+        engine.begin_call()
+        guard.begin()
+        if closing:
+            return
         if self._close_asked is not None:
-            raise self._engine.call.own(ConsumerClosedError())  # the end of this call closes it
-        self._engine.call.check_alive()
+            raise engine.call.own(ConsumerClosedError())  # the end of this call closes it
+        if engine.core.port.failure is not None:
+            engine.call.check_alive()
 
     def _begin_close(self) -> None:
         """Begin to close. An interrupt on any line from here on is repaired by the next `close`."""
-        self._engine.call.attention.call()
-        self._check_caller()
-        self._begin()
+        self._begin_call(closing=True)
         if not self._guard.closed:  # otherwise an interrupted `close` has left already
             self._engine.call.touch()
         self._engine.call.begin_close()
 
     def _begin_nothing(self) -> None:
         """Give out a record that is here, perhaps."""
-
-    def _begin(self) -> None:
-        if self._guard.broken:
-            self._engine.repair()
-            self._guard.mend()
-        self._gone = self._look_for_background()
-        self._engine.begin_call()
-        self._guard.begin()
 
     # -- how it ends
 
