@@ -1,5 +1,9 @@
 """Errors of partitions: which one a poll raises, and when; what is looked up or fetched again.
 
+If the next data of a partition cannot be given out, the reason is kept (`Partition.error`), and the
+next poll raises it before it gives out more of any partition. An error that was raised and still
+stands takes turns with the records of the other partitions.
+
 An error that only a seek ends (a record that is not deserialized, no position and no policy) stays,
 and is raised again and again. An error that may pass (a refused topic) is raised once for each
 attempt, and its position is looked up again. The error of a corrupt batch stays, too, while the

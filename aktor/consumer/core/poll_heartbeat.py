@@ -3,7 +3,10 @@
 `Poll` tells the background that the application is alive, and what it has read and freed.
 `max_poll_interval_ms` counts from the last `Poll` (KIP-62). A `Poll` wakes the background only if
 the background has something to do; otherwise the background reads it at its next turn, so that a
-busy application does not pay for a switch of threads with every poll.
+busy application does not pay for a switch of threads with every poll. It has something to do if the
+poll was hurried (a rebalance step or an error was acted on, the subscription or assignment
+changed), if nothing is buffered and there are positions or freed bytes to tell, if a quarter of the
+buffer was freed, or if the group is not stable.
 
 A member whose process was suspended for longer than its session may have lost its partitions to
 another member. The group must confirm the member before records are given out again (`Session`).

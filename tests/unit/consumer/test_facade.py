@@ -233,7 +233,7 @@ def test_each_call_says_at_once_that_the_background_thread_is_gone(
     name: str, threadless: KafkaConsumer
 ) -> None:
     if name in NEED_A_PARTITION:
-        threadless._engine.assign([PARTITION])
+        threadless._driver.run(threadless._engine.assign([PARTITION]))
     began = time.monotonic()
     while True:  # the thread may need a moment to end
         try:
