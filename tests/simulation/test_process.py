@@ -18,6 +18,7 @@ from aktor.errors import ConsumerClosedError, CorruptBatchError
 from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink
 from aktor.simulation.faults.interrupts import HANDLERS, INTERRUPTS
+from aktor.simulation.programs.reader import ONLY_A_NEW_ONE_HELPS
 from tests.gate import all_but_the_first
 from tests.scenarios.world import seeds
 
@@ -25,8 +26,28 @@ PROTOCOLS = ("classic", "consumer")
 
 
 def process(invoices: Sink, protocol: str, **options: Any) -> None:
-    """A service: it goes on after errors, with the same consumer."""
-    consumer = KafkaConsumer(
+    """A service: it goes on after errors, with the same consumer unless only a new one helps."""
+    draw = random.Random(7)
+
+    def bill(record: Any) -> None:
+        if draw.random() < 0.03:
+            raise ValueError("the database is away")
+        invoices.put(record)
+
+    while True:
+        with suppress(*ONLY_A_NEW_ONE_HELPS), a_consumer(protocol) as consumer:
+            while True:
+                try:
+                    consumer.process(bill, retries=Retries(8, backoff_ms=20), **options)
+                except (ConsumerClosedError, *ONLY_A_NEW_ONE_HELPS):
+                    raise
+                except (HandlerError, KafkaError, *INTERRUPTS):
+                    time.sleep(0.1)
+
+
+def a_consumer(protocol: str) -> KafkaConsumer:
+    """As a service makes it."""
+    return KafkaConsumer(
         "orders",
         bootstrap_servers="kafka:9092",
         group_id="billing",
@@ -36,20 +57,6 @@ def process(invoices: Sink, protocol: str, **options: Any) -> None:
         auto_commit_interval_ms=500,
         **({"session_timeout_ms": 6000} if protocol == "classic" else {}),
     )
-    draw = random.Random(7)
-
-    def bill(record: Any) -> None:
-        if draw.random() < 0.03:
-            raise ValueError("the database is away")
-        invoices.put(record)
-
-    while True:
-        try:
-            consumer.process(bill, retries=Retries(8, backoff_ms=20), **options)
-        except ConsumerClosedError:
-            raise
-        except (HandlerError, KafkaError, *INTERRUPTS):
-            time.sleep(0.1)
 
 
 def process_interrupted(invoices: Sink) -> None:
