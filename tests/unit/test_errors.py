@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -136,12 +138,12 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         ["fetch", "ZeroDivisionError", "make a new one"],
     ),
     (
-        UserCallbackError("on_partitions_revoked"),
+        UserCallbackError(callback="on_partitions_revoked"),
         KafkaError,
         ["User rebalance callback throws an error: on_partitions_revoked"],
     ),
     (
-        UserCallbackError("it raised StopIteration", of="commit"),
+        UserCallbackError(callback="it raised StopIteration", of="commit"),
         KafkaError,
         ["User commit callback throws an error: it raised StopIteration"],
     ),
@@ -196,11 +198,31 @@ def test_an_error_survives_pickling(error: KafkaError) -> None:
     assert state_of(again) == state_of(error)
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("error", [error for error, _, _ in CASES], ids=NAMES)
+def test_an_error_can_be_copied(error: KafkaError, copied: Callable[[KafkaError], Any]) -> None:
+    again = copied(error)
+
+    assert (type(again), str(again), state_of(again)) == (type(error), str(error), state_of(error))
+
+
+@pytest.mark.parametrize("error", [error for error, _, _ in CASES if vars(error)], ids=str)
+def test_an_error_takes_the_arguments_that_it_shows_and_no_others(error: KafkaError) -> None:
+    kind: Any = type(error)
+    with pytest.raises(TypeError, match="no argument 'colour'"):
+        kind(**vars(error), colour="red")
+    first = next(iter(vars(error)))
+    with pytest.raises(TypeError, match=f"lacks the argument '{first}'"):
+        kind()
+
+
 def test_every_error_is_covered_here() -> None:
     defined = {
         one
         for one in vars(errors).values()
-        if isinstance(one, type) and one.__module__ == errors.__name__
+        if isinstance(one, type)
+        and one.__module__ == errors.__name__
+        and not one.__name__.startswith("_")
     }
 
     assert defined == {type(error) for error, _, _ in CASES}

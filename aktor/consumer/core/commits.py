@@ -146,7 +146,7 @@ class CommitCallbacks:
                 # In the generators that run the callbacks the StopIteration would become a
                 # RuntimeError without a cause to read (PEP 479); in `__next__` it would end the
                 # user's loop.
-                failed = UserCallbackError("it raised StopIteration", of="commit")
+                failed = UserCallbackError(callback="it raised StopIteration", of="commit")
                 raise self._call.own(failed) from error
             except Exception as error:
                 # The callback counts as called, and nothing is left half done. (If a signal handler

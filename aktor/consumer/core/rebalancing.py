@@ -217,7 +217,7 @@ class Rebalancing:
         except Exception as error:
             if not outcome.begun:
                 raise
-            failed = UserCallbackError(name)
+            failed = UserCallbackError(callback=name)
             failed.__cause__ = error
             outcome.end(failed)
             self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
