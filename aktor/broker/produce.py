@@ -9,13 +9,13 @@ from kafka.protocol.producer import ProduceResponse
 
 from aktor.broker.call import CLOSE, Call
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import BatchHeader
 from aktor.broker.log.log import peek_batch
 from aktor.broker.partition import Partition
 from aktor.broker.timers import Waiting, WaitingList
 from aktor.broker.topics import INTERNAL_TOPICS
 from aktor.broker.topology import Topology
 from aktor.broker.transactions import TransactionCoordinator
+from aktor.records.batch import BatchHeader
 
 __all__ = ["Producing"]
 

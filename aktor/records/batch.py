@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -20,20 +20,85 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+#: The base timestamp is when tombstones and markers may go (KIP-534).
+DELETE_HORIZON: Final = 0x40
 
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
-#: base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp,
-#: max timestamp, producer id, producer epoch, base sequence, count of records
+OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = _HEADER.size
 #: The checksum covers what the producer wrote: from the attributes on. The broker fills in the
 #: base offset and the leader epoch, so those (and the length and the magic) are not covered.
-_CHECKED_FROM = 21
-#: A message of v0 without key and value: checksum, magic, attributes and two lengths.
-_SMALLEST_LENGTH = 14
+CHECKED_FROM: Final = 21
+#: A message of v0 without key and value: checksum, magic, attributes and two lengths. No batch of
+#: any format is shorter.
+SMALLEST_LENGTH: Final = 14
 #: The greatest offset that a record may have: the one after it must be an int64 too.
 LAST_OFFSET: Final = 2**63 - 2
 #: Each field of a v2 record takes one byte at least.
 _SMALLEST_RECORD = 7
+_MAX_SEQUENCE: Final = 2**31 - 1
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class BatchHeader(NamedTuple):
+    """The header of a v2 batch: its fields in the order of their bytes, sound or not."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @classmethod
+    def read(cls, data: Buffer, at: int = 0) -> BatchHeader:
+        """The header at `at`, of which all bytes must be there."""
+        return cls._make(_HEADER.unpack_from(data, at))
+
+    @property
+    def size(self) -> int:
+        """The bytes of the batch."""
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; after 2^31-1 comes 0."""
+        if self.base_sequence < 0:
+            return self.base_sequence
+        return (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
+
+    def checksum_of(self, batch: Buffer) -> int:
+        """The checksum of these bytes, the batch of this header: to be compared with `crc`."""
+        return int(crc32c(memoryview(batch)[CHECKED_FROM : self.size]))
 
 
 def end_of_batch(data: memoryview, start: int) -> int | None:
@@ -43,8 +108,8 @@ def end_of_batch(data: memoryview, start: int) -> int | None:
     """
     if len(data) - start < LOG_OVERHEAD:
         return None
-    _, length = _OFFSET_AND_LENGTH.unpack_from(data, start)
-    if length < _SMALLEST_LENGTH:
+    _, length = OFFSET_AND_LENGTH.unpack_from(data, start)
+    if length < SMALLEST_LENGTH:
         raise Malformed(f"a batch of {length} bytes is too short")
     end: int = start + LOG_OVERHEAD + length
     return end if end <= len(data) else None
@@ -52,69 +117,47 @@ def end_of_batch(data: memoryview, start: int) -> int | None:
 
 def offset_at(data: memoryview, start: int) -> int:
     """The offset that the batch at `start` claims, be it sound or not."""
-    offset: int = _OFFSET_AND_LENGTH.unpack_from(data, start)[0]
+    offset: int = OFFSET_AND_LENGTH.unpack_from(data, start)[0]
     return offset
 
 
-class BatchHeader:
-    """The header of one v2 batch, and the view of its (maybe compressed) records."""
+class FetchedBatch:
+    """One v2 batch of a Fetch response: its header, which is possible, and its bytes.
 
-    __slots__ = (
-        "base_offset",
-        "base_timestamp",
-        "count",
-        "crc",
-        "flags",
-        "last_offset",
-        "leader_epoch",
-        "max_timestamp",
-        "payload",
-        "producer_id",
-        "view",
-    )
+    Raises `Malformed` if no batch can have such a header.
+    """
+
+    __slots__ = ("header", "view")
 
     def __init__(self, view: memoryview) -> None:
-        if len(view) < _HEADER.size:
+        if len(view) < HEADER_SIZE:
             raise Malformed(f"a batch of {len(view)} bytes is shorter than its header")
-        (
-            self.base_offset,
-            _,
-            self.leader_epoch,
-            _,
-            self.crc,
-            self.flags,
-            last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            _,
-            _,
-            self.count,
-        ) = _HEADER.unpack_from(view)
         self.view = view
-        self.payload = view[_HEADER.size :]
-        if (
-            self.base_offset < 0
-            or last_offset_delta < 0
-            or self.base_offset + last_offset_delta > LAST_OFFSET
-        ):
-            raise Malformed(f"offsets {self.base_offset} and {last_offset_delta:+} after it")
-        self.last_offset: int = self.base_offset + last_offset_delta
+        self.header = header = BatchHeader.read(view)
+        delta = header.last_offset_delta
+        if header.base_offset < 0 or delta < 0 or header.last_offset > LAST_OFFSET:
+            raise Malformed(f"offsets {header.base_offset} and {delta:+} after it")
         # Compaction may leave fewer records than offsets, never more.
-        if not 0 <= self.count <= last_offset_delta + 1:
-            raise Malformed(f"{self.count} records in {self.offsets}")
+        if not 0 <= header.record_count <= delta + 1:
+            raise Malformed(f"{header.record_count} records in {self.offsets}")
 
     @property
     def offsets(self) -> str:
-        return f"offsets {self.base_offset} to {self.last_offset}"
+        return f"offsets {self.header.base_offset} to {self.header.last_offset}"
+
+    @property
+    def payload(self) -> memoryview:
+        """The records, compressed as the header says."""
+        return self.view[HEADER_SIZE:]
 
     def verify(self) -> None:
         """Raise `Malformed` unless the checksum is that of the bytes."""
-        found = crc32c(self.view[_CHECKED_FROM:])
-        if found != self.crc:
-            raise Malformed(f"checksum {found:#010x} instead of {self.crc:#010x} in {self.offsets}")
+        found, crc = self.header.checksum_of(self.view), self.header.crc
+        if found != crc:
+            raise Malformed(f"checksum {found:#010x} instead of {crc:#010x} in {self.offsets}")
 
     def verify_count(self, size: int) -> None:
         """Raise `Malformed` if `size` bytes of records cannot hold so many records."""
-        if self.count * _SMALLEST_RECORD > size:
-            raise Malformed(f"{self.count} records in {size} bytes of {self.offsets}")
+        count = self.header.record_count
+        if count * _SMALLEST_RECORD > size:
+            raise Malformed(f"{count} records in {size} bytes of {self.offsets}")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aktor.records.batch import LAST_OFFSET, LOG_OVERHEAD, MAGIC_AT, V2
+from aktor.records.batch import (
+    HEADER_SIZE,
+    LAST_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    OFFSET_AND_LENGTH,
+    SMALLEST_LENGTH,
+    V2,
+)
 
 __all__ = ["extent"]
 
-#: offset and length of a batch, of any format
-_OVERHEAD = struct.Struct(">qi")
 #: what v2 has at `_LAST_OFFSET_DELTA_AT`: the offset of the last record, from that of the first
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 
-#: Shorter is no batch of that format, whatever is in it (v0 and v1 have a message for a batch).
-_SMALLEST_V2: Final = 61 - LOG_OVERHEAD
-_SMALLEST_MESSAGE: Final = 14
+#: Shorter is no batch of v2, whatever is in it.
+_SMALLEST_V2: Final = HEADER_SIZE - LOG_OVERHEAD
 
 
 def extent(data: memoryview, offset: int) -> tuple[int, int]:
@@ -32,8 +37,8 @@ def extent(data: memoryview, offset: int) -> tuple[int, int]:
     following = offset
     at, end = 0, len(data)
     while end - at >= LOG_OVERHEAD:
-        first, length = _OVERHEAD.unpack_from(data, at)
-        if length < _SMALLEST_MESSAGE:
+        first, length = OFFSET_AND_LENGTH.unpack_from(data, at)
+        if length < SMALLEST_LENGTH:
             return offset, end
         if length > end - at - LOG_OVERHEAD:
             break

@@ -24,7 +24,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32
 from crc32c import crc32c
 from kafka.consumer.fetcher import ConsumerRecord
 
-from aktor.records.batch import BatchHeader
+from aktor.records.batch import FetchedBatch
 from aktor.records.codecs import MAX_BATCH_BYTES, decompress
 from aktor.records.columns import MAX_COLUMN_BYTES, Binary, Row
 from aktor.records.faults import (
@@ -702,7 +702,7 @@ cdef class RecordReader:
             return flags & CONTROL
         self._aborted.reach(last_offset)
         if flags & CONTROL:
-            batch = BatchHeader(self._view[self._at : self._at + size])
+            batch = FetchedBatch(self._view[self._at : self._at + size])
             if is_abort_marker(batch, self._max_batch_bytes):
                 self._aborted.end(producer_id)
             return True

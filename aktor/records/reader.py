@@ -11,11 +11,9 @@ from kafka.structs import TopicPartition
 
 from aktor.errors import RecordDeserializationError
 from aktor.records.batch import (
-    CONTROL,
     MAGIC_AT,
-    TRANSACTIONAL,
     V2,
-    BatchHeader,
+    FetchedBatch,
     end_of_batch,
     offset_at,
 )
@@ -211,7 +209,7 @@ class RecordReader:
             view = self._data[self._at : end]
             if view[MAGIC_AT] == V2:
                 claimed = offset_at(self._data, self._at)
-                after, cursor = self._enter_records(BatchHeader(view))
+                after, cursor = self._enter_records(FetchedBatch(view))
             elif view[MAGIC_AT] < V2:
                 after, cursor = self._enter_messages(view)
             else:
@@ -224,17 +222,18 @@ class RecordReader:
             self._leave_if_read()
         return True
 
-    def _enter_records(self, header: BatchHeader) -> tuple[int, RecordCursor | None]:
+    def _enter_records(self, batch: FetchedBatch) -> tuple[int, RecordCursor | None]:
         """The offset after the batch, and its records unless there are none to deliver."""
+        header = batch.header
         if self._check_crcs:
-            header.verify()
+            batch.verify()
         self._verify_order(header.base_offset)
         self.leader_epoch = header.leader_epoch
         after = header.last_offset + 1
-        if self._is_hidden(header) or after <= self._position:
+        if self._is_hidden(batch) or after <= self._position:
             return after, None
-        records = records_of(header, self._max_batch_bytes)
-        cursor = RecordCursor(header, records, self._tp.topic, self._tp.partition)
+        records = records_of(batch, self._max_batch_bytes)
+        cursor = RecordCursor(batch, records, self._tp.topic, self._tp.partition)
         if header.base_offset < self._position:
             cursor.skip_before(self._position)
         return after, cursor
@@ -243,17 +242,17 @@ class RecordReader:
         if self._at and offset < self._after_batch:
             raise Malformed(f"offset {offset} after those before {self._after_batch}")
 
-    def _is_hidden(self, header: BatchHeader) -> bool:
+    def _is_hidden(self, batch: FetchedBatch) -> bool:
         """Whether the batch is a control batch or of an aborted transaction (KIP-98)."""
-        control = bool(header.flags & CONTROL)
+        header = batch.header
         if self._aborted is None or header.producer_id < 0:
-            return control
+            return header.control
         self._aborted.reach(header.last_offset)
-        if control:
-            if is_abort_marker(header, self._max_batch_bytes):
+        if header.control:
+            if is_abort_marker(batch, self._max_batch_bytes):
                 self._aborted.end(header.producer_id)
             return True
-        return bool(header.flags & TRANSACTIONAL) and header.producer_id in self._aborted
+        return header.transactional and header.producer_id in self._aborted
 
     def _enter_messages(self, view: memoryview) -> tuple[int, MessageCursor | None]:
         """The offset after the message, and what is in it unless there is nothing to deliver."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from aktor.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader
+from aktor.records.batch import FetchedBatch
 from aktor.records.codecs import decompress, readable
 from aktor.records.faults import Malformed
 
@@ -34,25 +34,25 @@ class RecordCursor:
     over the records. If it is interrupted before that, the same records are decoded again.
     """
 
-    __slots__ = ("buffer", "header", "mark", "partition", "topic")
+    __slots__ = ("batch", "buffer", "mark", "partition", "topic")
 
     def __init__(
-        self, header: BatchHeader, buffer: bytes | memoryview, topic: str, partition: int
+        self, batch: FetchedBatch, buffer: bytes | memoryview, topic: str, partition: int
     ) -> None:
-        header.verify_count(len(buffer))
-        self.header = header
+        batch.verify_count(len(buffer))
+        self.batch = batch
         self.buffer = buffer
         self.topic = topic
         self.partition = partition
-        self.mark = Mark(0, header.count, -1)
-        if not header.count:
+        self.mark = Mark(0, batch.header.record_count, -1)
+        if not self.mark.left:
             self._verify_end(self.mark)
 
     def skip_before(self, offset: int) -> None:
         """Pass over the records before `offset` without decoding them."""
         buffer = self.buffer
         pos, left, previous = self.mark
-        wanted = offset - self.header.base_offset
+        wanted = offset - self.batch.header.base_offset
         try:
             while left:
                 length, start = read_varint(buffer, pos, _VARINT)
@@ -79,12 +79,12 @@ class RecordCursor:
         Raises `Malformed` at the first bad one, after those before it were appended.
         """
         # Long, flat and repetitive on purpose: a call per field would cost more than the field.
-        header = self.header
+        header = self.batch.header
         topic = self.topic
         partition = self.partition
         epoch = header.leader_epoch
         base_offset = header.base_offset
-        timestamp_type = 1 if header.flags & LOG_APPEND_TIME else 0
+        timestamp_type = 1 if header.log_append_time else 0
         base_timestamp = header.base_timestamp
         max_timestamp = header.max_timestamp
         last_delta = header.last_offset - base_offset
@@ -211,15 +211,14 @@ class RecordCursor:
     def _verify_end(self, mark: Mark) -> None:
         if mark.pos != len(self.buffer):
             excess = len(self.buffer) - mark.pos
-            raise Malformed(f"{excess} bytes after the last record of {self.header.offsets}")
+            raise Malformed(f"{excess} bytes after the last record of {self.batch.offsets}")
 
 
-def records_of(header: BatchHeader, limit: int) -> bytes | memoryview:
+def records_of(batch: FetchedBatch, limit: int) -> bytes | memoryview:
     """The records of a batch, decompressed to `limit` bytes at most."""
-    codec = header.flags & CODEC_MASK
-    if codec:
-        return readable(decompress(codec, header.payload, limit))
-    return readable(header.payload)
+    if codec := batch.header.codec:
+        return readable(decompress(codec, batch.payload, limit))
+    return readable(batch.payload)
 
 
 def read_varint(buffer: bytes | memoryview, pos: int, longest: int) -> tuple[int, int]:

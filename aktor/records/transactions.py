@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from aktor.records.batch import BatchHeader
+from aktor.records.batch import FetchedBatch
 from aktor.records.faults import Malformed
 from aktor.records.records import RecordCursor, records_of
 
@@ -32,7 +32,7 @@ class AbortedProducers:
         return producer_id in self._open
 
 
-def is_abort_marker(batch: BatchHeader, limit: int) -> bool:
+def is_abort_marker(batch: FetchedBatch, limit: int) -> bool:
     """Whether a control batch aborts a transaction.
 
     A control record's key is an int16 version and an int16 type, where 0 is ABORT.

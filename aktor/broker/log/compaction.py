@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aktor.broker.log.batches import DELETE_HORIZON, BatchHeader, Buffer
 from aktor.broker.log.records import UNREADABLE, StoredRecord, records_in, with_records
+from aktor.records.batch import DELETE_HORIZON, BatchHeader, Buffer
 
 __all__ = ["AbortedRanges", "Cleaner", "latest_of_keys"]
 

@@ -7,8 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from aktor.broker.log.batches import HEADER_SIZE, BatchHeader, Buffer, extent
+from aktor.broker.log.batches import extent
 from aktor.broker.log.store import Store
+from aktor.records.batch import HEADER_SIZE, BatchHeader, Buffer
 
 __all__ = ["BatchIndex", "batches", "headers"]
 

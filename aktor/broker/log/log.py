@@ -6,14 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import (
-    BatchHeader,
-    Buffer,
-    is_sound,
-    only_batch,
-    stamped,
-    with_checksum,
-)
+from aktor.broker.log.batches import is_sound, only_batch, stamped, with_checksum
 from aktor.broker.log.compaction import AbortedRanges, Cleaner, latest_of_keys
 from aktor.broker.log.config import LogConfig
 from aktor.broker.log.epochs import LeaderEpochs
@@ -29,6 +22,7 @@ from aktor.broker.log.records import (
 from aktor.broker.log.segments import Segments
 from aktor.broker.log.store import MemoryStore, Store
 from aktor.broker.log.validation import validate_batch, validate_records
+from aktor.records.batch import BatchHeader, Buffer
 
 __all__ = ["Appended", "LogConfig", "PartitionLog", "TimedOffset", "peek_batch"]
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import BatchHeader
+from aktor.records.batch import BatchHeader
 
 __all__ = ["ActiveProducer", "Producers", "Sent"]
 

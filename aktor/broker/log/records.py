@@ -7,7 +7,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from aktor.broker.log.batches import (
+from aktor.broker.log.batches import assemble
+from aktor.records.batch import (
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -15,7 +16,6 @@ from aktor.broker.log.batches import (
     TRANSACTIONAL,
     BatchHeader,
     Buffer,
-    assemble,
 )
 from aktor.records.codecs import decompress
 from aktor.records.faults import CodecUnavailable, Malformed, Oversized

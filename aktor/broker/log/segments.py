@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from aktor.broker.log.batches import BatchHeader
 from aktor.broker.log.config import LogConfig
+from aktor.records.batch import BatchHeader
 
 __all__ = ["Segment", "Segments"]
 

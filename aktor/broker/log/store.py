@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import Buffer
+from aktor.records.batch import Buffer
 
 __all__ = ["FileStore", "MemoryStore", "Store"]
 

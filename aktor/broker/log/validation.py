@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import ZSTD, BatchHeader, Buffer, has_right_checksum
+from aktor.broker.log.batches import ZSTD
 from aktor.broker.log.config import LogConfig
 from aktor.broker.log.records import UNREADABLE, StoredRecord, records_in
+from aktor.records.batch import BatchHeader, Buffer
 
 __all__ = ["validate_batch", "validate_records"]
 
@@ -29,7 +30,7 @@ def validate_batch(header: BatchHeader, data: Buffer, *, max_bytes: int) -> None
             f"The record batch size is {header.size} bytes which exceeds the maximum configured"
             f" value of {max_bytes}.",
         )
-    if not has_right_checksum(header, data):
+    if header.checksum_of(data) != header.crc:
         raise Refused(Code.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}).")
     if header.codec > ZSTD:
         raise Refused(Code.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.codec}")

@@ -8,9 +8,10 @@ import pytest
 from crc32c import crc32c
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import CONTROL, BatchHeader, is_sound
+from aktor.broker.log.batches import is_sound
 from aktor.broker.log.log import peek_batch
 from aktor.broker.log.records import build_marker
+from aktor.records.batch import CONTROL, BatchHeader
 from tests.unit.broker.log.building import (
     HOUR_MS,
     NOW,

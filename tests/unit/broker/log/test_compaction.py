@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from aktor.broker.log.batches import BatchHeader, is_sound
+from aktor.broker.log.batches import is_sound
 from aktor.broker.log.log import PartitionLog
+from aktor.records.batch import BatchHeader
 from tests.unit.broker.log.building import (
     NOW,
     NOW_MS,

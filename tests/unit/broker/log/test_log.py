@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import BatchHeader
 from aktor.broker.log.log import PartitionLog
+from aktor.records.batch import BatchHeader
 from tests.unit.broker.log.building import (
     NOW,
     NOW_MS,

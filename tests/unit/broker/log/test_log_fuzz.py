@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aktor.broker.codes import Refused
-from aktor.broker.log.batches import HEADER_SIZE, BatchHeader, assemble
+from aktor.broker.log.batches import assemble
 from aktor.broker.log.log import PartitionLog
 from aktor.broker.log.records import UNREADABLE, records_in
 from aktor.broker.log.store import FileStore, MemoryStore, Store
+from aktor.records.batch import HEADER_SIZE, BatchHeader
 from tests.unit.broker.log.building import NOW, a_batch, a_log, in_transaction, write
 from tests.unit.records.building import with_right_checksum
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aktor.broker.codes import Code, Refused
-from aktor.broker.log.batches import BatchHeader
 from aktor.broker.log.log import LogConfig, PartitionLog
 from aktor.broker.log.store import FileStore
+from aktor.records.batch import BatchHeader
 from tests.unit.broker.log.building import (
     NOW,
     a_batch,
