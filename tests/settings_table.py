@@ -1,23 +1,29 @@
-"""`python -m tests.settings_table`: write anew which actor is given which setting, into docs/.
+"""`python -m tests.settings_table`: write anew what is made of the table of settings.
 
-An actor is given what its class declares (`READS`). A test compares that with the code: an actor
-reads a setting if a module of its own does (`tests/protocol_table.py`).
+That is the tables of docs/configuration.md, from `aktor/consumer/configuration/table.py`; the types
+of keyword arguments in `keywords.py` beside it; and which actor is given which setting. An actor
+is given what its class declares (`READS`). A test compares that with the code: an actor reads a
+setting if a module of its own does (`tests/protocol_table.py`).
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from aktor.actors.network.actor import NetworkActor
 from aktor.actors.sockets.kafka_net import KafkaNet
+from aktor.consumer.configuration.table import SECTIONS, SETTINGS, Setting
 from aktor.settings import Settings
 from aktor.simulation.faults.crashes import in_start_order
 from tests.protocol_table import modules_from, modules_of, tree_of
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "docs" / "configuration.md"
+KEYWORDS = ROOT / "aktor" / "consumer" / "configuration" / "keywords.py"
 BEGIN, END = "<!-- readers -->\n", "<!-- /readers -->\n"
 
 NAMES = frozenset(Settings.FIELDS)
@@ -73,11 +79,68 @@ def table() -> str:
     return "\n".join(["| actor | reads |", "|---|---|", *rows]) + "\n"
 
 
-def in_document() -> str:
-    """The table as it stands in the document."""
-    return DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0]
+#: Defaults that are shown by another text than their `repr`.
+SHOWN: Final = {
+    "client_id": "aktor-<version>",
+    "default_offset_commit_callback": "ignore_commit",
+    "kafka_client": "KafkaNetClient",
+    "partition_assignment_strategy": "(RangePartitionAssignor, RoundRobinPartitionAssignor)",
+    "selector": "DefaultSelector",
+    "socket_options": "[(IPPROTO_TCP, TCP_NODELAY, 1)]",
+}
+
+#: The head of a table of settings, and one of its rows or more.
+TABLE: Final = re.compile(r"(\| name \| default .*\n\|---.*\n)(?:\| `.*\n)+")
+
+
+def row(setting: Setting) -> str:
+    """What the document says of a setting."""
+    default = SHOWN.get(setting.name, repr(setting.given_by_default()))
+    cells = (f"`{setting.name}`", f"`{default}`", setting.unit, setting.meaning, setting.notes)
+    return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|\n"
+
+
+def document() -> str:
+    """docs/configuration.md with tables that are made of those in the code."""
+    text = DOCUMENT.read_text()
+    for heading, settings in SECTIONS.items():
+        before, found, after = text.partition(f"\n## {heading}\n\n")
+        assert found, f"the document has no section {heading!r}"
+        old = TABLE.search(after)
+        assert old is not None, f"the section {heading!r} has no table"
+        rows = "".join(map(row, settings))
+        text = before + found + after[: old.start()] + old[1] + rows + after[old.end() :]
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + table() + END + rest.partition(END)[2]
+
+
+HEAD = '''"""The types of a consumer's keyword arguments, for type checkers.
+
+Made from `table` (`python -m tests.settings_table`); a test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
+
+__all__ = ["Keywords"]
+
+
+class Keywords(TypedDict, total=False):
+    """The settings of `KafkaConsumer(*topics, **settings)`: see docs/configuration.md."""
+
+'''
+
+
+def keywords() -> str:
+    """The module with the typed dict of all settings."""
+    return HEAD + "".join(f"    {name}: {one.kind}\n" for name, one in SETTINGS.items())
 
 
 if __name__ == "__main__":
-    before, _, rest = DOCUMENT.read_text().partition(BEGIN)
-    DOCUMENT.write_text(before + BEGIN + table() + END + rest.partition(END)[2])
+    DOCUMENT.write_text(document())
+    KEYWORDS.write_text(keywords())

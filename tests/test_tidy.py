@@ -724,10 +724,16 @@ def test_an_actor_declares_the_settings_that_it_reads_and_no_others(actor: str) 
     assert tuple(sorted(kind.READS)) == settings_table.read_by(kind)
 
 
-def test_the_document_says_which_actor_reads_which_setting() -> None:
+def test_the_document_of_the_settings_is_made_from_their_table() -> None:
     """A setting that has another reader is seen here, and has to be meant."""
-    assert settings_table.in_document() == settings_table.table(), (
+    assert settings_table.DOCUMENT.read_text() == settings_table.document(), (
         "python -m tests.settings_table writes it anew"
+    )
+
+
+def test_the_types_of_the_settings_are_made_from_their_table() -> None:
+    assert settings_table.KEYWORDS.read_text() == settings_table.keywords(), (
+        "python -m tests.settings_table writes them anew"
     )
 
 

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -63,6 +63,7 @@ from aktor.version import __version__
 if TYPE_CHECKING:
     import pyarrow
 
+    from aktor.consumer.configuration.keywords import Keywords
     from aktor.processing import Failure, Processed, Retries
     from aktor.processing.processor import Processor
 
@@ -103,7 +104,7 @@ class KafkaConsumer(Guarded):
     #: Threads, clock and sockets.
     _host: Host
 
-    def __init__(self, *topics: str, **configs: Any) -> None:
+    def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
         super().__init__()
         self.config, settings = configuration.parse(configs)
         self._settings = settings

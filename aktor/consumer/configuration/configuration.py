@@ -6,23 +6,24 @@
 from __future__ import annotations
 
 import re
-import selectors
-import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import kafka.consumer.group as kafka_python
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from aktor.consumer.configuration import bootstrap, checks, security
-from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX
+from aktor.consumer.configuration.checks import INT32_MAX
 from aktor.consumer.configuration.secrets import Masked, Secret
+from aktor.consumer.configuration.table import (
+    ASSIGNORS_MUST,
+    DEFAULT_CONFIG,
+    FIELDS,
+    FOR_CONNECTIONS,
+    SETTINGS,
+)
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import Trace, open_trace
-from aktor.version import __version__
 
 __all__ = ["DEFAULT_CONFIG", "parse"]
 
@@ -33,114 +34,7 @@ IDLE_WAIT: Final = 2.0
 BUFFERED_BYTES: Final = 32 * 1024 * 1024
 #: What kafka-python takes for brokers before 3.0 (DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735).
 SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
-ASSIGNORS_MUST: Final = "a list of assignors (classes or instances), as [RangePartitionAssignor]"
-DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
-
-# -- the settings
-
-
-DEFAULT_CLIENT_ID: Final = f"aktor-{__version__}"
-
-
-def ignore_commit(offsets: Any, response: Any) -> bool:
-    """The default callback of automatic commits: does nothing."""
-    return True
-
-
-def _assignors(name: str, value: Any) -> tuple[Any, ...]:
-    if isinstance(value, (str, type)) or not isinstance(value, Iterable):
-        raise checks.refusal(name, value, ASSIGNORS_MUST)
-    return tuple(value)
-
-
-_KAFKA_CLIENT: Final = kafka_python.KafkaConsumer.DEFAULT_CONFIG["kafka_client"]
-_ASSIGNORS: Final = (RangePartitionAssignor, RoundRobinPartitionAssignor)
-
-#: Every setting: its default and what checks it. First kafka-python's, in its order, then ours.
-_SETTINGS: Final[dict[str, tuple[Any, checks.Check]]] = {
-    "bootstrap_servers": ("localhost", bootstrap.servers),
-    "client_id": (DEFAULT_CLIENT_ID, checks.optional(checks.text, DEFAULT_CLIENT_ID)),
-    "client_rack": ("", checks.text),
-    "group_id": (None, checks.optional(checks.group_id)),
-    "group_instance_id": (None, checks.optional(checks.not_blank)),
-    "key_deserializer": (None, checks.anything),
-    "value_deserializer": (None, checks.anything),
-    "enable_incremental_fetch_sessions": (True, checks.boolean),
-    "fetch_max_wait_ms": (500, checks.milliseconds()),
-    "fetch_min_bytes": (1, checks.size(low=0)),
-    "fetch_max_bytes": (52_428_800, checks.size()),
-    "max_partition_fetch_bytes": (1_048_576, checks.size()),
-    "request_timeout_ms": (30_000, checks.milliseconds(1)),
-    "retry_backoff_ms": (100, checks.milliseconds()),
-    "reconnect_backoff_ms": (50, checks.milliseconds()),
-    "reconnect_backoff_max_ms": (30_000, checks.milliseconds()),
-    "max_in_flight_requests_per_connection": (5, checks.integer(1, INT32_MAX, "requests")),
-    "auto_offset_reset": ("latest", checks.offset_reset),
-    "enable_auto_commit": (True, checks.boolean),
-    "auto_commit_interval_ms": (5_000, checks.milliseconds()),
-    "default_offset_commit_callback": (
-        ignore_commit,
-        checks.optional(checks.function, ignore_commit),
-    ),
-    "check_crcs": (True, checks.boolean),
-    "isolation_level": ("read_uncommitted", checks.isolation_level),
-    "allow_auto_create_topics": (True, checks.boolean),
-    "metadata_max_age_ms": (300_000, checks.milliseconds(high=INT64_MAX)),
-    "client_dns_lookup": ("use_all_dns_ips", checks.one_of(*DNS_LOOKUPS)),
-    "partition_assignment_strategy": (_ASSIGNORS, _assignors),
-    "max_poll_records": (500, checks.integer(1, INT32_MAX, "records")),
-    "max_poll_interval_ms": (300_000, checks.milliseconds(1)),
-    "session_timeout_ms": (45_000, checks.milliseconds(1)),
-    "heartbeat_interval_ms": (3_000, checks.milliseconds(1)),
-    "receive_buffer_bytes": (None, checks.optional(checks.buffer_size)),
-    "send_buffer_bytes": (None, checks.optional(checks.buffer_size)),
-    "receive_message_max_bytes": (100_000_000, checks.size()),
-    "socket_options": ([(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)], checks.socket_options),
-    "consumer_timeout_ms": (float("inf"), checks.consumer_timeout),
-    "security_protocol": ("PLAINTEXT", checks.one_of(*security.SECURITY_PROTOCOLS)),
-    "ssl_context": (None, checks.optional(security.ssl_context)),
-    "ssl_check_hostname": (True, checks.boolean),
-    "ssl_cafile": (None, checks.optional(checks.path)),
-    "ssl_certfile": (None, checks.optional(checks.path)),
-    "ssl_keyfile": (None, checks.optional(checks.path)),
-    "ssl_crlfile": (None, checks.optional(checks.path)),
-    "ssl_password": (None, checks.optional(security.password)),
-    "ssl_ciphers": (None, checks.optional(checks.text)),
-    "api_version": (None, checks.optional(checks.api_version)),
-    "bootstrap_timeout_ms": (30_000, checks.milliseconds()),
-    "connections_max_idle_ms": (540_000, checks.milliseconds(high=INT64_MAX)),
-    "metric_reporters": ([], checks.not_yet([], "reporters of metrics")),
-    "metrics_enabled": (True, checks.boolean),
-    "metrics_num_samples": (2, checks.not_yet(2, "metrics over windows")),
-    "metrics_sample_window_ms": (30_000, checks.not_yet(30_000, "metrics over windows")),
-    "metric_group_prefix": ("consumer", checks.not_yet("consumer", "another name for metrics")),
-    "selector": (selectors.DefaultSelector, checks.selector),
-    "exclude_internal_topics": (True, checks.boolean),
-    "sasl_mechanism": (None, checks.optional(checks.one_of(*security.SASL_MECHANISMS))),
-    "sasl_plain_username": (None, checks.optional(checks.text)),
-    "sasl_plain_password": (None, checks.optional(security.password)),
-    "sasl_kerberos_name": (None, checks.anything),
-    "sasl_kerberos_service_name": ("kafka", checks.text),
-    "sasl_kerberos_domain_name": (None, checks.optional(checks.text)),
-    "sasl_oauth_token_provider": (None, checks.optional(security.token_provider)),
-    "proxy_url": (None, checks.optional(checks.proxy)),
-    "socks5_proxy": (None, checks.optional(checks.proxy)),
-    "kafka_client": (_KAFKA_CLIENT, checks.not_yet(_KAFKA_CLIENT, "a client of your own")),
-    # ours
-    "default_api_timeout_ms": (60_000, checks.milliseconds()),
-    "group_protocol": ("classic", checks.group_protocol),
-    "group_remote_assignor": (None, checks.optional(checks.not_blank)),
-    "max_buffered_bytes": (None, checks.optional(checks.size(high=INT64_MAX))),
-    "max_decompressed_batch_bytes": (50_331_648, checks.size(high=INT64_MAX)),
-    "retry_backoff_max_ms": (1_000, checks.milliseconds()),
-    "socket_connection_setup_timeout_ms": (10_000, checks.milliseconds(1)),
-}
-
-#: Every setting and its default: kafka-python's `KafkaConsumer.DEFAULT_CONFIG` and ours.
-DEFAULT_CONFIG: Final[dict[str, Any]] = {
-    name: default for name, (default, _check) in _SETTINGS.items()
-}
 
 #: Names from other clients that are spelt too differently for a guess.
 _FOREIGN_NAMES: Final = {
@@ -161,42 +55,6 @@ _FOREIGN_NAMES: Final = {
     "ssl_truststore_location": "ssl_cafile",
 }
 
-#: The settings of the connections, by kafka-python's names.
-_CONNECTION: Final = (
-    "api_version",
-    "client_dns_lookup",
-    "client_id",
-    "connections_max_idle_ms",
-    "max_in_flight_requests_per_connection",
-    "metadata_max_age_ms",
-    "proxy_url",
-    "receive_buffer_bytes",
-    "receive_message_max_bytes",
-    "reconnect_backoff_max_ms",
-    "reconnect_backoff_ms",
-    "request_timeout_ms",
-    "sasl_kerberos_domain_name",
-    "sasl_kerberos_name",
-    "sasl_kerberos_service_name",
-    "sasl_mechanism",
-    "sasl_oauth_token_provider",
-    "sasl_plain_password",
-    "sasl_plain_username",
-    "security_protocol",
-    "selector",
-    "send_buffer_bytes",
-    "socket_connection_setup_timeout_ms",
-    "socket_options",
-    "ssl_cafile",
-    "ssl_certfile",
-    "ssl_check_hostname",
-    "ssl_ciphers",
-    "ssl_context",
-    "ssl_crlfile",
-    "ssl_keyfile",
-    "ssl_password",
-)
-
 
 def parse(
     configs: Mapping[str, Any], *, trace: Trace | None = None
@@ -213,8 +71,8 @@ def parse(
     _refuse_unknown(configs)
     configs = _leave_to_brokers(configs)
     config = {
-        name: check(name, configs.get(name, DEFAULT_CONFIG[name]))
-        for name, (_default, check) in _SETTINGS.items()
+        name: setting.check(name, configs.get(name, DEFAULT_CONFIG[name]))
+        for name, setting in SETTINGS.items()
     }
     _take_deprecated(configs, config, log)
     supplied = frozenset(configs)
@@ -231,7 +89,7 @@ def parse(
 
 
 def _refuse_unknown(configs: Mapping[str, Any]) -> None:
-    unknown = [name for name in configs if name not in _SETTINGS]
+    unknown = [name for name in configs if name not in SETTINGS]
     if unknown:
         texts = (f"{name!r}{checks.did_you_mean(_nearest_setting(name))}" for name in unknown)
         raise ConfigurationError(f"unknown setting {'; '.join(texts)}")
@@ -243,7 +101,7 @@ def _nearest_setting(name: str) -> str | None:
         raise ConfigurationError(
             f"unknown setting {name!r}: topics are given by position, as in KafkaConsumer('orders')"
         )
-    return _FOREIGN_NAMES.get(plain) or checks.nearest(plain, _SETTINGS)
+    return _FOREIGN_NAMES.get(plain) or checks.nearest(plain, SETTINGS)
 
 
 def _take_deprecated(configs: Mapping[str, Any], config: dict[str, Any], log: Trace) -> None:
@@ -418,10 +276,6 @@ def _assignor_instances(strategy: tuple[Any, ...]) -> tuple[Any, ...]:
 # -- results
 
 
-def _connection(config: dict[str, Any]) -> dict[str, Any]:
-    return {name: config[name] for name in _CONNECTION}
-
-
 def _idle_wait(config: dict[str, Any], supplied: frozenset[str]) -> float:
     """How long brokers may keep a Fetch of an idle consumer, in seconds; 0: as any other Fetch."""
     if "fetch_max_wait_ms" in supplied or config["fetch_min_bytes"] > 1:
@@ -430,50 +284,15 @@ def _idle_wait(config: dict[str, Any], supplied: frozenset[str]) -> float:
 
 
 def _settings(config: dict[str, Any], supplied: frozenset[str]) -> Settings:
-    def seconds(name: str) -> float:
-        return float(config[name]) / 1000
-
-    return Settings(
-        client_id=config["client_id"],
-        client_rack=config["client_rack"],
-        bootstrap_servers=bootstrap.addresses(config["bootstrap_servers"]),
-        bootstrap_timeout=seconds("bootstrap_timeout_ms"),
-        connection=_connection(config),
-        security_protocol=config["security_protocol"],
-        sasl_mechanism=config["sasl_mechanism"],
-        group_id=config["group_id"],
-        group_instance_id=config["group_instance_id"],
-        group_protocol=config["group_protocol"],
-        group_remote_assignor=config["group_remote_assignor"],
-        session_timeout=seconds("session_timeout_ms"),
-        heartbeat_interval=seconds("heartbeat_interval_ms"),
-        max_poll_interval=seconds("max_poll_interval_ms"),
-        partition_assignment_strategy=_assignor_instances(config["partition_assignment_strategy"]),
-        enable_auto_commit=config["enable_auto_commit"],
-        auto_commit_interval=seconds("auto_commit_interval_ms"),
-        auto_offset_reset=config["auto_offset_reset"],
-        isolation_level=config["isolation_level"],
-        fetch_min_bytes=config["fetch_min_bytes"],
-        fetch_max_wait=seconds("fetch_max_wait_ms"),
-        fetch_idle_wait=_idle_wait(config, supplied),
-        fetch_max_bytes=config["fetch_max_bytes"],
-        max_partition_fetch_bytes=config["max_partition_fetch_bytes"],
-        max_buffered_bytes=config["max_buffered_bytes"],
-        max_decompressed_batch_bytes=config["max_decompressed_batch_bytes"],
-        enable_incremental_fetch_sessions=config["enable_incremental_fetch_sessions"],
-        check_crcs=config["check_crcs"],
-        request_timeout=seconds("request_timeout_ms"),
-        default_api_timeout=seconds("default_api_timeout_ms"),
-        retry_backoff=seconds("retry_backoff_ms"),
-        retry_backoff_max=seconds("retry_backoff_max_ms"),
-        reconnect_backoff=seconds("reconnect_backoff_ms"),
-        reconnect_backoff_max=seconds("reconnect_backoff_max_ms"),
-        connection_setup_timeout=seconds("socket_connection_setup_timeout_ms"),
-        connections_max_idle=seconds("connections_max_idle_ms"),
-        max_in_flight=config["max_in_flight_requests_per_connection"],
-        metadata_max_age=seconds("metadata_max_age_ms"),
-        allow_auto_create_topics=config["allow_auto_create_topics"],
+    values = {field: setting.in_settings(config[setting.name]) for field, setting in FIELDS.items()}
+    # What is more than the value of one setting.
+    values["bootstrap_servers"] = bootstrap.addresses(config["bootstrap_servers"])
+    values["partition_assignment_strategy"] = _assignor_instances(
+        config["partition_assignment_strategy"]
     )
+    values["fetch_idle_wait"] = _idle_wait(config, supplied)
+    values["connection"] = {name: config[name] for name in FOR_CONNECTIONS}
+    return Settings(**values)
 
 
 def _shown(config: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from kafka.protocol.consumer import IsolationLevel
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG, parse
 from aktor.consumer.configuration.secrets import Masked, Secret
+from aktor.consumer.configuration.table import SETTINGS
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import recording
@@ -55,7 +56,6 @@ OURS = {
     "retry_backoff_max_ms",
     "socket_connection_setup_timeout_ms",
 }
-DOCUMENTATION = Path(__file__).parents[4] / "docs" / "configuration.md"
 PASSWORD = "hunter2-and-more"
 
 
@@ -138,14 +138,24 @@ def test_one_consumers_lists_are_not_the_next_ones() -> None:
     assert config()["socket_options"] == [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 
 
-def test_every_setting_is_documented_with_its_default() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", DOCUMENTATION.read_text(), re.MULTILINE)
+def test_every_field_of_the_settings_is_made_of_a_row_or_of_several() -> None:
+    rows = [one.read_as for one in SETTINGS.values() if one.read_as is not None]
 
-    documented = {name: default.strip() for name, default in rows}
-    assert documented.keys() == DEFAULT_CONFIG.keys()
-    for name, default in DEFAULT_CONFIG.items():
-        if isinstance(default, (bool, int, str, type(None))) and name != "client_id":
-            assert documented[name] == f"`{default!r}`", name
+    assert len(rows) == len(set(rows))
+    assert Settings.FIELDS.keys() - rows == {"connection", "fetch_idle_wait"}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_default_is_of_the_type_that_may_be_given(name: str) -> None:
+    default, kind = DEFAULT_CONFIG[name], SETTINGS[name].kind
+    if isinstance(default, bool):
+        assert kind == "bool"
+    elif isinstance(default, int | float):
+        assert kind.split(" | ")[0] in ({"int"} if isinstance(default, int) else set()) | {"float"}
+    elif default is None:
+        assert "None" in kind or kind == "Any"
+    elif isinstance(default, str):
+        assert "str" in kind.split(" | ")
 
 
 # -- names

@@ -1,0 +1,827 @@
+"""The table of settings: one row for each, from which all else follows.
+
+`DEFAULT_CONFIG`, the fields of `Settings` and what the connections are given, the tables of
+docs/configuration.md and the types in `keywords` are made of it. A setting that our parts read has
+a field in `aktor.settings.Settings` too, with its type and, in seconds, its default.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import kafka.consumer.group as kafka_python
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from aktor.consumer.configuration import bootstrap, checks, security
+from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX
+from aktor.settings import Settings
+from aktor.values import Value
+from aktor.version import __version__
+
+__all__ = [
+    "ASSIGNORS_MUST",
+    "DEFAULT_CONFIG",
+    "FIELDS",
+    "FOR_CONNECTIONS",
+    "SECTIONS",
+    "SETTINGS",
+    "Setting",
+]
+
+ASSIGNORS_MUST: Final = "a list of assignors (classes or instances), as [RangePartitionAssignor]"
+DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+
+_OF_SETTINGS: Final = object()
+
+
+class Setting(Value):
+    """One keyword argument of a consumer.
+
+    Java's name has dots in place of the underscores, where the notes name no other one. Which actor
+    reads it stands in the `READS` of the actor's class.
+    """
+
+    name: str
+    #: Checks what was given, and returns what is kept.
+    check: checks.Check
+    #: What may be given, as an annotation: see `keywords`.
+    kind: str
+    #: Of numbers: "ms", "bytes", "records" or "requests".
+    unit: str = ""
+    #: As it is given by the user. If nothing is said, that of the field in `Settings`.
+    default: Any = _OF_SETTINGS
+    #: The field's name in `Settings`, unless it is `name` without the unit.
+    field: str = ""
+    #: Whether the connections are given it, under this name.
+    for_connections: bool = False
+    #: For the documentation, in Markdown.
+    meaning: str
+    notes: str = ""
+
+    @property
+    def read_as(self) -> str | None:
+        """The name of its field in `Settings`; None if our parts do not read it there."""
+        name = self.field or (self.name.removesuffix("_ms") if self.unit == "ms" else self.name)
+        return name if name in Settings.FIELDS else None
+
+    def in_settings(self, value: Any) -> Any:
+        """A checked value as it is in `Settings`: times in seconds."""
+        return float(value) / 1000 if self.unit == "ms" else value
+
+    def given_by_default(self) -> Any:
+        """The default, as a user would give it."""
+        if self.default is not _OF_SETTINGS:
+            return self.default
+        assert self.read_as is not None, f"{self.name} has neither a default nor a field"
+        default: Any = Settings.FIELDS[self.read_as].default
+        return round(default * 1000) if self.unit == "ms" else default
+
+
+DEFAULT_CLIENT_ID: Final = f"aktor-{__version__}"
+
+
+def ignore_commit(offsets: Any, response: Any) -> bool:
+    """The default callback of automatic commits: does nothing."""
+    return True
+
+
+def _assignors(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, type)) or not isinstance(value, Iterable):
+        raise checks.refusal(name, value, ASSIGNORS_MUST)
+    return tuple(value)
+
+
+_KAFKA_CLIENT: Final = kafka_python.KafkaConsumer.DEFAULT_CONFIG["kafka_client"]
+_ASSIGNORS: Final = (RangePartitionAssignor, RoundRobinPartitionAssignor)
+
+#: The settings, by the headings of docs/configuration.md.
+SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
+    "Where, and who we are": (
+        Setting(
+            name="bootstrap_servers",
+            check=bootstrap.servers,
+            kind="str | Iterable[str]",
+            default="localhost",
+            meaning=(
+                "the brokers to ask first: `host`, `host:port`, `[::1]:port`, each also as"
+                " `PROTOCOL://host:port`; several in a list, or with commas between"
+            ),
+            notes=(
+                "the port is 9092 unless given. An item that is empty or cannot be read is"
+                " refused by name (kafka-python takes an empty one for this machine)"
+            ),
+        ),
+        Setting(
+            name="client_id",
+            check=checks.optional(checks.text, DEFAULT_CLIENT_ID),
+            kind="str | None",
+            default=DEFAULT_CLIENT_ID,
+            for_connections=True,
+            meaning="our name in the brokers' logs and quotas",
+            notes="None is the default",
+        ),
+        Setting(
+            name="client_rack",
+            check=checks.text,
+            kind="str",
+            meaning=(
+                "the rack we are in; brokers may then have us fetch from a replica near by"
+                " (KIP-392)"
+            ),
+        ),
+        Setting(
+            name="client_dns_lookup",
+            check=checks.one_of(*DNS_LOOKUPS),
+            kind="str",
+            default="use_all_dns_ips",
+            for_connections=True,
+            meaning=(
+                "a name is looked up for each attempt, its IPv6 and IPv4 addresses take turns,"
+                " and the next attempt begins with the one that worked, or after the one that did"
+                " not; or `'resolve_canonical_bootstrap_servers_only'`, for Kerberos behind a"
+                " DNS alias"
+            ),
+        ),
+        Setting(
+            name="bootstrap_timeout_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            meaning="how long to look for a first broker",
+        ),
+        Setting(
+            name="api_version",
+            check=checks.optional(checks.api_version),
+            kind="tuple[int, ...] | str | None",
+            default=None,
+            for_connections=True,
+            meaning="the broker's version as a tuple, `(3, 9)`; None asks the broker",
+            notes=(
+                "a str (`'2.8'`, `'auto'`) is deprecated. With a version before 3.0 the default"
+                " of `session_timeout_ms` is 30000; before 0.10.1 it is that of"
+                " `max_poll_interval_ms` too. A broker that hangs up at ApiVersions v4 is asked in"
+                " v3, then in v0; one before 0.10 knows none of them and needs this setting"
+            ),
+        ),
+    ),
+    "Groups": (
+        Setting(
+            name="group_id",
+            check=checks.optional(checks.group_id),
+            kind="str | None",
+            meaning="the group to join and to commit for; None reads without one",
+            notes="an empty name is refused, as brokers do",
+        ),
+        Setting(
+            name="group_instance_id",
+            check=checks.optional(checks.not_blank),
+            kind="str | None",
+            meaning=(
+                "the name of a static member: if a consumer with this name is back before the"
+                " session ends, it gets the same partitions without a rebalance (KIP-345)"
+            ),
+            notes=(
+                "a blank one is refused. `close` does not leave the group then; see"
+                " `group_membership_operation`"
+            ),
+        ),
+        Setting(
+            name="session_timeout_ms",
+            check=checks.milliseconds(1),
+            kind="float | None",
+            unit="ms",
+            meaning="the group goes on without us after so long without a heartbeat",
+            notes=(
+                "refused with `group_protocol='consumer'`, also as the default: the brokers"
+                " decide it. None is allowed then, and is what `config` shows"
+            ),
+        ),
+        Setting(
+            name="heartbeat_interval_ms",
+            check=checks.milliseconds(1),
+            kind="float | None",
+            unit="ms",
+            meaning=(
+                "time between heartbeats; must be below `session_timeout_ms`, a third of it or"
+                " less is usual"
+            ),
+            notes=(
+                "checked in a group only. Refused with `group_protocol='consumer'`, like"
+                " `session_timeout_ms`"
+            ),
+        ),
+        Setting(
+            name="max_poll_interval_ms",
+            check=checks.milliseconds(1),
+            kind="float",
+            unit="ms",
+            meaning="longest time between two calls of `poll`, after which we leave the group",
+        ),
+        Setting(
+            name="partition_assignment_strategy",
+            check=_assignors,
+            kind="Iterable[Any] | None",
+            default=_ASSIGNORS,
+            meaning="the assignors, preferred first: classes or instances",
+            notes=(
+                "must have a rebalance protocol in common; the same one twice is refused."
+                " Refused with `group_protocol='consumer'`: see `group_remote_assignor`"
+            ),
+        ),
+        Setting(
+            name="exclude_internal_topics",
+            check=checks.boolean,
+            kind="bool",
+            default=True,
+            meaning="whether a pattern leaves Kafka's own topics out",
+            notes="matters to patterns that we evaluate, not to a `SubscriptionPattern`",
+        ),
+    ),
+    "Offsets": (
+        Setting(
+            name="auto_offset_reset",
+            check=checks.offset_reset,
+            kind="str | None",
+            meaning=(
+                "where to start without a committed offset: `'earliest'`, `'latest'`, `'none'`"
+                " (raise)"
+            ),
+            notes=(
+                "upper or lower case; None means `'none'`; `'smallest'` and `'largest'` are"
+                " deprecated. Anything else is refused: kafka-python takes it for `'none'`"
+            ),
+        ),
+        Setting(
+            name="enable_auto_commit",
+            check=checks.boolean,
+            kind="bool",
+            meaning=(
+                "commit, from time to time, what the application has finished with: all records"
+                " before those of the last `poll`"
+            ),
+            notes="False without a `group_id`",
+        ),
+        Setting(
+            name="auto_commit_interval_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            meaning="how often; at most every 10 ms, also with 0",
+        ),
+        Setting(
+            name="default_offset_commit_callback",
+            check=checks.optional(checks.function, ignore_commit),
+            kind="Callable[[Any, Any], object] | None",
+            default=ignore_commit,
+            meaning="called with (offsets, result or exception) after such a commit",
+            notes="None is the default",
+        ),
+        Setting(
+            name="isolation_level",
+            check=checks.isolation_level,
+            kind="str | int",
+            meaning="`'read_committed'` leaves out what was aborted and waits for what is open",
+            notes="kafka-python's enum and its numbers work too",
+        ),
+    ),
+    "Fetching": (
+        Setting(
+            name="key_deserializer",
+            check=checks.anything,
+            kind="Any",
+            default=None,
+            meaning="makes a key from its bytes: a `kafka.serializer.Deserializer`",
+            notes=(
+                "a plain function of the bytes and the older `deserialize(topic, data)` work"
+                " with a DeprecationWarning. It is called with None too. Its shape is checked"
+                " here, not at the first record"
+            ),
+        ),
+        Setting(
+            name="value_deserializer",
+            check=checks.anything,
+            kind="Any",
+            default=None,
+            meaning="the same for values; None is a tombstone",
+            notes="as above",
+        ),
+        Setting(
+            name="fetch_min_bytes",
+            check=checks.size(low=0),
+            kind="int",
+            unit="bytes",
+            meaning="what a broker waits for before it answers",
+        ),
+        Setting(
+            name="fetch_max_wait_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            meaning=(
+                "the longest time that a broker waits for `fetch_min_bytes`; must be below"
+                " `request_timeout_ms`"
+            ),
+            notes=(
+                "if it is not set and `fetch_min_bytes` is 1 or 0, a leader that has nothing for"
+                " the consumer waits up to 2 s. It answers as soon as it has a record, and three"
+                " of four empty answers are saved. Set it (500, too) to have it as it is in"
+                " Kafka, or for brokers that do not answer when a record comes"
+            ),
+        ),
+        Setting(
+            name="fetch_max_bytes",
+            check=checks.size(),
+            kind="int",
+            unit="bytes",
+            meaning="most that a broker puts into one answer; its first batch is sent whole",
+        ),
+        Setting(
+            name="max_partition_fetch_bytes",
+            check=checks.size(),
+            kind="int",
+            unit="bytes",
+            meaning="most that one partition has in it; its first batch is sent whole",
+        ),
+        Setting(
+            name="max_poll_records",
+            check=checks.integer(1, INT32_MAX, "records"),
+            kind="int",
+            default=500,
+            unit="records",
+            meaning="most that one `poll` returns",
+        ),
+        Setting(
+            name="consumer_timeout_ms",
+            check=checks.consumer_timeout,
+            kind="float",
+            default=float("inf"),
+            unit="ms",
+            meaning="iteration ends after so long without a record",
+            notes="a negative number is for ever",
+        ),
+        Setting(
+            name="check_crcs",
+            check=checks.boolean,
+            kind="bool",
+            meaning="verify the checksum of each batch",
+        ),
+        Setting(
+            name="enable_incremental_fetch_sessions",
+            check=checks.boolean,
+            kind="bool",
+            meaning="tell brokers only what changed (KIP-227)",
+        ),
+        Setting(
+            name="allow_auto_create_topics",
+            check=checks.boolean,
+            kind="bool",
+            meaning="let brokers create a topic that we ask for",
+            notes="honoured; kafka-python ignores it",
+        ),
+        Setting(
+            name="metadata_max_age_ms",
+            check=checks.milliseconds(high=INT64_MAX),
+            kind="float",
+            unit="ms",
+            for_connections=True,
+            meaning="how long to rely on what we know of the cluster; at least `retry_backoff_ms`",
+        ),
+    ),
+    "Connections": (
+        Setting(
+            name="request_timeout_ms",
+            check=checks.milliseconds(1),
+            kind="float",
+            unit="ms",
+            for_connections=True,
+            meaning="how long a broker may take to answer; must be below `connections_max_idle_ms`",
+        ),
+        Setting(
+            name="retry_backoff_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            meaning="wait before the first retry; doubles up to `retry_backoff_max_ms`",
+            notes=(
+                "kafka-python does not double. If only one of the two is given and they cross,"
+                " the other follows it"
+            ),
+        ),
+        Setting(
+            name="reconnect_backoff_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            for_connections=True,
+            meaning="wait before connecting again; doubles up to `reconnect_backoff_max_ms`",
+            notes="as above",
+        ),
+        Setting(
+            name="reconnect_backoff_max_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            for_connections=True,
+            meaning="",
+            notes=(
+                "to the group's coordinator about a second at most: the member's session runs out"
+                " meanwhile"
+            ),
+        ),
+        Setting(
+            name="connections_max_idle_ms",
+            check=checks.milliseconds(high=INT64_MAX),
+            kind="float",
+            unit="ms",
+            for_connections=True,
+            meaning="close what has not been used for so long",
+        ),
+        Setting(
+            name="max_in_flight_requests_per_connection",
+            check=checks.integer(1, INT32_MAX, "requests"),
+            kind="int",
+            field="max_in_flight",
+            unit="requests",
+            for_connections=True,
+            meaning="unanswered requests per connection",
+        ),
+        Setting(
+            name="receive_message_max_bytes",
+            check=checks.size(),
+            kind="int",
+            default=100_000_000,
+            unit="bytes",
+            for_connections=True,
+            meaning="a longer answer is taken for garbage",
+            notes="raised to `fetch_max_bytes + max_partition_fetch_bytes`",
+        ),
+        Setting(
+            name="receive_buffer_bytes",
+            check=checks.optional(checks.buffer_size),
+            kind="int | None",
+            default=None,
+            unit="bytes",
+            for_connections=True,
+            meaning="SO_RCVBUF; None and -1 leave it to the system",
+            notes="honoured; kafka-python ignores it",
+        ),
+        Setting(
+            name="send_buffer_bytes",
+            check=checks.optional(checks.buffer_size),
+            kind="int | None",
+            default=None,
+            unit="bytes",
+            for_connections=True,
+            meaning="SO_SNDBUF",
+            notes="as above",
+        ),
+        Setting(
+            name="socket_options",
+            check=checks.socket_options,
+            kind="Sequence[Any]",
+            default=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+            for_connections=True,
+            meaning="arguments to `setsockopt`",
+        ),
+        Setting(
+            name="proxy_url",
+            check=checks.optional(checks.proxy),
+            kind="str | None",
+            default=None,
+            for_connections=True,
+            meaning=(
+                "`socks5://`, `socks5h://` or `http://` with host and port, also"
+                " `user:password@host:port`"
+            ),
+            notes=(
+                "user and password are percent-encoded where they have `@`, `:`, `/` and the like"
+                " (`p%40ss`); kafka-python sends them undecoded"
+            ),
+        ),
+        Setting(
+            name="socks5_proxy",
+            check=checks.optional(checks.proxy),
+            kind="str | None",
+            default=None,
+            meaning="the same",
+            notes="deprecated: `proxy_url`",
+        ),
+        Setting(
+            name="selector",
+            check=checks.selector,
+            kind="type[selectors.BaseSelector]",
+            default=selectors.DefaultSelector,
+            for_connections=True,
+            meaning="another class with the methods of `selectors.BaseSelector`",
+        ),
+        Setting(
+            name="kafka_client",
+            check=checks.not_yet(_KAFKA_CLIENT, "a client of your own"),
+            kind="Any",
+            default=_KAFKA_CLIENT,
+            meaning="a client of the user's own",
+            notes="not supported yet",
+        ),
+    ),
+    "Security": (
+        Setting(
+            name="security_protocol",
+            check=checks.one_of(*security.SECURITY_PROTOCOLS),
+            kind="str",
+            for_connections=True,
+            meaning="`'PLAINTEXT'`, `'SSL'`, `'SASL_PLAINTEXT'`, `'SASL_SSL'`",
+            notes=(
+                "anything else is refused: kafka-python takes it for PLAINTEXT. If it is left"
+                " out although `sasl_mechanism` or certificates are given, that is refused; if it"
+                " is given and makes no use of them, that is traced"
+            ),
+        ),
+        Setting(
+            name="ssl_context",
+            check=checks.optional(security.ssl_context),
+            kind="ssl.SSLContext | None",
+            default=None,
+            for_connections=True,
+            meaning="an `ssl.SSLContext`; the other `ssl_` settings are then not used",
+        ),
+        Setting(
+            name="ssl_check_hostname",
+            check=checks.boolean,
+            kind="bool",
+            default=True,
+            for_connections=True,
+            meaning="whether the certificate must name the broker's host",
+        ),
+        Setting(
+            name="ssl_cafile",
+            check=checks.optional(checks.path),
+            kind="str | os.PathLike[str] | None",
+            default=None,
+            for_connections=True,
+            meaning="the authorities to trust, PEM; None is the system's",
+            notes=(
+                "files are read in the constructor, so that mistakes show there, and again for"
+                " each connection, so that renewed ones are taken"
+            ),
+        ),
+        Setting(
+            name="ssl_certfile",
+            check=checks.optional(checks.path),
+            kind="str | os.PathLike[str] | None",
+            default=None,
+            for_connections=True,
+            meaning="our certificate, PEM, with its chain",
+            notes="must hold the key too if there is no `ssl_keyfile`",
+        ),
+        Setting(
+            name="ssl_keyfile",
+            check=checks.optional(checks.path),
+            kind="str | os.PathLike[str] | None",
+            default=None,
+            for_connections=True,
+            meaning="its private key, PEM",
+        ),
+        Setting(
+            name="ssl_password",
+            check=checks.optional(security.password),
+            kind="str | bytes | Callable[[], str | bytes] | None",
+            default=None,
+            for_connections=True,
+            meaning="the password of the key: str, bytes, or a function that returns it",
+            notes="an encrypted key without one is refused; nobody is asked at the terminal",
+        ),
+        Setting(
+            name="ssl_crlfile",
+            check=checks.optional(checks.path),
+            kind="str | os.PathLike[str] | None",
+            default=None,
+            for_connections=True,
+            meaning="revoked certificates, PEM; the broker's own is looked up",
+            notes="works; in kafka-python every connection fails",
+        ),
+        Setting(
+            name="ssl_ciphers",
+            check=checks.optional(checks.text),
+            kind="str | None",
+            default=None,
+            for_connections=True,
+            meaning="OpenSSL's list of ciphers (up to TLS 1.2)",
+            notes="honoured; kafka-python ignores it",
+        ),
+        Setting(
+            name="sasl_mechanism",
+            check=checks.optional(checks.one_of(*security.SASL_MECHANISMS)),
+            kind="str | None",
+            for_connections=True,
+            meaning=(
+                "`'PLAIN'`, `'SCRAM-SHA-256'`, `'SCRAM-SHA-512'`, `'OAUTHBEARER'`, `'GSSAPI'`,"
+                " `'AWS_MSK_IAM'`"
+            ),
+            notes=(
+                "required by `SASL_*`; GSSAPI needs the package gssapi, AWS_MSK_IAM botocore and"
+                " SASL_SSL"
+            ),
+        ),
+        Setting(
+            name="sasl_plain_username",
+            check=checks.optional(checks.text),
+            kind="str | None",
+            default=None,
+            for_connections=True,
+            meaning="for PLAIN and SCRAM, which need both",
+        ),
+        Setting(
+            name="sasl_plain_password",
+            check=checks.optional(security.password),
+            kind="str | None",
+            default=None,
+            for_connections=True,
+            meaning="",
+        ),
+        Setting(
+            name="sasl_oauth_token_provider",
+            check=checks.optional(security.token_provider),
+            kind="Any",
+            default=None,
+            for_connections=True,
+            meaning="an `AbstractTokenProvider`; OAUTHBEARER needs it",
+        ),
+        Setting(
+            name="sasl_kerberos_name",
+            check=checks.anything,
+            kind="Any",
+            default=None,
+            for_connections=True,
+            meaning="a `gssapi.Name`, instead of the next two",
+        ),
+        Setting(
+            name="sasl_kerberos_service_name",
+            check=checks.text,
+            kind="str",
+            default="kafka",
+            for_connections=True,
+            meaning="",
+        ),
+        Setting(
+            name="sasl_kerberos_domain_name",
+            check=checks.optional(checks.text),
+            kind="str | None",
+            default=None,
+            for_connections=True,
+            meaning="None is the broker's host",
+        ),
+    ),
+    "Metrics": (
+        Setting(
+            name="metrics_enabled",
+            check=checks.boolean,
+            kind="bool",
+            default=True,
+            meaning="whether `metrics()` has anything",
+        ),
+        Setting(
+            name="metric_reporters",
+            check=checks.not_yet([], "reporters of metrics"),
+            kind="Sequence[Any]",
+            default=[],
+            meaning="classes told of each metric",
+            notes="not supported yet",
+        ),
+        Setting(
+            name="metrics_num_samples",
+            check=checks.not_yet(2, "metrics over windows"),
+            kind="int",
+            default=2,
+            meaning="windows of a rate",
+            notes="another value is not supported yet",
+        ),
+        Setting(
+            name="metrics_sample_window_ms",
+            check=checks.not_yet(30_000, "metrics over windows"),
+            kind="int",
+            default=30_000,
+            unit="ms",
+            meaning="length of a window",
+            notes="another value is not supported yet",
+        ),
+        Setting(
+            name="metric_group_prefix",
+            check=checks.not_yet("consumer", "another name for metrics"),
+            kind="str",
+            default="consumer",
+            meaning="beginning of the groups' names",
+            notes="another value is not supported yet",
+        ),
+    ),
+    "Ours": (
+        Setting(
+            name="default_api_timeout_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            meaning="how long a call may take that names no timeout",
+            notes="Java's `default.api.timeout.ms`",
+        ),
+        Setting(
+            name="group_protocol",
+            check=checks.group_protocol,
+            kind="str",
+            meaning=(
+                "how a group rebalances: `'classic'`, `'consumer'` (KIP-848, Kafka 4.0 and"
+                " newer), or `'auto'`: `'consumer'` where the cluster speaks it, else `'classic'`"
+            ),
+            notes=(
+                "Java's `group.protocol`. What `'auto'` has chosen is in `status()` and in the"
+                " log, and stays. Without a `group_id` it is ignored"
+            ),
+        ),
+        Setting(
+            name="group_remote_assignor",
+            check=checks.optional(checks.not_blank),
+            kind="str | None",
+            meaning=(
+                "the brokers' assignor that a KIP-848 group is to use, `'uniform'` or `'range'`;"
+                " None leaves it to the brokers"
+            ),
+            notes="Java's `group.remote.assignor`. Refused with `'classic'`",
+        ),
+        Setting(
+            name="max_buffered_bytes",
+            check=checks.optional(checks.size(high=INT64_MAX)),
+            kind="int | None",
+            default=None,
+            unit="bytes",
+            meaning=(
+                "bound on what is fetched and not yet given out; None is 32 MiB, or"
+                " `fetch_max_bytes` if that is less"
+            ),
+            notes=(
+                "where records of paused partitions fill it, each broker may bring a"
+                " `max_partition_fetch_bytes` (at most a quarter of the bound, and of its share"
+                " among the brokers) more, so that the others are read on; a quarter of that is"
+                " kept for each broker beyond the bound, for partitions that are sought or"
+                " resumed while their broker waits for data; a broker sends a first batch whole,"
+                " even if it is larger than what was asked for (KIP-74); what is beyond the bound"
+                " when its partition is paused, too, is dropped, and fetched again later"
+            ),
+        ),
+        Setting(
+            name="max_decompressed_batch_bytes",
+            check=checks.size(high=INT64_MAX),
+            kind="int",
+            unit="bytes",
+            meaning=(
+                "a batch that decompresses to more is refused (`BatchTooLargeError`), at the"
+                " cost of this much memory at most"
+            ),
+            notes=(
+                "a few kilobytes can ask for a gigabyte. With the default the consumer stays"
+                " within `max_buffered_bytes` and 64 MB; producers that make larger batches"
+                " (`max.request.size` and `message.max.bytes` of tens of MB) need more"
+            ),
+        ),
+        Setting(
+            name="retry_backoff_max_ms",
+            check=checks.milliseconds(),
+            kind="float",
+            unit="ms",
+            meaning="longest wait between retries (KIP-580)",
+        ),
+        Setting(
+            name="socket_connection_setup_timeout_ms",
+            check=checks.milliseconds(1),
+            kind="float",
+            field="connection_setup_timeout",
+            unit="ms",
+            for_connections=True,
+            meaning=(
+                "how long a connection may take to be made, over all addresses of the name: each"
+                " is tried in its turn, a quarter of a second after the one before or sooner"
+            ),
+        ),
+    ),
+}
+
+#: The same, by name.
+SETTINGS: Final[Mapping[str, Setting]] = {
+    setting.name: setting for settings in SECTIONS.values() for setting in settings
+}
+
+#: Those that our parts read, by the names of their fields in `Settings`.
+FIELDS: Final[Mapping[str, Setting]] = {
+    setting.read_as: setting for setting in SETTINGS.values() if setting.read_as is not None
+}
+
+#: The names of those that the connections are given.
+FOR_CONNECTIONS: Final = tuple(
+    name for name, setting in SETTINGS.items() if setting.for_connections
+)
+
+#: Every setting and its default: kafka-python's `KafkaConsumer.DEFAULT_CONFIG` and ours.
+DEFAULT_CONFIG: Final[dict[str, Any]] = {
+    name: setting.given_by_default() for name, setting in SETTINGS.items()
+}
