@@ -13,13 +13,50 @@ from kafka.metrics import AnonMeasurable, KafkaMetric, MetricConfig, MetricName
 
 from aktor.consumer.core.engine import Engine
 from aktor.events.lifecycle import ActorStatus
+from aktor.events.metric import CONSUMER, COORDINATOR, FETCH, Metric
 
 __all__ = ["ConsumerMetrics"]
 
-FETCH: Final = "consumer-fetch-manager-metrics"
-COORDINATOR: Final = "consumer-coordinator-metrics"
-CONSUMER: Final = "consumer-metrics"
-COUNT: Final = "kafka-metrics-count"
+COUNT: Final = Metric(
+    name="count",
+    group="kafka-metrics-count",
+    kind="gauge",
+    description="metrics that there are",
+)
+RECORDS_CONSUMED: Final = Metric(
+    name="records-consumed-total", group=FETCH, kind="total", description="records given out"
+)
+BYTES_CONSUMED: Final = Metric(
+    name="bytes-consumed-total", group=FETCH, kind="total", description="bytes given out"
+)
+BUFFERED_BYTES: Final = Metric(
+    name="buffered-bytes",
+    group=FETCH,
+    kind="gauge",
+    description="bytes that are fetched and not given out yet",
+)
+LAG_MAX: Final = Metric(
+    name="records-lag-max",
+    group=FETCH,
+    kind="gauge",
+    description="records between the position and the end of the partition that is furthest behind",
+)
+ASSIGNED: Final = Metric(
+    name="assigned-partitions",
+    group=COORDINATOR,
+    kind="gauge",
+    description="partitions that this consumer has",
+)
+
+
+def restarts_of(actor: str) -> Metric:
+    """How often the supervisor has restarted this actor."""
+    return Metric(
+        name=f"{actor}-restarts-total",
+        group=CONSUMER,
+        kind="total",
+        description=f"restarts of the actor {actor} after a crash",
+    )
 
 
 class ConsumerMetrics:
@@ -33,43 +70,36 @@ class ConsumerMetrics:
         self._config = MetricConfig(tags={"client-id": config["client_id"]})
         self._values: dict[MetricName, float] = {}
         self._metrics: dict[MetricName, KafkaMetric] = {}
-        self._set(COUNT, "count", 1)
+        self._set(COUNT, 1)
 
     def snapshot(self, engine: Engine, actors: tuple[ActorStatus, ...], *, raw: bool) -> Any:
         """The metrics as of now. From any thread."""
         self._set_from_application(engine)
         for actor in actors:
-            for name, value in actor.counters.items():
-                self._set(_group_of(name), name, value)
-            self._set(CONSUMER, f"{actor.name}-restarts-total", actor.incarnation - 1)
-        self._set(COUNT, "count", len(self._metrics))
+            for metric, value in actor.counters.items():
+                self._set(metric, value)
+            self._set(restarts_of(actor.name), actor.incarnation - 1)
+        self._set(COUNT, len(self._metrics))
         if raw:
             return self._metrics.copy()
         grouped: dict[str, dict[str, float]] = {}
-        for metric, value in self._values.copy().items():
-            grouped.setdefault(metric.group, {})[metric.name] = value
+        for key, value in self._values.copy().items():
+            grouped.setdefault(key.group, {})[key.name] = value
         return grouped
 
     def _set_from_application(self, engine: Engine) -> None:
         delivery = engine.delivery
         ends = [(state.log_ends, state.offset) for state in delivery.partitions.values()]
         lags = [end[0] - at for end, at in ends if end is not None and at is not None]
-        self._set(FETCH, "records-consumed-total", delivery.taken.records)
-        self._set(FETCH, "bytes-consumed-total", delivery.taken.bytes)
-        self._set(FETCH, "buffered-bytes", delivery.buffered_bytes)
-        self._set(FETCH, "records-lag-max", max(lags, default=0))
-        self._set(COORDINATOR, "assigned-partitions", len(delivery.partitions))
+        self._set(RECORDS_CONSUMED, delivery.taken.records)
+        self._set(BYTES_CONSUMED, delivery.taken.bytes)
+        self._set(BUFFERED_BYTES, delivery.buffered_bytes)
+        self._set(LAG_MAX, max(lags, default=0))
+        self._set(ASSIGNED, len(delivery.partitions))
 
-    def _set(self, group: str, name: str, value: float) -> None:
-        key = MetricName(name, group, "", self._config.tags)
+    def _set(self, metric: Metric, value: float) -> None:
+        key = MetricName(metric.name, metric.group, metric.description, self._config.tags)
         self._values[key] = value
         if key not in self._metrics:
             gauge = AnonMeasurable(lambda _config, _now: self._values[key])
             self._metrics.setdefault(key, KafkaMetric(key, gauge, self._config))
-
-
-def _group_of(name: str) -> str:
-    subject = name.partition("-")[0]
-    if subject == "fetch":
-        return FETCH
-    return COORDINATOR if subject in ("commit", "heartbeat", "join", "sync") else CONSUMER

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from aktor.events.message import Message
+from aktor.events.metric import Metric
 from aktor.events.network import Request
 from aktor.values import Value
 
@@ -78,4 +79,4 @@ class ActorStatus(Value):
     name: str
     incarnation: int
     dead_letters: int
-    counters: Mapping[str, float] = field(default_factory=dict)
+    counters: Mapping[Metric, float] = field(default_factory=dict)

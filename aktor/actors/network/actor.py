@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
@@ -18,6 +18,7 @@ from aktor.actors.network.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.network.lanes import Lanes
 from aktor.actors.network.least_loaded import least_loaded
 from aktor.actors.network.links import ClientRequest, Link, LinkEvent, LinkState
+from aktor.actors.network.metrics import METRICS, REQUESTS, meter, milliseconds
 from aktor.actors.network.unreachable import Complaints
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
@@ -30,6 +31,7 @@ from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, SuspectC
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged
+from aktor.events.metric import Metric
 from aktor.events.network import (
     BrokerRefused,
     BrokersReached,
@@ -145,9 +147,10 @@ class NetworkActor(CooperativeActor):
         return Link(name, node, host, port, backoff)
 
     @property
-    def counters(self) -> Mapping[str, float]:
+    def counters(self) -> Mapping[Metric, float]:
         """Requests, responses and their times."""
-        return self._counters
+        counted = self._counters
+        return {metric: counted[metric.name] for metric in METRICS if metric.name in counted}
 
     @property
     def sleeper(self) -> Net:
@@ -557,7 +560,7 @@ class NetworkActor(CooperativeActor):
 
     def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
         link.sent(waiting, now)
-        self._counters["request-total"] = self._counters.get("request-total", 0) + 1
+        self._counters[REQUESTS.name] = self._counters.get(REQUESTS.name, 0) + 1
         self.log.debug(
             "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
         )
@@ -718,32 +721,3 @@ class Moment:
         failed together must not all be repeated together."""
         self._jitter = (self._jitter + _GOLDEN) % 1.0
         return self._jitter
-
-
-#: Answers whose time is metered, and what kafka-python calls the count and the time.
-METERED: Final[Mapping[str, tuple[str, str]]] = {
-    "Fetch": ("fetch-total", "fetch-latency"),
-    "OffsetCommit": ("commit-total", "commit-latency"),
-    "Heartbeat": ("heartbeat-total", "heartbeat-response-time"),
-    "JoinGroup": ("join-total", "join-time"),
-    "SyncGroup": ("sync-total", "sync-time"),
-}
-
-
-def meter(counters: MutableMapping[str, float], api: str, seconds: float) -> None:
-    """Count an answer to a request of this API."""
-    counters["response-total"] = counters.get("response-total", 0) + 1
-    metered = METERED.get(api)
-    if metered is None:
-        return
-    total, name = metered
-    count = counters[total] = counters.get(total, 0) + 1
-    ms = milliseconds(seconds)
-    average = counters.get(f"{name}-avg", 0.0)
-    counters[f"{name}-avg"] = average + (ms - average) / count
-    counters[f"{name}-max"] = max(ms, counters.get(f"{name}-max", 0.0))
-
-
-def milliseconds(seconds: float) -> float:
-    """Milliseconds, as traces have them: exact to the microsecond."""
-    return round(seconds * 1000.0, 3)

@@ -31,6 +31,7 @@ from aktor.actors.runtime.ticks import Ticks
 from aktor.errors import ActorCrashedError, BackgroundThreadError
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed
 from aktor.events.message import Message
+from aktor.events.metric import Metric
 from aktor.events.routes import SUPERVISOR
 from aktor.trace import Trace, silent
 
@@ -218,8 +219,8 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     dead_letters = 0
 
     @property
-    def counters(self) -> Mapping[str, float]:
-        """The actor's counters, by name, for `metrics()`; empty for an actor without counters."""
+    def counters(self) -> Mapping[Metric, float]:
+        """What the actor has counted, for `metrics()`; empty for an actor without counters."""
         return {}
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka.metrics import KafkaMetric
 
+from aktor.actors.network.metrics import METRICS
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
 from tests.unit.consumer.core.test_delivery import OVERHEAD, A, B, a_chunk
@@ -18,7 +19,9 @@ CONSUMER = "consumer-metrics"
 
 
 def an_actor(name: str, *, incarnation: int = 1, **counters: float) -> ActorStatus:
-    return ActorStatus(name=name, incarnation=incarnation, dead_letters=0, counters=counters)
+    declared = {metric.name: metric for metric in METRICS}
+    counted = {declared[one]: value for one, value in counters.items()}
+    return ActorStatus(name=name, incarnation=incarnation, dead_letters=0, counters=counted)
 
 
 def metrics_of(site: Site, *actors: ActorStatus) -> Any:
@@ -95,6 +98,7 @@ def test_raw_metrics_are_kafka_pythons_objects_tagged_with_the_client() -> None:
     assert raw
     assert all(isinstance(one, KafkaMetric) for one in raw.values())
     assert {name.tags["client-id"] for name in raw} == {"app"}
+    assert all(name.description for name in raw)
     values = {name.name: metric.value() for name, metric in raw.items()}
     assert values["assigned-partitions"] == 1
 
