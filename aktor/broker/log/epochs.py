@@ -50,7 +50,8 @@ class LeaderEpochs:
         if after == len(self._epochs):
             return _UNKNOWN
         if after == 0:
-            # Older than all that is left: it ends where the first one that is left begins.
+            # The epoch is older than all epochs of this log, whose first batches were deleted. It
+            # ended at the latest where the oldest known epoch begins (LeaderEpochFileCache).
             return epoch, self._starts[0]
         return self._epochs[after - 1], self._starts[after]
 

@@ -70,10 +70,13 @@ def nothing_is_committed_that_was_given_up(history: History) -> list[str]:
     partition was revoked: another member may own it by then, or the same one with a later
     position."""
     complaints = []
-    #: Partitions that were given up since the user asked last, and when. In the same moment the
-    #: background may not have heard of it yet; but then it has not told the group of it, either.
+    #: By member: the partitions that were revoked since the user asked for a commit last, and when.
+    #: A commit that is sent at the same time as the revocation is allowed: the background thread
+    #: may not have the message yet, and then it has not told the coordinator of the revocation,
+    #: either, so no other member owns the partition.
     gone: dict[str, dict[str, float]] = defaultdict(dict)
-    #: Whether a group has assigned what a consumer has: others may be given that.
+    #: By member: whether the group has assigned its partitions, not `assign`. Only then can another
+    #: member get them.
     by_group: dict[str, bool] = {}
     for event, reader in Replay(history):
         mine = gone[event["member"]]

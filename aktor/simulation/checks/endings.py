@@ -184,15 +184,18 @@ _GIVEN_OUT_AGAIN: Final = ("partitions.assigned", "partitions.released", "partit
 
 
 def errors_that_are_due_are_raised(history: History) -> list[str]:
-    """An error of a partition is raised by one of the next `POLLS` polls, once the records before
-    it were given out: those of others may come in between. Not if it is over by then, nor while
-    the partition is paused."""
+    """After the records before the error are given out, one of the next `POLLS` polls raises it.
+
+    Records of other partitions may be given out before. The error need not be raised if its cause
+    has gone by then, nor while its partition is paused.
+    """
     complaints = []
     #: By consumer and partition: the error, and how many polls have returned without one since.
     due: dict[tuple[str, str], list[Any]] = {}
     paused: set[tuple[str, str]] = set()
     policies: dict[str, str] = {}
-    #: By consumer and kind of error: until when it counts as told, since it was raised.
+    #: By consumer and kind of error: it was raised, and until this time the same error of another
+    #: partition need not be raised again.
     told: dict[tuple[str, str], float] = {}
     for event, reader in Replay(history):
         who, name = event["member"], event["event"]

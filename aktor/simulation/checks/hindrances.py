@@ -31,13 +31,15 @@ _OF_A_MEMBER: Final = frozenset(
     }
 )
 
-#: It reads from elsewhere, or from another place, or may not read.
+#: What changes where the consumer reads: it got other partitions, a position was reset or sought,
+#: or it resumed a partition that it was not allowed to read before.
 _OF_AN_OWNER: Final = frozenset(
     {"partitions.assigned", "partitions.resumed", "position.reset", "position.sought"}
 )
 
-#: What can be read of a partition changes: transactions, replicas. Or it has a batch that is
-#: corrupt for good, and its reader only polls on, for the other partitions.
+#: What changes which records of a partition can be read: an open transaction, a replica that is
+#: held back. Or the partition has a batch that stays corrupt: its reader does not seek past it, and
+#: goes on polling for the other partitions.
 _OF_A_PARTITION: Final = frozenset(
     {
         "log.truncated",

@@ -234,11 +234,12 @@ class _Latch:
         return self._set
 
 
-# -- what is replaced while a simulation lives; who is no member's code gets the real thing
+# -- functions of kafka-python that are replaced while a simulation lives. Code that runs in no
+#    member of the simulation still gets kafka-python's own behaviour.
 
 
 def _here() -> Producers | None:
-    """Those of the member whose code this is."""
+    """The producers of the member whose code is running; None outside of a member."""
     producers: Producers | None = getattr(HOST.get(), "producers", None)
     return producers
 
