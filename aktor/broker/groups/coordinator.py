@@ -33,7 +33,7 @@ from aktor.broker.groups.offsets.committed import GroupOffsets
 from aktor.broker.groups.offsets.deletes import OffsetDeletes
 from aktor.broker.groups.offsets.fetches import OffsetFetches
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 from aktor.protocol.consumer_group import JOIN_GROUP_MEMBER_EPOCH
 
 __all__ = ["GroupCoordinator", "GroupMember"]

@@ -14,7 +14,7 @@ from aktor.broker.groups.classic.group import ClassicGroup
 from aktor.broker.groups.consumer.group import ConsumerGroup
 from aktor.broker.groups.migration import check_upgradable, to_classic_members, to_consumer_members
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["Directory", "Group", "is_empty", "is_subscribed"]
 

@@ -10,15 +10,15 @@ from aktor.broker.groups.classic.group import ClassicGroup
 from aktor.broker.groups.classic.member import Member as ClassicMember
 from aktor.broker.groups.classic.members import Members as ClassicMembers
 from aktor.broker.groups.consumer.assignors import Assignment
-from aktor.broker.groups.consumer.member import Classic, Member
-from aktor.broker.groups.embedded_protocol import (
+from aktor.broker.groups.consumer.embedded_protocol import (
     read_assignment,
     read_subscription,
     version_of,
     write_assignment,
 )
+from aktor.broker.groups.consumer.member import Classic, Member
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["check_upgradable", "to_classic_members", "to_consumer_members"]
 

@@ -24,15 +24,15 @@ from aktor.broker.groups.classic.answers import (
     sync_answer,
 )
 from aktor.broker.groups.classic.member import Protocols, protocols_of, rebalance_timeout_ms_of
-from aktor.broker.groups.consumer.member import Classic, Member, MemberState, Reported
-from aktor.broker.groups.consumer.rebalances import Rebalances
-from aktor.broker.groups.consumer.requests import new_member_id
-from aktor.broker.groups.embedded_protocol import (
+from aktor.broker.groups.consumer.embedded_protocol import (
     Subscription,
     read_subscription,
     version_of,
     write_assignment,
 )
+from aktor.broker.groups.consumer.member import Classic, Member, MemberState, Reported
+from aktor.broker.groups.consumer.rebalances import Rebalances
+from aktor.broker.groups.consumer.requests import new_member_id
 
 __all__ = ["ClassicMembers"]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from aktor.broker.groups.consumer.assignors import Assignment
 from aktor.broker.groups.consumer.member import Member
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 from aktor.protocol.consumer_group import ConsumerGroupDescribeResponse
 
 __all__ = ["describe_members"]

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.consumer.member import Member
 from aktor.broker.groups.consumer.requests import reported_partitions
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = [
     "FIRST_COMMIT_VERSION",

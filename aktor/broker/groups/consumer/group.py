@@ -39,7 +39,7 @@ from aktor.broker.groups.consumer.requests import (
     says_nothing_new,
 )
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 from aktor.protocol.consumer_group import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,

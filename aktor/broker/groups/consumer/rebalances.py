@@ -26,7 +26,7 @@ from aktor.broker.groups.consumer.members import Members
 from aktor.broker.groups.consumer.subscriptions import Subscriptions
 from aktor.broker.groups.consumer.topic_regexes import RegexIntervals, TopicRegexes, check_regex
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["Downgrade", "Rebalances"]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from aktor.broker.groups.consumer.member import Member
 from aktor.broker.groups.consumer.members import Members
 from aktor.broker.groups.consumer.topic_regexes import TopicRegexes
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["Subscriptions"]
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.consumer.re2 import Pattern, PatternError
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["RegexIntervals", "TopicRegexes", "check_regex"]
 

@@ -15,7 +15,7 @@ from aktor.broker.groups.directory import Directory, Group
 from aktor.broker.groups.offsets.committed import Committed, GroupOffsets
 from aktor.broker.groups.offsets.places import Asked, AskedTopic, look_up
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["OffsetCommits"]
 

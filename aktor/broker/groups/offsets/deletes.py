@@ -13,7 +13,7 @@ from aktor.broker.groups.directory import Directory, Group, is_empty, is_subscri
 from aktor.broker.groups.offsets.committed import Committed, GroupOffsets
 from aktor.broker.groups.offsets.places import AskedTopic, look_up
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["OffsetDeletes"]
 

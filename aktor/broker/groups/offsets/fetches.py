@@ -13,7 +13,7 @@ from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.consumer.group import ConsumerGroup
 from aktor.broker.groups.directory import Directory
 from aktor.broker.groups.offsets.committed import Committed, GroupOffsets
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["OffsetFetches"]
 

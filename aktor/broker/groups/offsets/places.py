@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aktor.broker.codes import Code
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = ["Asked", "AskedTopic", "look_up"]
 

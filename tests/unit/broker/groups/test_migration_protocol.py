@@ -8,7 +8,7 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-from aktor.broker.groups.embedded_protocol import (
+from aktor.broker.groups.consumer.embedded_protocol import (
     Subscription,
     read_assignment,
     read_subscription,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aktor.broker.groups.consumer.assignors import Assignment
-from aktor.broker.groups.subscriptions import TopicsView
+from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = [
     "Given",
