@@ -630,3 +630,14 @@ def test_compressed_and_bulky_batches_are_read_as_they_were_written() -> None:
         sim.progress().check()
 
         assert max(map(len, orders.values)) > 10_000
+
+
+def test_a_member_that_two_faults_kill_is_replaced_by_one() -> None:
+    with Simulation(1) as sim:
+        reading(sim)
+        begun = [KINDS["killed_at_line"](sim, random.Random(1)) for _ in range(2)]
+
+        for end in begun:
+            end()
+
+        assert [member.running for member in sim.members] == [False, True]

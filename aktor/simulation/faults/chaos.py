@@ -546,13 +546,7 @@ def _member_killed(sim: Simulation, draw: random.Random) -> End:
     else:
         member.kill_after(draw.randint(0, 300))
 
-    def replace() -> None:
-        member.kill()
-        if not member.replaced:  # two with the name of one static member would fight for ever
-            member.replaced = True
-            sim.replace(member)
-
-    return replace
+    return lambda: _replace(sim, member)
 
 
 def _interrupted(sim: Simulation, draw: random.Random) -> End:
@@ -575,11 +569,19 @@ def _killed_at_line(sim: Simulation, draw: random.Random) -> End:
     else:
         member.kill_at_work(draw.random())
 
-    def replace() -> None:
-        member.kill()
-        sim.replace(member)
+    return lambda: _replace(sim, member)
 
-    return replace
+
+def _replace(sim: Simulation, member: Member) -> None:
+    """Start a new process in the place of a killed one: one, however many faults have killed it.
+
+    Two with the name of one static member would fight for ever, and two drivers of one streaming
+    query would both write its checkpoint.
+    """
+    member.kill()
+    if not member.replaced:
+        member.replaced = True
+        sim.replace(member)
 
 
 def _actor_crash(sim: Simulation, draw: random.Random) -> End:
