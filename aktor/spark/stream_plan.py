@@ -86,9 +86,9 @@ class StreamPlan:
         """Where a new query begins. The same answer each time: Spark asks twice.
 
         Spark also asks after a restart, if the first batch was not finished. Meanwhile a partition
-        may have been added, or records deleted, so that the options would be refused now. Then
-        `tasks` comes next, and the end of the batch says where it begins; or the options do, if
-        they have all offsets. In a new query `latest` comes next: it raises the refusal.
+        may have been added, or records deleted, so that the options would be refused now, or come
+        to other offsets. Then `tasks` comes next, and the end of the batch says where it begins.
+        In a new query `latest` comes next: it raises the refusal.
         """
         if self._initial is None:
             there, ids = self._cluster.partitions()
@@ -128,21 +128,19 @@ class StreamPlan:
             [partition for partition in there if partition not in begins]
         )
         ends = self._ends(there, begins)
-        first = self._first_batch(start)
-        if not first and not recreated:
+        moving_start = self._is_initial(start) and self._start_moves()
+        if not moving_start and not recreated:
             ends = self._await_news(before, ends)
         if not everything:
             if self._delay is not None and self._delay.holds(begins, ends, self._clock()):
                 return start
             ends = self._limited(begins, ends)
         self._topic_ids.update(ids)
-        said = {partition: begins[partition] for partition in there if partition.topic in recreated}
-        if first:
-            # Also the partitions that were added since: after a restart `initial` would find their
-            # later ends.
-            said = before | begins
-        elif ends == before and not said:
+        if ends == before and not recreated and not moving_start:
             return start
+        said = {partition: begins[partition] for partition in there if partition.topic in recreated}
+        if self._is_initial(start):
+            said = self._said_of_first(before, there, recreated) | said
         return to_json(ends, said)
 
     def tasks(self, start: Json, end: Json) -> list[tuple[OffsetRange, ...]]:
@@ -152,18 +150,10 @@ class StreamPlan:
         """
         self._refused = None  # a batch is planned, so the query is not a new one
         begins, ends = from_json(start), from_json(end)
-        if self._first_batch(start) and not start_of(end):
-            self._lost(
-                "the first batch of this checkpoint was planned by Spark's own source and not"
-                f" finished, and where it began stands only there; {self._options.starting.option}"
-                " would come to another place now. Let Spark's own source finish the batch"
-            )
+        said = start_of(end)
         if self._is_initial(start):
-            # The first batch of a query that was stopped is run again after a restart. `start` was
-            # looked up anew, so it also has the partitions that were added after the batch was
-            # planned. The next batch reads them from their beginning.
-            begins = {partition: at for partition, at in begins.items() if partition in ends}
-        begins |= start_of(end)
+            begins = self._begins_of_first(begins, said, ends)
+        begins |= said
         added = ends.keys() - begins.keys()
         if added:
             # Offsets of a partition that was deleted since cannot be looked up.
@@ -324,13 +314,61 @@ class StreamPlan:
 
     # -- differences from the checkpoint
 
-    def _first_batch(self, start: Json) -> bool:
-        """Whether this batch must say where it begins: the first one of a query whose start would
-        be another one if it were looked up again. (Records that are deleted before a query which
-        starts at "earliest" has logged its first batch were never promised to be read.)"""
+    def _start_moves(self) -> bool:
+        """Whether the start of a new query would be a later one if it were looked up again, also
+        if nothing was deleted. Then the first batch is logged at once, even without records."""
         starting = self._options.starting
-        durable = starting.exact or (starting.default == EARLIEST and not starting.given)
-        return not durable and self._is_initial(start)
+        return not starting.exact and not (starting.default == EARLIEST and not starting.given)
+
+    def _said_of_first(
+        self, before: Offsets, there: Collection[TopicPartition], recreated: Collection[str]
+    ) -> Offsets:
+        """Where the first batch begins, as far as its end must say it.
+
+        Spark does not store it, and asks for it again after a restart. Until then records may have
+        been deleted, so that "earliest" comes to a later offset, or the options may have been
+        changed. So a partition begins at 0 unless the end says another offset: then most
+        checkpoints that begin at "earliest" are the same as those of Spark's own source. A
+        partition that does not exist any more is said, too: a restart would not hear of it.
+
+        A partition that was added since the query began must be read from 0 on.
+        """
+        if self._start_moves():
+            return dict.fromkeys(there, 0) | {
+                partition: at
+                for partition, at in before.items()
+                if partition.topic not in recreated
+            }
+        return {
+            partition: at
+            for partition, at in before.items()
+            if partition.topic not in recreated and (at > 0 or partition not in there)
+        }
+
+    def _begins_of_first(
+        self, looked_up: Offsets, said: Mapping[TopicPartition, int], ends: Offsets
+    ) -> Offsets:
+        """Where the partitions begin for which the end of the first batch does not say it: at 0.
+
+        `looked_up` is what the options come to now. It also has the partitions that were added
+        after the batch was planned: the next batch reads them from their beginning.
+        """
+        found = {
+            partition: min(at, ends[partition])
+            for partition, at in looked_up.items()
+            if partition in ends and partition not in said
+        }
+        unknown = [partition for partition in sorted(found) if found[partition]]
+        if unknown:
+            option = self._options.starting.option
+            now = ", ".join(str(looked_up[partition]) for partition in unknown)
+            self._lost(
+                "the first batch of this query was planned and not finished. By its checkpoint it"
+                f" begins with offset 0 of {', '.join(map(name_of, unknown))}, and now {option}"
+                f" comes to offset {now}. If {option} was changed, set it as it was. If Spark's own"
+                " source planned the batch, let it finish the batch"
+            )
+        return found
 
     def _is_initial(self, start: Json) -> bool:
         """Whether this is the answer of `initial`, not the end of a batch."""

@@ -206,13 +206,14 @@ def test_a_partition_added_after_the_first_batch_was_logged_is_no_loss(starting:
     assert told(again, end, latest(again, end)) == [(1, 0, 5)]
 
 
-@pytest.mark.parametrize("end", [12, 5])
 @pytest.mark.parametrize(
-    "given",
+    ("given", "end"),
     [
-        {"startingOffsets": '{"orders": {"0": 5}}'},
-        {"startingOffsets": '{"orders": {"0": -2}}'},
-        {"startingOffsetsByTimestamp": '{"orders": {"0": 5000}}'},
+        ({"startingOffsets": '{"orders": {"0": 5}}'}, 12),
+        ({"startingOffsets": '{"orders": {"0": -2}}'}, 12),
+        ({"startingOffsets": '{"orders": {"0": -2}}'}, 5),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 5000}}'}, 12),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 5000}}'}, 5),
     ],
 )
 def test_a_partition_added_after_the_first_batch_was_logged_need_not_be_named(
@@ -256,10 +257,138 @@ def test_records_that_came_before_the_first_batch_was_logged_are_in_it() -> None
     assert told(a_plan(cluster), offsets(12), end) == [(0, 10, 12)]
 
 
-def test_a_start_that_would_be_the_same_again_is_not_said() -> None:
-    for given in ("earliest", '{"orders": {"0": 5}}'):
+def test_a_start_at_offset_0_is_not_said_so_that_the_checkpoint_is_that_of_sparks_own_source() -> (
+    None
+):
+    for given in ("earliest", '{"orders": {"0": 0}}'):
         plan = a_plan(Cluster({A: 10}), startingOffsets=given)
         assert latest(plan, plan.initial()) == offsets(10)
+
+
+@pytest.mark.parametrize("given", ["earliest", '{"orders": {"0": 3, "1": 0}}'])
+def test_only_a_start_above_offset_0_is_said(given: str) -> None:
+    cluster = Cluster({A: 10, B: 20})
+    cluster.first[A] = 3
+    plan = a_plan(cluster, startingOffsets=given)
+
+    end = latest(plan, plan.initial())
+
+    assert end == offsets(10, 20) | {START: offsets(3)}
+    assert latest(plan, end) == end
+    assert told(plan, plan.initial(), end) == [(0, 3, 10), (1, 0, 20)]
+
+
+# -- the first batch is planned, and the query is killed before the batch is finished
+
+
+@pytest.mark.parametrize("after", [12, 30, 40])
+def test_records_that_are_deleted_before_the_first_batch_is_run_again_are_a_loss(
+    after: int,
+) -> None:
+    cluster = Cluster({A: 30})
+    killed = a_plan(cluster, startingOffsets="earliest")
+    end = latest(killed, killed.initial())
+    cluster.ends[A], cluster.first[A] = 40, after
+    strict, tolerant = lossy(cluster, startingOffsets="earliest")
+
+    with pytest.raises(DataLossError, match=rf"offset 0 of orders-0, and .* offset {after}\."):
+        told(strict, strict.initial(), end)
+    assert told(tolerant, tolerant.initial(), end) == ([(0, after, 30)] if after < 30 else [])
+
+
+def test_a_first_batch_that_does_not_begin_at_0_has_the_same_start_when_it_is_run_again() -> None:
+    cluster = Cluster({A: 30})
+    cluster.first[A] = 3
+    killed = a_plan(cluster, startingOffsets="earliest")
+    end = latest(killed, killed.initial())
+    cluster.first[A] = 12
+
+    for again in lossy(cluster, startingOffsets="earliest"):
+        # The task asks for offset 3, and hears of the loss.
+        assert told(again, again.initial(), end) == [(0, 3, 30)]
+
+
+def test_nothing_is_lost_by_a_first_batch_without_records_of_the_partition() -> None:
+    cluster = Cluster({A: 30, B: 0})
+    killed = a_plan(cluster, startingOffsets="earliest")
+    end = latest(killed, killed.initial())
+    cluster.ends[B], cluster.first[B] = 9, 5
+
+    again = a_plan(cluster, startingOffsets="earliest")
+
+    assert told(again, again.initial(), end) == [(0, 0, 30)]
+    assert told(again, end, latest(again, end)) == [(1, 0, 9)], "the next batch misses them"
+
+
+@pytest.mark.parametrize("before", ["earliest", "latest", '{"orders": {"0": 5}}', "-996s"])
+@pytest.mark.parametrize("after", ["earliest", "latest", '{"orders": {"0": 7}}', "-990s"])
+def test_a_start_that_is_changed_before_the_first_batch_is_run_again_skips_nothing(
+    before: str, after: str
+) -> None:
+    cluster = Cluster({A: 10})
+    killed = a_plan(cluster, startingOffsets=before)
+    start = killed.initial()
+    cluster.ends[A] = 12
+    end = latest(killed, start)
+    planned = told(killed, start, end)
+
+    again = a_plan(cluster, startingOffsets=after)
+
+    try:
+        assert told(again, again.initial(), end) == planned
+    except DataLossError:
+        assert before == "earliest", "all others say where they begin"
+        assert after != "earliest"
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest", '{"orders": {"0": 1, "1": 0}}'])
+def test_a_partition_that_is_deleted_before_the_first_batch_is_planned_is_a_loss(
+    starting: str,
+) -> None:
+    cluster = Cluster({A: 10, B: 5})
+    plan = a_plan(cluster, startingOffsets=starting)
+    start = plan.initial()
+    del cluster.ends[B]
+    end = latest(plan, start)
+
+    for one in (plan, a_plan(cluster, startingOffsets=starting)):
+        with pytest.raises(DataLossError, match="orders-1 do not exist any more"):
+            told(one, one.initial(), end)
+
+
+@pytest.mark.parametrize("starting", ["earliest", '{"orders": {"0": 0}}'])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_partition_that_is_added_before_the_first_batch_begins_at_0_or_is_a_loss(
+    starting: str, restarted: bool
+) -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster, startingOffsets=starting)
+    start = plan.initial()
+    cluster.ends[B], cluster.first[B] = 9, 0 if restarted else 3
+    end = latest(plan, start)
+    if restarted:
+        assert told(plan, start, end) == [(0, 0, 10), (1, 0, 9)]
+        cluster.first[B] = 3
+        plan = a_plan(cluster, startingOffsets=starting)
+
+    with pytest.raises(DataLossError, match="orders-1"):
+        told(plan, plan.initial(), end)
+
+
+@pytest.mark.parametrize("starting", ["latest", "-1ms"])
+def test_a_partition_that_is_added_before_the_first_batch_of_latest_is_read_from_offset_0(
+    starting: str,
+) -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster, startingOffsets=starting)
+    start = plan.initial()
+    cluster.ends[B], cluster.first[B] = 9, 3
+
+    end = latest(plan, start)
+
+    for one in (plan, a_plan(cluster, startingOffsets=starting)):
+        # The task hears that the records below offset 3 are lost.
+        assert told(one, one.initial(), end) == [(1, 0, 9)]
 
 
 # -- while it runs
