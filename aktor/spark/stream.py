@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -96,12 +97,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self) -> StreamPlan:
         if self._plan is None:
             self._cluster = cluster = DriverCluster(self._options)
+            jvm = os.getppid()
             self._plan = StreamPlan(
                 self._options,
                 cluster,
                 clock=time.monotonic,
                 wall_clock=time.time,
                 sleep=time.sleep,
+                # A killed JVM ends this process only when the process reads from it again.
+                wanted=lambda: os.getppid() == jvm,
             )
             if self._options.commit_offsets:
                 group = self._options.client["group.id"]

@@ -6,10 +6,12 @@ simulations without a JVM.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
@@ -35,7 +37,16 @@ _SAMPLE_AGE: Final = 60.0
 #: Bytes per offset of a topic as long as no sample of it could be taken.
 _UNKNOWN_SIZE: Final = 1_000.0
 
+#: How long a running query waits between two plans while no broker answers, in seconds.
+_OUTAGE_PAUSE: Final = 1.0
+
+#: How often it says so, in seconds.
+_OUTAGE_WARNING: Final = 60.0
+
+_LOG: Final = logging.getLogger("aktor.spark")
+
 Json = dict[str, Any]
+R = TypeVar("R")
 
 
 class PlanCluster(LookUps, Protocol):
@@ -53,7 +64,10 @@ class PlanCluster(LookUps, Protocol):
 class StreamPlan:
     """Owns the state of a running query that is not in its checkpoint: the initial offsets until
     they are logged, the target of AvailableNow, the topic ids, the topics that were warned of, the
-    estimated record sizes, and the time of the last batch."""
+    estimated record sizes, the time of the last batch, and whether one was planned at all.
+
+    `wanted` says whether there is still somebody for whom an outage is waited out.
+    """
 
     def __init__(
         self,
@@ -63,12 +77,15 @@ class StreamPlan:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         sleep: Callable[[float], Any],
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._options = options
         self._cluster = cluster
         self._clock = clock
         self._wall_clock = wall_clock
         self._sleep = sleep
+        self._wanted = wanted
+        self._running = False
         self._initial: Offsets | None = None
         self._refused: ConfigurationError | None = None
         self._pinned = False
@@ -114,8 +131,12 @@ class StreamPlan:
 
         `everything`: no limits (trigger Once). Raises DataLossError if a topic was deleted and
         created anew since the last batch, unless `failOnDataLoss` is false, and ConfigurationError
-        in a new query whose start the options do not say.
+        in a new query whose start the options do not say. While no broker answers, it waits as
+        `_through_outages` says.
         """
+        return self._through_outages(lambda: self._end_of_next(start, everything))
+
+    def _end_of_next(self, start: Json, everything: bool) -> Json:
         if self._refused is not None and self._is_initial(start):
             raise self._refused
         before = from_json(start)
@@ -146,8 +167,12 @@ class StreamPlan:
     def tasks(self, start: Json, end: Json) -> list[tuple[OffsetRange, ...]]:
         """The ranges of each task of the batch.
 
-        Raises DataLossError for lost records, unless `failOnDataLoss` is false.
+        Raises DataLossError for lost records, unless `failOnDataLoss` is false. While no broker
+        answers, it waits as `_through_outages` says.
         """
+        return self._through_outages(lambda: self._ranges_of_tasks(start, end))
+
+    def _ranges_of_tasks(self, start: Json, end: Json) -> list[tuple[OffsetRange, ...]]:
         self._refused = None  # a batch is planned, so the query is not a new one
         begins, ends = from_json(start), from_json(end)
         said = start_of(end)
@@ -196,6 +221,32 @@ class StreamPlan:
             ),
             self._options.range_limits,
         )
+
+    def _through_outages(self, plan: Callable[[], R]) -> R:
+        """What `plan` returns; it is called again as long as no broker answers.
+
+        Only for a query that has planned before. Until then the options may be wrong, and the user
+        must hear of it. All of the plan is made again, not the one request: if a topic was deleted
+        meanwhile, its offsets would be asked for in vain for ever.
+        """
+        began = self._clock()
+        warned = -math.inf
+        while True:
+            try:
+                found = plan()
+            except KafkaError as error:
+                if not (self._running and error.retriable and self._wanted()):
+                    raise
+                now = self._clock()
+                if now - warned >= _OUTAGE_WARNING:
+                    warned = now
+                    _LOG.warning("the query waits until brokers answer: %s", error)
+                self._sleep(_OUTAGE_PAUSE)
+            else:
+                if warned > -math.inf:
+                    _LOG.warning("the query goes on after %.0f s", self._clock() - began)
+                self._running = True
+                return found
 
     # -- which partitions there are
 

@@ -18,6 +18,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.columns.arrow import without
 from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import BootstrapError, BrokersUnreachableError
 from aktor.spark import client_settings, data_loss, garbage
 from aktor.spark.options import SourceOptions
 from aktor.spark.ranges import OffsetRange, name_of
@@ -47,6 +48,10 @@ _TRUNCATED_AFTER: Final = 30.0
 #: If no record comes for so long, in seconds, it is asked whether the topics are there. The
 #: consumer says once that it does not find a topic, and a task before may have heard that.
 _DELETED_AFTER: Final = 5.0
+
+#: The errors of a consumer that has not reached any broker yet, or none but a bootstrap server. It
+#: goes on trying, and raises them every two seconds.
+_UNREACHABLE: Final = (BootstrapError, BrokersUnreachableError)
 
 #: The consumer of this process: its pid, its settings, itself. A variable of the module, since
 #: Spark unpickles the reader for each task, and nothing else lives as long as the worker.
@@ -183,6 +188,12 @@ class _Wave:
                 self._skip_lost_records()
                 heard = self._clock()
                 continue
+            except _UNREACHABLE:
+                # The driver has planned the batch, so the address is right. A worker that already
+                # had connections would wait, too.
+                if self._clock() - heard >= timeout:
+                    raise
+                continue
             batch, moved = self._advance(batch)
             silent = self._clock() - heard
             if (
@@ -292,7 +303,7 @@ class _Wave:
             there = set(
                 self._consumer.look_up_topics({partition.topic for partition in self._left})
             )
-        except KafkaTimeoutError:
+        except (KafkaTimeoutError, *_UNREACHABLE):
             return False
         gone = [partition for partition in self._left if partition.topic not in there]
         for partition in gone:
@@ -304,7 +315,7 @@ class _Wave:
         """End the ranges whose partition ends at the position. True if there was one."""
         try:
             last = self._consumer.end_offsets(list(self._left), timeout_ms=timeout * 1000)
-        except KafkaTimeoutError:
+        except (KafkaTimeoutError, *_UNREACHABLE):
             return False
         gone = [partition for partition in self._left if last[partition] <= self._at[partition]]
         for partition in gone:

@@ -7,10 +7,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
-from aktor.errors import ConfigurationError, DataLossError
+from aktor.errors import BootstrapError, BrokersUnreachableError, ConfigurationError, DataLossError
 from aktor.spark.bounds import Offsets
 from aktor.spark.offsets import START
 from aktor.spark.options import read_options
@@ -35,10 +40,17 @@ class Cluster:
         #: The partitions that the next answers leave out.
         self.without: list[set[TopicPartition]] = []
         self.bytes: float | None = 1.0
+        #: What each request fails with while no broker answers.
+        self.outage: KafkaError | None = None
+
+    def _answer(self) -> None:
+        if self.outage is not None:
+            raise self.outage
 
     def partitions(
         self, known: Collection[str] = ()
     ) -> tuple[list[TopicPartition], Mapping[str, str | None]]:
+        self._answer()
         if not self.subscribed <= {one.topic for one in self.ends} | set(known):
             raise ConfigurationError("there is no such topic")
         if self.without:
@@ -47,11 +59,13 @@ class Cluster:
         return sorted(self.ends), {one.topic: self.id for one in self.ends}
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        self._answer()
         return {one: self.first[one] for one in partitions}
 
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> Offsets:
+        self._answer()
         self.asked += 1
         self.timeouts.append(timeout)
         if self.wrong_answers:
@@ -90,14 +104,26 @@ class Time:
         self.while_asleep()
 
 
-def a_plan(cluster: Cluster, time: Time | None = None, **given: Any) -> StreamPlan:
+def a_plan(
+    cluster: Cluster,
+    time: Time | None = None,
+    wanted: Callable[[], bool] = lambda: True,
+    **given: Any,
+) -> StreamPlan:
     """A plan of a process that has just begun."""
     named = {name.replace("__", "."): str(value) for name, value in given.items()}
     options = read_options(
         {"kafka.bootstrap.servers": "a:1", "subscribe": "orders"} | named, stream=True
     )
     time = time or Time()
-    return StreamPlan(options, cluster, clock=time.clock, wall_clock=time.clock, sleep=time.sleep)
+    return StreamPlan(
+        options,
+        cluster,
+        clock=time.clock,
+        wall_clock=time.clock,
+        sleep=time.sleep,
+        wanted=wanted,
+    )
 
 
 def latest(plan: StreamPlan, start: Any, *, everything: bool = False) -> Any:
@@ -488,6 +514,110 @@ def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
 
     assert end == offsets(10, 5)
     assert told(a_plan(cluster), offsets(10), end) == [(1, 0, 5)]
+
+
+# -- while no broker answers
+
+OUTAGES = [
+    KafkaTimeoutError("no broker answered within 60 s"),
+    BootstrapError(attempts={"a:1": "Connection refused"}),
+    BrokersUnreachableError(attempts={"a:2": "Connection refused"}),
+    NodeNotReadyError("1"),
+]
+
+
+def ends_after(cluster: Cluster, time: Time, seconds: float) -> None:
+    """The outage ends at that time."""
+    until = time.now + seconds
+
+    def look() -> None:
+        if time.now >= until:
+            cluster.outage = None
+
+    time.while_asleep = look
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("again", [False, True], ids=["new", "goes on from a checkpoint"])
+def test_a_running_query_waits_for_the_brokers_as_long_as_they_are_away(
+    outage: KafkaError, again: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time, startingOffsets="earliest")
+    if again:
+        assert told(plan, offsets(0), offsets(10)) == [(0, 0, 10)]
+    else:
+        assert latest(plan, plan.initial()) == offsets(10)
+
+    cluster.outage = outage
+    ends_after(cluster, time, 5_000)
+    cluster.ends[A] = 12
+    assert latest(plan, offsets(10)) == offsets(12)
+
+    assert time.now >= 6_000
+    waits = caplog.text.count(f"waits until brokers answer: {outage}")
+    assert 80 <= waits <= 85, "one warning a minute"
+    assert "goes on after 5000 s" in caplog.text
+
+    cluster.ends[B], cluster.first[B] = 3, 0
+    cluster.outage = outage
+    ends_after(cluster, time, 100)
+    assert told(plan, offsets(12), offsets(12, 3)) == [(1, 0, 3)]
+
+
+@pytest.mark.parametrize("outage", OUTAGES, ids=lambda error: type(error).__name__)
+def test_a_query_that_has_planned_nothing_yet_says_that_no_broker_answers(
+    outage: KafkaError,
+) -> None:
+    cluster = Cluster({A: 10})
+    begun = a_plan(cluster)
+    begun.initial()
+    cluster.outage = outage
+
+    for ask in (
+        a_plan(cluster).initial,
+        lambda: latest(begun, offsets(10)),
+        lambda: latest(a_plan(cluster), offsets(8)),
+        lambda: told(a_plan(cluster), offsets(8), offsets(10)),
+    ):
+        with pytest.raises(type(outage)):
+            ask()
+
+
+def test_a_topic_that_is_deleted_in_an_outage_is_a_loss_and_not_waited_for() -> None:
+    cluster, time = Cluster({A: 10, B: 5}), Time()
+    plan = a_plan(cluster, time)
+    latest(plan, offsets(9, 5))
+    cluster.outage = OUTAGES[0]
+    ends_after(cluster, time, 300)
+    del cluster.ends[B]
+
+    end = latest(plan, offsets(10, 5))
+
+    with pytest.raises(DataLossError, match="orders-1 do not exist any more"):
+        told(plan, offsets(10, 5), end)
+
+
+def test_an_error_that_does_not_pass_ends_a_running_query() -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster)
+    latest(plan, offsets(9))
+    cluster.outage = TopicAuthorizationFailedError("orders")
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        latest(plan, offsets(10))
+
+
+def test_a_query_whose_jvm_has_gone_waits_for_no_broker() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time, wanted=lambda: time.now < 1_300)
+    latest(plan, offsets(9))
+    cluster.outage = OUTAGES[0]
+
+    with pytest.raises(KafkaTimeoutError):
+        latest(plan, offsets(10))
+
+    assert time.now == pytest.approx(1_300, abs=1)
 
 
 # -- what is gone
