@@ -10,7 +10,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from aktor.errors import ConfigurationError
 from aktor.spark import columns, data_loss, ranges
-from aktor.spark.cluster import DriverCluster
 from aktor.spark.columns import Layout
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.options import SourceOptions, read_options
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
+    from aktor.spark.cluster import DriverCluster
     from aktor.spark.sink import BatchWriter, StreamWriter
     from aktor.spark.stream import StreamReader
 
@@ -97,6 +97,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. Offsets are looked up here only, so that a task that is tried again reads the
         same records."""
+        # Not at the top: it imports the consumer, and most processes of a query need only the
+        # schema.
+        from aktor.spark.cluster import DriverCluster
+
         cluster = DriverCluster(self._options)
         try:
             found = self.ranges(cluster)

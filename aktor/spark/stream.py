@@ -15,7 +15,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aktor.spark.cluster import DriverCluster
 from aktor.spark.columns import Layout, check_named_once
 from aktor.spark.group_mirror import GroupMirror
 from aktor.spark.input_partition import RangesPartition
@@ -26,6 +25,8 @@ from aktor.spark.stream_plan import StreamPlan
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
+
+    from aktor.spark.cluster import DriverCluster
 
 __all__ = ["StreamReader"]
 
@@ -96,6 +97,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planned(self) -> StreamPlan:
         if self._plan is None:
+            # Not at the top: it imports the consumer. The process that copies the reader for the
+            # tasks does not need it.
+            from aktor.spark.cluster import DriverCluster
+
             self._cluster = cluster = DriverCluster(self._options)
             jvm = os.getppid()
             self._plan = StreamPlan(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition
@@ -17,11 +17,13 @@ from kafka.structs import TopicPartition
 from aktor.errors import ConfigurationError
 from aktor.spark import data_loss, ranges
 from aktor.spark.bounds import EARLIEST, LookUps, Offsets
-from aktor.spark.cluster import TopicIds
 from aktor.spark.limits import Delay, limited
 from aktor.spark.offsets import from_json, start_of, to_json
 from aktor.spark.options import SourceOptions
 from aktor.spark.ranges import OffsetRange, name_of
+
+if TYPE_CHECKING:
+    from aktor.spark.cluster import TopicIds
 
 __all__ = ["PlanCluster", "StreamPlan"]
 

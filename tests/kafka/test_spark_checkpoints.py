@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.structs import TopicPartition
 
 from tests.embedded import Cluster
-from tests.kafka.spark_support import NATIVE, OURS, Stream
+from tests.kafka.spark_support import NATIVE, OURS, SOURCES, Stream
 from tests.kafka.support import numbered
 from tests.real_kafka import topics
 
@@ -107,13 +108,35 @@ def test_a_first_batch_of_sparks_own_source_that_is_not_finished_is_no_silent_lo
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
+    write(kafka, topic, 3)
     stream = Stream(spark, kafka, topic, tmp_path, startingOffsets="latest")
     stream.run(NATIVE)
     stream.unfinish()
     write(kafka, topic, 5)
 
-    with pytest.raises(Exception, match="Let Spark's own source finish the batch"):
+    with pytest.raises(Exception, match="let it finish the batch"):
         stream.run(OURS)
     stream.run(NATIVE)
     stream.run(OURS)
-    assert stream.places() == all_places(5)
+    assert stream.places() == [(0, at) for at in range(3, 8)]
+
+
+@pytest.mark.once("the guard is tested without Spark")
+@pytest.mark.parametrize("source", SOURCES)
+def test_records_deleted_before_the_first_batch_is_run_again_end_the_query(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path, source: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    write(kafka, topic, 30)
+    stream = Stream(spark, kafka, topic, tmp_path)
+    stream.run(source)
+    stream.unfinish()
+    assert stream.end_of(0) == {topic: {"0": 30}}, "as Spark's own source writes it"
+    with topics.admin(kafka.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 12})
+
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        stream.run(source)
+    stream.batches.clear()
+    stream.run(source, failOnDataLoss="false")
+    assert stream.places() == [(0, at) for at in range(12, 30)]
