@@ -12,6 +12,7 @@ from typing import Any, ClassVar, dataclass_transform
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 
 # isort: split
+import kafka.errors
 from kafka.errors import (
     BrokerResponseError,
     CorruptRecordError,
@@ -23,6 +24,7 @@ from kafka.errors import (
     RetriableError,
     SaslAuthenticationFailedError,
 )
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "ActorCrashedError",
@@ -43,6 +45,7 @@ __all__ = [
     "HandlerError",
     "InvalidRowError",
     "InvalidRegularExpressionError",
+    "LogTruncationError",
     "OutsideLogError",
     "RecordDeserializationError",
     "UserCallbackError",
@@ -272,6 +275,67 @@ class BatchTooLargeError(_WithFields):
             f"the record batch in {self.topic}-{self.partition} at offset {self.offset}"
             f" decompresses to more than {self.limit} bytes. Raise max_decompressed_batch_bytes if"
             " that is expected, or seek past it."
+        )
+
+
+class LogTruncationError(_WithFields, kafka.errors.LogTruncationError):
+    """The log was truncated below the position: records that were given out are not in it any more,
+    and others may be at their offsets (KIP-320: an unclean leader election).
+
+    Raised with `auto_offset_reset="none"`, by each poll until the application seeks. With another
+    policy the position is set back by itself.
+
+    `topic` and `partition` say what was read, up to `position`; `epoch` is the leader epoch of the
+    last record. `diverging_offset` is the first offset at which the log of the leader, `broker`,
+    differs, and `diverging_epoch` the leader epoch of the record before it; both None if the leader
+    does not know. `committed` is the committed offset as far as it is known, else None.
+    `divergent_offsets` is kafka-python's: {partition: OffsetAndMetadata or None}, for `seek`.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    epoch: int
+    diverging_offset: int | None
+    diverging_epoch: int | None
+    broker: str
+    committed: int | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.args = (self._text(),)  # kafka-python's class makes a text of its own
+
+    @property
+    def divergent_offsets(self) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """kafka-python's: where the logs differ, as `seek` takes it."""
+        offset, there = self.diverging_offset, None
+        if offset is not None:
+            there = OffsetAndMetadata(offset, "", self.diverging_epoch)
+        return {TopicPartition(self.topic, self.partition): there}
+
+    @divergent_offsets.setter
+    def divergent_offsets(self, _: object) -> None:
+        """kafka-python's class sets it: to the text, because it is given no more."""
+
+    def _text(self) -> str:
+        at, committed = self.diverging_offset, self.committed
+        where, there = "", "to where it is to be read from"
+        if at is not None:
+            where = f" from offset {at} (leader epoch {self.diverging_epoch}) on"
+            there = f"to {at}, or to where it is to be read from"
+        if committed is None:
+            stored = "no committed offset of it is known"
+        else:
+            beyond = 0 if at is None else max(0, committed - at)
+            stored = (
+                f"the group has committed {committed}{f', {beyond} beyond it' if beyond else ''}"
+            )
+        return (
+            f"the log of {self.topic}-{self.partition} was truncated: it was read up to"
+            f" {self.position} (leader epoch {self.epoch}), and {self.broker} has another log"
+            f"{where}; {stored}. Records that were given out are lost there, others may have their"
+            f" offsets. Seek {there}; or set auto_offset_reset to earliest or latest, which go back"
+            " to the first offset that differs."
         )
 
 

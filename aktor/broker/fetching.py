@@ -190,17 +190,14 @@ class Fetching:
         high_watermark = partition.visible_to(call.node)
         stable = min(log.last_stable_offset, high_watermark)
         committed = call.request.isolation_level == _READ_COMMITTED
-        if not log.start_offset <= wanted.fetch_offset <= partition.end_of(call.node):
+        if wanted.fetch_offset < log.start_offset:
             raise Refused(Code.OFFSET_OUT_OF_RANGE)
-        epoch, end = wanted.last_fetched_epoch, -1
-        if wanted.last_fetched_epoch >= 0:
-            epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if end < 0:
-                raise Refused(Code.OFFSET_OUT_OF_RANGE)
+        read.diverging = _diverging(partition, wanted, call.node)
+        if read.diverging is None and wanted.fetch_offset > partition.end_of(call.node):
+            raise Refused(Code.OFFSET_OUT_OF_RANGE)
         read.high_watermark, read.last_stable_offset = high_watermark, stable
         read.log_start_offset = log.start_offset
-        if epoch < wanted.last_fetched_epoch or 0 <= end < wanted.fetch_offset:
-            read.diverging = (epoch, end)
+        if read.diverging is not None:
             return
         if leads:
             offset = wanted.fetch_offset
@@ -264,6 +261,23 @@ def check_epoch(partition: Partition, epoch: int) -> None:
     if epoch < partition.leader_epoch:
         raise Refused(Code.FENCED_LEADER_EPOCH)
     raise Refused(Code.UNKNOWN_LEADER_EPOCH)
+
+
+def _diverging(partition: Partition, wanted: Wanted, node: int) -> tuple[int, int] | None:
+    """Where the log of this replica leaves that of the client, as (epoch, its end offset): the last
+    epoch that the client has read ends before its offset, or is unknown here (KIP-595).
+
+    None: it does not. Whether the offset lies behind the end of the log is looked at after that
+    (Kafka's Partition.readFromLocalLog). Raises Refused.
+    """
+    last = wanted.last_fetched_epoch
+    if last < 0:
+        return None
+    epoch, end = partition.log.end_offset_for_epoch(last)
+    if epoch < 0 or end < 0:
+        raise Refused(Code.OFFSET_OUT_OF_RANGE)
+    end = min(end, partition.end_of(node))
+    return (epoch, end) if epoch < last or end < wanted.fetch_offset else None
 
 
 def _is_news(read: _Read) -> bool:

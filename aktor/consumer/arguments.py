@@ -18,6 +18,7 @@ from kafka.util import ensure_valid_topic_name
 
 from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX, is_number
 from aktor.consumer.core.subscription import SubscriptionPattern
+from aktor.events.positions import Position
 
 __all__ = [
     "check_callback",
@@ -28,6 +29,7 @@ __all__ = [
     "checked_partitions",
     "checked_timestamps",
     "offset",
+    "position",
     "record_limit",
     "seconds",
 ]
@@ -101,6 +103,18 @@ def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     for partition in found:
         check_partition(partition)
     return found
+
+
+def position(value: Any) -> Position:
+    """An offset to seek, perhaps with the leader epoch of the record before it, as a commit has."""
+    if not isinstance(value, OffsetAndMetadata):
+        return Position(offset=offset(value))
+    epoch = -1
+    if value.leader_epoch is not None:
+        epoch = _whole_number("the leader epoch", value.leader_epoch)
+    if not -1 <= epoch <= INT32_MAX:
+        raise ValueError(f"the leader epoch {epoch} is not valid: -1 means unknown")
+    return Position(offset=offset(value.offset), leader_epoch=epoch)
 
 
 def offset(value: Any) -> int:

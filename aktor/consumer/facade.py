@@ -53,7 +53,7 @@ from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo, TopicPattern
-from aktor.events.positions import Position, ResetStrategy
+from aktor.events.positions import ResetStrategy
 from aktor.events.routes import SUPERVISOR
 from aktor.records import Columns, RecordReader
 from aktor.records import status as reader_in_use
@@ -667,11 +667,16 @@ class KafkaConsumer(Guarded):
         return found
 
     @exclusive
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Give out records from `offset` on. ValueError: not an int >= 0, or not assigned."""
-        offset = arguments.offset(offset)
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Give out records from `offset` on. ValueError: not an int >= 0, or not assigned.
+
+        An `OffsetAndMetadata`, as `committed(metadata=True)` returns it, has the leader epoch of
+        the record before the offset: if that was lost in an unclean election (KIP-320),
+        `auto_offset_reset` says what is done.
+        """
+        position = arguments.position(offset)
         self._check_assigned((partition,), _unassigned)
-        self._engine.seek(partition, Position(offset=offset))
+        self._engine.seek(partition, position)
 
     @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.message import Message
 from aktor.values import Value
@@ -84,6 +84,70 @@ class PositionsFailed(Message):
 
     epochs: Mapping[TopicPartition, int]
     error: Exception
+
+
+class ValidatePositions(Message):
+    """fetch ▶ positions: are these positions still in the logs of their leaders? (KIP-320)
+
+    Asked if a leader was elected after the leader epoch of the position. The partitions are not
+    fetched until the answer.
+    """
+
+    partitions: Mapping[TopicPartition, Assigned]
+
+
+class Validated(Value):
+    """A position that the leader of `leader_epoch` has, in this epoch of the partition."""
+
+    epoch: int
+    leader_epoch: int
+
+
+class PositionsValidated(Message):
+    """positions ▶ fetch: the leaders have these positions; fetch on."""
+
+    partitions: Mapping[TopicPartition, Validated]
+
+
+class Divergence(Value):
+    """The log of a leader (`node`) differs from the one that we have read up to `position`.
+
+    `epoch` is the partition's. `end` is where the logs differ, as far as the leader knows: its last
+    leader epoch up to ours, and the offset at which it ends there; None if it knows of none.
+    """
+
+    epoch: int
+    position: Position
+    end: Position | None
+    node: int
+
+
+class PositionsDiverged(Message):
+    """fetch ▶ positions: leaders have answered Fetches with a diverging epoch (KIP-595)."""
+
+    partitions: Mapping[TopicPartition, Divergence]
+
+
+class TruncationFound(Message):
+    """positions ▶ commits: logs were truncated; tell the application, with what was committed.
+
+    `rewinds`: `auto_offset_reset` lets the position be set back.
+    """
+
+    partitions: Mapping[TopicPartition, Divergence]
+    rewinds: bool
+
+
+class LogsTruncated(Message):
+    """commits ▶ application: logs were truncated; set the positions back if `rewinds`, else raise.
+
+    These partitions are not fetched until they are sought or reset. `committed` has the committed
+    offsets, as far as they are known.
+    """
+
+    partitions: Mapping[TopicPartition, Divergence]
+    rewinds: bool
+    committed: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class ListOffsets(Message):

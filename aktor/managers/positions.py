@@ -1,7 +1,9 @@
 """The position manager finds out where reading starts: a committed offset, or an end of the log.
 
-It follows each assigned partition until it has a position, and looks up offsets by time for the
-application. Everything else about positions (consuming, seeking, committing) happens elsewhere.
+It follows each assigned partition until it has a position. When a leader was elected since the
+record before the position was written, it asks that leader by OffsetForLeaderEpoch whether it has
+what we have read (KIP-320). It also looks up offsets by time for the application. Everything else
+about positions (consuming, seeking, committing) happens elsewhere.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from typing import Any, Final
 
 from kafka.errors import (
     KafkaTimeoutError,
+    NoError,
     NoOffsetForPartitionError,
     OffsetNotAvailableError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.actors.runtime.exchange import Exchange
@@ -38,14 +41,20 @@ from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
+    Divergence,
     ExplainPosition,
     ListOffsets,
     Position,
+    PositionsDiverged,
     PositionsFailed,
     PositionsResolved,
+    PositionsValidated,
     ResetPositions,
     ResetStrategy,
     SeekPartitions,
+    TruncationFound,
+    Validated,
+    ValidatePositions,
 )
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
 from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means
@@ -85,6 +94,14 @@ class State(enum.Enum):
     RESOLVED = "resolved"
     """There is a position; from here on the fetch manager and the application move it."""
 
+    VALIDATING = "validating"
+    """There is a position, and a leader was elected since the record before it was written. The
+    leader is asked by OffsetForLeaderEpoch whether it has this record; nothing is fetched."""
+
+    TRUNCATED = "truncated"
+    """The leader does not have all that we have read. The application was told: it sets the
+    position back (a seek), or raises the error until it seeks. Nothing is fetched."""
+
     FAILED = "failed"
     """No position can be found. The application was told the error, and decides what to do."""
 
@@ -96,6 +113,9 @@ class Trigger(enum.Enum):
     NOTHING_COMMITTED = "no offset is committed"
     END_FOUND = "the end of the log was looked up"
     REFUSED = "the position was refused"
+    LEADER_ELECTED = "a leader was elected that may not have the position"
+    VALID = "the leader has the position"
+    DIVERGED = "the leader has another log"
     SOUGHT = "the application sought"
     RESET_WANTED = "a reset was asked for"
 
@@ -117,7 +137,13 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
         **_ANY_TIME,
     },
     _S.AWAIT_RESET: {_T.END_FOUND: _S.RESOLVED, _T.REFUSED: _S.FAILED, **_ANY_TIME},
-    _S.RESOLVED: {**_ANY_TIME},
+    _S.RESOLVED: {
+        _T.LEADER_ELECTED: _S.VALIDATING,
+        _T.DIVERGED: _S.TRUNCATED,
+        **_ANY_TIME,
+    },
+    _S.VALIDATING: {_T.VALID: _S.RESOLVED, _T.DIVERGED: _S.TRUNCATED, **_ANY_TIME},
+    _S.TRUNCATED: {**_ANY_TIME},
     _S.FAILED: {**_ANY_TIME},
 }
 
@@ -139,6 +165,8 @@ class _Partition:
     strategy: ResetStrategy | None = None
     from_offset: int | None = None
     because: str = ""
+    #: The position that is validated, in VALIDATING.
+    position: Position | None = None
     #: Which broker was asked last, and when; and the error of the attempt before.
     asked: _AskedOf | None = None
     trouble: Exception | None = None
@@ -166,6 +194,12 @@ class _Partition:
         self.because = because
         self.exchange.hurry()
 
+    def validate(self, position: Position | None) -> None:
+        """The leader is to be asked whether it has this position."""
+        self.position = position
+        self.move(Trigger.LEADER_ELECTED)
+        self.exchange.hurry()
+
     def sent(self, node: int, now: float) -> None:
         """This broker is asked."""
         self.asked = _AskedOf(node, now)
@@ -188,6 +222,21 @@ class _ResetsSent(Value, kw_only=False):
     """Context of a request on behalf of assigned partitions."""
 
     wanted: Mapping[TopicPartition, _Wanted]
+
+
+class _Validation(Value, kw_only=False):
+    """A position in validation: its answer counts while the partition has both. `leader_epoch` is
+    the epoch of the leader that is asked."""
+
+    epoch: int
+    position: Position
+    leader_epoch: int
+
+
+class _EpochsSent(Value, kw_only=False):
+    """Context of an OffsetForLeaderEpoch."""
+
+    wanted: Mapping[TopicPartition, _Validation]
 
 
 class _TimesSent(Value, kw_only=False):
@@ -303,6 +352,8 @@ class PositionManager(RequestManager):
         #: The partitions in AWAIT_RESET, in the order in which they got there. Kept, because most
         #: polls find none and must be quick.
         self._awaiting: dict[TopicPartition, None] = {}
+        #: The partitions in VALIDATING, for the same reason.
+        self._validating: dict[TopicPartition, None] = {}
         self._questions: dict[int, _Question] = {}
 
     # -- what the application wants
@@ -318,6 +369,7 @@ class PositionManager(RequestManager):
         new = {tp: assigned for tp, assigned in changed.partitions.items() if tp not in kept}
         self._partitions = kept
         self._awaiting = {tp: None for tp in self._awaiting if tp in kept}
+        self._validating = {tp: None for tp in self._validating if tp in kept}
         self._admit(new)
 
     def _admit(self, new: Mapping[TopicPartition, Assigned]) -> None:
@@ -346,6 +398,7 @@ class PositionManager(RequestManager):
             if partition is not None:
                 partition.sought(to.epoch)
                 self._awaiting.pop(tp, None)
+                self._validating.pop(tp, None)
 
     @handles(ResetPositions)
     def on_reset_positions(self, reset: ResetPositions) -> None:
@@ -356,6 +409,7 @@ class PositionManager(RequestManager):
             if partition is None:
                 continue
             partition.reset(wanted.epoch, wanted.from_offset)
+            self._validating.pop(tp, None)
             if not self._await_reset(tp, wanted.strategy, reset.because):
                 refused.append(tp)
         self._refuse_for_policy(refused)
@@ -374,6 +428,61 @@ class PositionManager(RequestManager):
             return False
         self._awaiting[tp] = None
         return True
+
+    # -- whether leaders have what we have read
+
+    @handles(ValidatePositions)
+    def on_validate_positions(self, asked: ValidatePositions) -> None:
+        """Leaders were elected: ask them whether they have these positions."""
+        positions: dict[TopicPartition, int] = {}
+        for tp, assigned in asked.partitions.items():
+            partition = self._resolved(tp, assigned.epoch, because="a validation")
+            if partition is not None:
+                assert assigned.position is not None, "no position to validate"
+                partition.validate(assigned.position)
+                self._validating[tp] = None
+                positions[tp] = assigned.position.offset
+        if positions:
+            self.log.info("position.validating", partitions=positions)
+
+    @handles(PositionsDiverged)
+    def on_positions_diverged(self, told: PositionsDiverged) -> None:
+        """Fetches were answered with a diverging epoch."""
+        self._tell_truncated(
+            {
+                tp: found
+                for tp, found in told.partitions.items()
+                if self._resolved(tp, found.epoch, because="a divergence") is not None
+            }
+        )
+
+    def _resolved(self, tp: TopicPartition, epoch: int, *, because: str) -> _Partition | None:
+        """The partition, if it still has the position of this epoch."""
+        partition = self._partitions.get(tp)
+        if partition is None or partition.epoch != epoch or partition.state is not State.RESOLVED:
+            self.log.info("position.dropped", partitions=[tp], because=f"{because}, moved on")
+            return None
+        return partition
+
+    def _tell_truncated(self, found: dict[TopicPartition, Divergence]) -> None:
+        """The application compares with what it has given out: the records behind it may have been
+        fetched ahead, and nothing be lost."""
+        for tp in found:
+            self._partitions[tp].move(Trigger.DIVERGED)
+            self._validating.pop(tp, None)
+        if found:
+            self.log.info(
+                "position.diverged",
+                partitions={tp: one.position.offset for tp, one in found.items()},
+                leader_epochs={tp: one.position.leader_epoch for tp, one in found.items()},
+                ends={
+                    tp: one.end and (one.end.offset, one.end.leader_epoch)
+                    for tp, one in found.items()
+                },
+                nodes={tp: one.node for tp, one in found.items()},
+            )
+            rewinds = self.settings.auto_offset_reset in POLICIES
+            self._say(TruncationFound(partitions=found, rewinds=rewinds))
 
     # -- what was committed
 
@@ -456,7 +565,7 @@ class PositionManager(RequestManager):
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition whose leader is another now need not wait for its backoff."""
         before, self._cluster = self._cluster, changed.cluster
-        for tp in self._awaiting:
+        for tp in (*self._awaiting, *self._validating):
             if before.leader(*tp) != self._cluster.leader(*tp):
                 self._partitions[tp].exchange.hurry()
         for question in self._questions.values():
@@ -486,8 +595,13 @@ class PositionManager(RequestManager):
     # -- what is sent
 
     def duties(self) -> tuple[Duty, ...]:
-        """End questions at their deadlines, reset positions, and look offsets up."""
-        return (self._end_overdue, self._reset_positions, self._look_offsets_up)
+        """End questions at their deadlines, reset and validate positions, and look offsets up."""
+        return (
+            self._end_overdue,
+            self._reset_positions,
+            self._validate_positions,
+            self._look_offsets_up,
+        )
 
     def _reset_positions(self, now: float, jitter: float) -> float:
         """ListOffsets to the leaders of all partitions in AWAIT_RESET that are due."""
@@ -515,6 +629,35 @@ class PositionManager(RequestManager):
                 patience = max(patience, partition.exchange.patience(PATIENCE))
                 partition.sent(node, now)
             self._list_offsets(node, timestamps, now, now + patience, _ResetsSent(wanted))
+
+    def _validate_positions(self, now: float, jitter: float) -> float:
+        """OffsetForLeaderEpoch to the leaders of all partitions in VALIDATING that are due."""
+        if not self._validating:
+            return NEVER
+        if due := [tp for tp in self._validating if now >= self._partitions[tp].exchange.due]:
+            self._ask_epochs(due, now, jitter)
+        return min(self._partitions[tp].exchange.due for tp in self._validating)
+
+    def _ask_epochs(self, due: list[TopicPartition], now: float, jitter: float) -> None:
+        by_leader, leaderless = self._by_leader(due)
+        for tp in leaderless:
+            self._partitions[tp].failed(None, now, jitter)
+        if leaderless:
+            self._say(_want_leaders(leaderless))
+        for node, partitions in by_leader.items():
+            wanted: dict[TopicPartition, _Validation] = {}
+            patience = 0.0
+            for tp in partitions:
+                partition = self._partitions[tp]
+                assert partition.position is not None, "no position to validate"
+                leader_epoch = self._leader(tp).leader_epoch
+                wanted[tp] = _Validation(partition.epoch, partition.position, leader_epoch)
+                patience = max(patience, partition.exchange.patience(PATIENCE))
+                partition.sent(node, now)
+            body = _offset_for_leader_epoch(wanted)
+            self.send(
+                self.request(body, to=node, deadline=now + patience, context=_EpochsSent(wanted))
+            )
 
     def _look_offsets_up(self, now: float, jitter: float) -> float:
         """ListOffsets to the leaders of what is asked for and neither found nor in flight."""
@@ -654,7 +797,7 @@ class PositionManager(RequestManager):
             self._awaiting.pop(tp, None)
             positions[tp] = Assigned(
                 epoch=partition.epoch,
-                position=Position(offset=found.offset, leader_epoch=found.leader_epoch),
+                position=_after_reset(partition.strategy, found),
             )
         for (strategy, because), partitions in groups.items():
             self.log.info(
@@ -675,6 +818,81 @@ class PositionManager(RequestManager):
         self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
         if any(Do.REFRESH_METADATA in means(answer, type(error)) for error in troubles.values()):
             self._say(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
+
+    @answers_to(OffsetForLeaderEpochRequest)
+    def on_epochs_ended(self, received: ResponseReceived) -> None:
+        """A leader says where the epochs of our positions end in its log."""
+        sent: _EpochsSent = received.request.context
+        answers = {
+            TopicPartition(topic.topic, partition.partition): partition
+            for topic in received.response.topics
+            for partition in topic.partitions
+        }
+        codes = {
+            tp: error_of(answers[tp].error_code) if tp in answers else UnknownTopicOrPartitionError
+            for tp in sent.wanted
+        }
+        errors = {tp: kind() for tp, kind in codes.items() if kind is not NoError}
+        diverged: dict[TopicPartition, Divergence] = {}
+        for tp in self._still_validating(sent):
+            if tp in errors:
+                continue
+            end = _end_of(answers[tp])
+            if not _has_read_further(sent.wanted[tp].position, end):
+                continue
+            diverged[tp] = Divergence(
+                epoch=sent.wanted[tp].epoch,
+                position=sent.wanted[tp].position,
+                end=end,
+                node=received.node,
+            )
+        self._tell_truncated(diverged)
+        self._validated(sent, errors, received.now, received.jitter)
+
+    @failure_of(OffsetForLeaderEpochRequest)
+    def on_epochs_failed(self, failed: RequestFailed) -> None:
+        """The leader did not answer: perhaps it is another one now."""
+        sent: _EpochsSent = failed.request.context
+        self._validated(sent, dict.fromkeys(sent.wanted, failed.error), failed.now, failed.jitter)
+
+    def _still_validating(self, sent: _EpochsSent) -> list[TopicPartition]:
+        """The partitions that still have the position that was validated."""
+        return [
+            tp
+            for tp, then in sent.wanted.items()
+            if tp in self._validating
+            and self._partitions[tp].epoch == then.epoch
+            and self._partitions[tp].position == then.position
+        ]
+
+    def _validated(
+        self,
+        sent: _EpochsSent,
+        errors: Mapping[TopicPartition, Exception],
+        now: float,
+        jitter: float,
+    ) -> None:
+        """Fetch on where no error stands against it; ask again for the rest."""
+        valid: dict[TopicPartition, Validated] = {}
+        troubles: dict[TopicPartition, Exception] = {}
+        for tp in self._still_validating(sent):
+            partition, error = self._partitions[tp], errors.get(tp)
+            if error is None or Do.DONE in means(Answer.OFFSET_FOR_LEADER_EPOCH, type(error)):
+                partition.move(Trigger.VALID)
+                del self._validating[tp]
+                then = sent.wanted[tp]
+                valid[tp] = Validated(epoch=then.epoch, leader_epoch=then.leader_epoch)
+            else:
+                troubles[tp] = error
+                partition.failed(error, now, jitter)
+        if valid:
+            self.log.info(
+                "position.validated",
+                partitions={tp: sent.wanted[tp].position.offset for tp in valid},
+                because=sorted({str(errors[tp]) for tp in valid if tp in errors}) or None,
+            )
+            self._say(PositionsValidated(partitions=valid))
+        self._refresh_after(Answer.OFFSET_FOR_LEADER_EPOCH, troubles)
 
     # -- questions
 
@@ -805,6 +1023,45 @@ class PositionManager(RequestManager):
 
 def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
     return RefreshMetadata(because=f"no leader is known of {listed(leaderless)}")
+
+
+def _offset_for_leader_epoch(wanted: Mapping[TopicPartition, _Validation]) -> Any:
+    """Where the epochs of these positions end. Before v3 only brokers may ask (KIP-320)."""
+    topics: defaultdict[str, list[Any]] = defaultdict(list)
+    kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    for tp, one in wanted.items():
+        topics[tp.topic].append(
+            kind.OffsetForLeaderPartition(
+                partition=tp.partition,
+                current_leader_epoch=one.leader_epoch,
+                leader_epoch=one.position.leader_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[kind(topic=name, partitions=partitions) for name, partitions in topics.items()],
+        min_version=3,
+    )
+
+
+def _end_of(answer: Any) -> Position | None:
+    """The last epoch up to ours that the leader knows, and where it ends there; None: none."""
+    if answer.end_offset < 0 or answer.leader_epoch < 0:
+        return None
+    return Position(offset=answer.end_offset, leader_epoch=answer.leader_epoch)
+
+
+def _has_read_further(position: Position, end: Position | None) -> bool:
+    """Whether the epoch of the position is unknown to the leader, or ends before the position."""
+    return end is None or end.offset < position.offset or end.leader_epoch < position.leader_epoch
+
+
+def _after_reset(strategy: ResetStrategy | None, found: OffsetAndTimestamp) -> Position:
+    """The answer to LATEST has the epoch of the leader, in whose log the position is. The answer to
+    EARLIEST has the epoch of the first record, which is behind the position: of what was before it
+    nothing is known."""
+    known = strategy is ResetStrategy.LATEST
+    return Position(offset=found.offset, leader_epoch=found.leader_epoch if known else -1)
 
 
 def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition], by: str) -> _Listed:

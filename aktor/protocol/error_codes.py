@@ -36,6 +36,7 @@ from kafka.errors import (
     KafkaStorageError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    LogTruncationError,
     MemberIdRequiredError,
     NoError,
     NoOffsetForPartitionError,
@@ -146,6 +147,7 @@ class Answer(enum.Enum):
     FIND_COORDINATOR = "FindCoordinator"
     LIST_OFFSETS = "ListOffsets, where a position is reset to"
     LIST_OFFSETS_BY_TIME = "ListOffsets, what a call asks about"
+    OFFSET_FOR_LEADER_EPOCH = "OffsetForLeaderEpoch, whether a leader has what was read"
     OFFSET_FETCH = "OffsetFetch, the group or a partition"
     OFFSET_COMMIT = "OffsetCommit, a partition"
     JOIN_GROUP = "JoinGroup"
@@ -311,6 +313,14 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         fatal=Do.RETRY | Do.REFRESH_METADATA,
         denied=Do.RETRY | Do.REFRESH_METADATA,
     ),
+    # If the leader may not be asked, or is too old, the position counts as valid: a Fetch with the
+    # epoch of the last record finds the truncation, too (v12), and tells of a refused topic.
+    Answer.OFFSET_FOR_LEADER_EPOCH: Rows(
+        codes={TopicAuthorizationFailedError: Do.DONE, UnsupportedVersionError: Do.DONE},
+        retriable=Do.RETRY | Do.REFRESH_METADATA,
+        fatal=Do.RETRY | Do.REFRESH_METADATA,
+        denied=Do.RETRY | Do.REFRESH_METADATA,
+    ),
     Answer.OFFSET_FETCH: Rows(
         codes={
             **_NO_OFFSETS,
@@ -457,6 +467,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
 #: Errors of a partition's position or records that no retry mends. The application gets each of
 #: them again and again, until it seeks past the record or to another offset.
 LASTING: Final = (
+    LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     CorruptRecordError,

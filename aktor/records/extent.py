@@ -15,8 +15,10 @@ from aktor.records.batch import (
     V2,
 )
 
-__all__ = ["extent"]
+__all__ = ["extent", "extent_and_epoch"]
 
+#: what v2 has after these: the epoch of the leader that appended the batch
+_LEADER_EPOCH = struct.Struct(">i")
 #: what v2 has at `_LAST_OFFSET_DELTA_AT`: the offset of the last record, from that of the first
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
@@ -34,20 +36,31 @@ def extent(data: memoryview, offset: int) -> tuple[int, int]:
     the bad batch and says what is wrong with it), or the batches end before they reach `offset`.
     Never raises.
     """
+    following, size, _ = extent_and_epoch(data, offset)
+    return following, size
+
+
+def extent_and_epoch(data: memoryview, offset: int) -> tuple[int, int, int]:
+    """As `extent`; and the leader epoch of the last complete batch, -1 if it is not known. Messages
+    of v0 and v1 have none."""
     following = offset
-    at, end = 0, len(data)
+    at, last_at, end = 0, -1, len(data)
     while end - at >= LOG_OVERHEAD:
         first, length = OFFSET_AND_LENGTH.unpack_from(data, at)
         if length < SMALLEST_LENGTH:
-            return offset, end
+            return offset, end, -1
         if length > end - at - LOG_OVERHEAD:
             break
         last = _last_offset(data, at, first, length)
         if not 0 <= last <= LAST_OFFSET:
-            return offset, end
+            return offset, end, -1
         following = max(following, last + 1)
+        last_at = at
         at += LOG_OVERHEAD + length
-    return following, at
+    if last_at < 0 or data[last_at + MAGIC_AT] != V2:
+        return following, at, -1
+    (epoch,) = _LEADER_EPOCH.unpack_from(data, last_at + LOG_OVERHEAD)
+    return following, at, max(int(epoch), -1)
 
 
 def _last_offset(data: memoryview, at: int, first: int, length: int) -> int:

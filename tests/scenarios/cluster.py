@@ -35,6 +35,7 @@ from kafka.protocol.consumer import (
     ListOffsetsResponse,
     OffsetCommitResponse,
     OffsetFetchResponse,
+    OffsetForLeaderEpochResponse,
     SyncGroupResponse,
 )
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
@@ -63,6 +64,8 @@ class Cluster:
         self.sessions = True
         #: Whether a refused Fetch names the leader (KIP-951).
         self.names_leaders = False
+        #: Whether a Fetch is answered with a diverging epoch (KIP-595; since Fetch v12).
+        self.tells_divergence = True
         #: At which host each broker says that it is; "b<n>" leads to broker n in any case.
         self.advertised = {node: f"b{node}" for node in self.up}
         #: Hosts that cannot be reached, and what an attempt ends in (None: in nothing).
@@ -158,7 +161,7 @@ class Cluster:
         for logs in self.topics.values():
             for log in logs.values():
                 if log.leader in nodes and alive:
-                    self._lead(log, alive[log.leader % len(alive)])
+                    log.lead(alive[log.leader % len(alive)])
         for group, node in list(self._coordinators.items()):
             if node in nodes and alive:
                 self.move_coordinator(group)
@@ -177,12 +180,17 @@ class Cluster:
         """Another broker leads this partition."""
         log = self.log(topic, partition)
         alive = [node for node, up in self.up.items() if up and node != log.leader]
-        self._lead(log, alive[0])
+        log.lead(alive[0])
         self._answer_waiting_fetches()
 
-    def _lead(self, log: Log, node: int) -> None:
-        log.leader = node
-        log.leader_epoch += 1
+    def elect_uncleanly(self, topic: str, partition: int, to: int, *values: bytes) -> None:
+        """Another broker leads that has the log up to offset `to`; `values` are written to it."""
+        log = self.log(topic, partition)
+        log.truncate(to)
+        log.lead(next(node for node, up in self.up.items() if up and node != log.leader))
+        if values:
+            log.append(values)
+        self._answer_waiting_fetches()
 
     # -- what a client asks
 
@@ -206,6 +214,8 @@ class Cluster:
                 reply(self._find_coordinator(body))
             case "ListOffsets":
                 reply(self._list_offsets(node, body))
+            case "OffsetForLeaderEpoch":
+                reply(self._offset_for_leader_epoch(node, body))
             case "Fetch":
                 self._fetch(node, body, reply)
             case "OffsetCommit":
@@ -320,6 +330,27 @@ class Cluster:
             topics.append(kind(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
+    def _offset_for_leader_epoch(self, node: int, body: Any) -> Any:
+        kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        topics = []
+        for topic in body.topics:
+            partitions = []
+            for one in topic.partitions:
+                error = self._refusal_of(node, topic.topic, one.partition)
+                epoch = end = -1
+                if not error:
+                    epoch, end = self.log(topic.topic, one.partition).end_of(one.leader_epoch)
+                partitions.append(
+                    kind.EpochEndOffset(
+                        partition=one.partition,
+                        error_code=error,
+                        leader_epoch=epoch,
+                        end_offset=end,
+                    )
+                )
+            topics.append(kind(topic=topic.topic, partitions=partitions))
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+
     def _refusal_of(self, node: int, topic: str, partition: int) -> int:
         """The error code that this broker has for this partition, 0 if it leads it."""
         error: Any = None
@@ -385,7 +416,11 @@ class Cluster:
 
     def _fetch_session(self, body: Any) -> tuple[_FetchSession, int]:
         wanted = {
-            (topic.topic, one.partition): (one.fetch_offset, one.partition_max_bytes)
+            (topic.topic, one.partition): (
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.last_fetched_epoch if self.tells_divergence else -1,
+            )
             for topic in body.topics
             for one in topic.partitions
         }
@@ -421,25 +456,34 @@ class Cluster:
             waiting.reply(self._fetched(waiting))
 
     def _has_news(self, waiting: _WaitingFetch) -> bool:
-        for (topic, partition), (offset, _) in waiting.session.wanted.items():
+        for (topic, partition), (offset, _, last_epoch) in waiting.session.wanted.items():
             if self._refusal_of(waiting.node, topic, partition):
                 return True
             if self.log(topic, partition).end != offset:
+                return True
+            if _diverging(self.log(topic, partition), offset, last_epoch):
                 return True
         return False
 
     def _fetched(self, waiting: _WaitingFetch) -> FetchResponse:
         session, room, first = waiting.session, waiting.body.max_bytes, True
         partitions = []
-        for (topic, partition), (offset, most) in list(session.wanted.items()):
+        for (topic, partition), (offset, most, last_epoch) in list(session.wanted.items()):
             answer = self._fetched_partition(
-                waiting.node, topic, partition, offset, min(room, most), at_least_one=first
+                waiting.node,
+                topic,
+                partition,
+                offset,
+                min(room, most),
+                last_epoch,
+                at_least_one=first,
             )
             room -= len(answer.records)
             first = first and not answer.records
             marks = (answer.high_watermark, answer.log_start_offset)
             known = session.told.get((topic, partition)) == marks
-            if answer.records or answer.error_code or not known or not session.number:
+            news = answer.records or answer.error_code or answer.diverging_epoch
+            if news or not known or not session.number:
                 session.told[topic, partition] = marks
                 partitions.append(answer)
             if answer.records:  # whoever brought data goes to the end (KIP-227)
@@ -458,19 +502,21 @@ class Cluster:
         partition: int,
         offset: int,
         max_bytes: int,
+        last_epoch: int,
         *,
         at_least_one: bool,
     ) -> FetchedPartition:
         error, end, start, records = self._refusal_of(node, topic, partition), -1, -1, b""
-        leader = None
+        leader = diverging = None
         if error == NotLeaderForPartitionError.errno and self.names_leaders:
             leader = (self.log(topic, partition).leader, self.log(topic, partition).leader_epoch)
         if not error:
             log = self.log(topic, partition)
             end, start = log.end, log.start
-            if log.start <= offset <= log.end:
+            diverging = _diverging(log, offset, last_epoch)
+            if diverging is None and log.start <= offset <= log.end:
                 records = log.read(offset, max_bytes, at_least_one=at_least_one)
-            else:
+            elif diverging is None:
                 error = OffsetOutOfRangeError.errno
         return FetchedPartition(
             topic=topic,
@@ -480,17 +526,25 @@ class Cluster:
             last_stable_offset=end,
             log_start_offset=start,
             aborted=(),
-            diverging_epoch=None,
+            diverging_epoch=diverging,
             current_leader=leader,
             preferred_read_replica=-1,
             records=memoryview(records),
         )
 
 
+def _diverging(log: Log, offset: int, last_epoch: int) -> tuple[int, int] | None:
+    """Where the log leaves that of the client (KIP-595); None: it does not."""
+    if last_epoch < 0:
+        return None
+    epoch, end = log.end_of(last_epoch)
+    return (epoch, end) if epoch < last_epoch or end < offset else None
+
+
 class _FetchSession:
     """What a broker remembers of a client's fetches (KIP-227); number 0 is none."""
 
-    def __init__(self, number: int, wanted: dict[tuple[str, int], tuple[int, int]]) -> None:
+    def __init__(self, number: int, wanted: dict[tuple[str, int], tuple[int, int, int]]) -> None:
         self.number = number
         self.epoch = 1
         self.wanted = wanted

@@ -22,6 +22,30 @@ class Log:
         self.start = 0
         self.end = 0
         self._batches: list[tuple[int, int, bytes]] = []
+        #: Where each leader epoch begins.
+        self._epochs = {0: 0}
+
+    def lead(self, node: int) -> None:
+        """This broker is elected. It has the whole log; if it has not, cut the log off before."""
+        self.leader = node
+        self.leader_epoch += 1
+        self._epochs[self.leader_epoch] = self.end
+
+    def truncate(self, offset: int) -> None:
+        """The next leader has the log up to this offset; it must be the end of a batch."""
+        self._batches = [one for one in self._batches if one[1] < offset]
+        self._epochs = {epoch: at for epoch, at in self._epochs.items() if at < offset}
+        self.end = offset
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """OffsetForLeaderEpoch: the last epoch up to this one, and where it ends (KIP-320)."""
+        if epoch == self.leader_epoch:
+            return epoch, self.end
+        later = [one for one in self._epochs if one > epoch]
+        if not later or epoch < 0:
+            return -1, -1
+        known = [one for one in self._epochs if one <= epoch]
+        return max(known, default=epoch), self._epochs[min(later)]
 
     def append(self, values: Iterable[bytes]) -> None:
         """One batch with these values."""

@@ -142,6 +142,10 @@ class Play:
         cluster = self.world.cluster
         cluster.move_leader("orders", 1)
         self.drive(1.0)
+        self._cut_log(2)
+        cluster.too_old_for.add("OffsetForLeaderEpoch")
+        self._cut_log(2)
+        cluster.too_old_for.remove("OffsetForLeaderEpoch")
         cluster.fail_next("FindCoordinator", GroupAuthorizationFailedError)
         cluster.move_coordinator("g")
         self.drive(3.0)
@@ -154,6 +158,13 @@ class Play:
         cluster.back(node)
         cluster.fill("orders", 10)
         self._lose_answers()
+
+    def _cut_log(self, partition: int) -> None:
+        """An unclean election loses the last batch; the same is written once more."""
+        end = self.world.cluster.log("orders", partition).end
+        again = [f"{partition}:{offset}".encode() for offset in range(end - 10, end)]
+        self.world.cluster.elect_uncleanly("orders", partition, end - 10, *again)
+        self.drive(1.0)
 
     def _lose_answers(self) -> None:
         """No broker is there for a moment, while everybody asks something."""

@@ -869,7 +869,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (
         records.every_record_is_finished,
         [*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST), ALL],
-        "never finished a-0:[5, 6, 7, 8, 9]",
+        "never finished a-0:[3, 4, 5, 6, 7] and 2 more",
     ),
     (
         records.read_committed_sees_committed_records_only,
@@ -1221,14 +1221,16 @@ def test_what_is_written_where_records_were_compacted_away_and_cut_off_is_to_be_
     assert "a-0:6, which skips from 4" in complaint
 
 
-def test_what_was_lost_need_not_be_read_and_who_went_further_may_go_on_from_there() -> None:
-    """Position 5 is carried over into the new records, of which 3 and 4 are skipped."""
-    story = [
-        *(*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST)),
-        *(given("x", 5, 9), back("x"), to_commit("x", 10, "auto"), committed(10), ALL),
-    ]
+def test_what_an_unclean_election_left_is_to_be_read_by_who_went_further() -> None:
+    """At position 5, of which 3 and 4 are other records now (KIP-320)."""
+    cut = [*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST)]
+    moved = {"partitions": {"a-0": 3}, "from_offsets": {"a-0": 5}, "strategy": None}
+    rewound = "x", "position.reset", {**moved, "because": "the log was truncated"}
+    end = [back("x"), to_commit("x", 10, "auto"), committed(10), ALL]
 
-    assert checks.broken_promises(history(*story)) == []
+    assert checks.broken_promises(history(*cut, rewound, given("x", 3, 9), *end)) == []
+    (complaint,) = checks.broken_promises(history(*cut, given("x", 5, 9), *end))
+    assert "never finished a-0:[3, 4]" in complaint
 
 
 @pytest.mark.parametrize("first", [4, 5])

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import kafka.errors
 import pytest
 from kafka.errors import (
     BrokerResponseError,
@@ -39,6 +40,7 @@ from aktor.errors import (
     HandlerError,
     InvalidRegularExpressionError,
     InvalidRowError,
+    LogTruncationError,
     OutsideLogError,
     RebootstrapRequired,
     RecordDeserializationError,
@@ -51,6 +53,33 @@ BROKER = "kafka-1:9093"
 
 #: Each error, what a caller of kafka-python catches it as, and what its text must name.
 CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
+    (
+        LogTruncationError(
+            topic="orders",
+            partition=3,
+            position=20,
+            epoch=5,
+            diverging_offset=10,
+            diverging_epoch=4,
+            broker="broker 2 at kafka-2:9092",
+            committed=15,
+        ),
+        kafka.errors.LogTruncationError,
+        ["orders-3", "20", "epoch 5", "kafka-2", "offset 10", "epoch 4", "15, 5 beyond", "Seek to"],
+    ),
+    (
+        LogTruncationError(
+            topic="orders",
+            partition=3,
+            position=20,
+            epoch=5,
+            diverging_offset=None,
+            diverging_epoch=None,
+            broker="broker 2",
+        ),
+        kafka.errors.LogTruncationError,
+        ["orders-3", "20", "epoch 5", "broker 2 has another log; no committed", "Seek to where"],
+    ),
     (
         ConfigurationError("fetch_min_bytes must be at least 1"),
         KafkaConfigurationError,

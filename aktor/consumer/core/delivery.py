@@ -20,6 +20,7 @@ from aktor.consumer.core.partition import Partition
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
     Assigned,
+    LogsTruncated,
     Position,
     PositionsFailed,
     PositionsResolved,
@@ -129,6 +130,8 @@ class Delivery:
         self.taken = Taken()
         #: Partitions to be fetched again from their positions, because fetched records had a gap.
         self.offset_gaps: set[TopicPartition] = set()
+        #: Truncations that were told and not acted on yet.
+        self.truncations: list[LogsTruncated] = []
         self.log = trace.bind(actor=APPLICATION)
         self._make_reader = make_reader
         self._isolation_level = isolation_level
@@ -364,8 +367,11 @@ class Delivery:
         self.moved = dict.fromkeys(self.partitions)
         self.credit.recount(chunk for state in self.partitions.values() for chunk in state.chunks)
 
-    def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
-        """A position was found, or cannot be found."""
+    def apply(self, outcome: PositionsResolved | PositionsFailed | LogsTruncated) -> None:
+        """A position was found, cannot be found, or is in a log that was truncated."""
+        if isinstance(outcome, LogsTruncated):
+            self.truncations.append(outcome)
+            return
         if isinstance(outcome, PositionsFailed):
             for partition, epoch in outcome.epochs.items():
                 state = self.partitions.get(partition)
@@ -383,6 +389,17 @@ class Delivery:
             self.moved[partition] = None
             self._look_for_refusal(state)
             self._enqueue(state)
+
+    def forget_truncations(self) -> None:
+        """The truncations were acted on."""
+        self.truncations = []
+
+    def refuse_truncated(self, state: Partition, error: Exception) -> None:
+        """The log was truncated below the position: raise this until the application seeks. What is
+        buffered is dropped; what comes has an older epoch."""
+        self._drop_buffered(state)
+        state.seek(self.next_epoch(), state.position)
+        self._fail(state, error)
 
     # -- errors
 

@@ -241,6 +241,8 @@ class Engine:
         self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
     ) -> dict[TopicPartition, R]:
         self.positions.drain_buffer()
+        if self.delivery.truncations:
+            self.positions.follow_truncations()
         delivery, errors = self.delivery, self.errors
         if delivery.is_idle:
             self.session.forget()

@@ -73,6 +73,9 @@ STAGES: Final[Mapping[Stage, Mapping[StageEvent, Stage]]] = {
 }
 
 
+#: So many leader epochs are remembered, the last ones.
+EPOCHS_KEPT: Final = 63
+
 #: The epoch of a partition that is not assigned any more. No batch, chunk or answer has it.
 RELEASED: Final = -1
 
@@ -94,6 +97,7 @@ class Partition:
         "_decoded",
         "chunks",
         "epoch",
+        "epochs",
         "error",
         "fetch_epoch",
         "fetched_anew",
@@ -118,6 +122,9 @@ class Partition:
         self.leader_epoch = -1
         #: `taken`, and the leader epoch of the record before it (-1: unknown).
         self._decoded: tuple[int | None, int] = (None, -1)
+        #: The leader epochs of what was given out since the position was set: (epoch, an offset up
+        #: to which no record has had it). Elections are rare, so these are few.
+        self.epochs: tuple[tuple[int, int], ...] = ()
         self.paused = False
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
         #: Why no more of its records can be delivered: no position, a broker's error, a record that
@@ -184,6 +191,11 @@ class Partition:
         self.offset = None if position is None else position.offset
         self.leader_epoch = -1 if position is None else position.leader_epoch
         self._decoded = self.offset, self.leader_epoch
+        self.epochs = (
+            ()
+            if position is None or position.leader_epoch < 0
+            else ((position.leader_epoch, position.offset),)
+        )
         self.error = None
         self.fetched_anew = False
         self.reset = reset
@@ -198,12 +210,31 @@ class Partition:
     def advance(self, offset: int, leader_epoch: int) -> None:
         """The user has been given all records below `offset`."""
         self.leader_epoch = -1  # if an interrupt comes here, the old epoch would be wrong
+        if leader_epoch > (self.epochs[-1][0] if self.epochs else -1) and self.offset is not None:
+            self.epochs = (*self.epochs[-EPOCHS_KEPT:], (leader_epoch, self.offset))
         self.offset = offset
         self.leader_epoch = leader_epoch
 
     def take_back(self, offset: int | None, leader_epoch: int) -> None:
         """The last records did not reach the user: set the consumed position back."""
         self.offset, self.leader_epoch = offset, leader_epoch
+        self.epochs = tuple(one for one in self.epochs if one[0] <= leader_epoch)
+
+    def common_with(self, end: Position | None) -> Position | None:
+        """Where to read on in the log of a leader that has our records up to `end`: the position,
+        or before it if records were given out that the leader does not have. None: nobody knows.
+
+        The leader has the epochs up to that of `end`. What was given out with a later epoch is not
+        in its log, even if its log is longer than the position (after two unclean elections).
+        """
+        if end is None or self.offset is None:
+            return None
+        begins = [start for epoch, start in self.epochs if epoch > end.leader_epoch]
+        offset = min(self.offset, end.offset, *begins)
+        epoch = end.leader_epoch
+        if offset == self.offset:
+            epoch = min(epoch, self.leader_epoch)
+        return Position(offset=offset, leader_epoch=epoch)
 
     def fail(self, error: Exception) -> None:
         """No more of its records can be delivered, because of this error."""

@@ -41,7 +41,7 @@ from aktor.events.network import (
     BrokersReached,
     BrokersUnreachable,
 )
-from aktor.events.positions import PositionsFailed, PositionsResolved
+from aktor.events.positions import LogsTruncated, PositionsFailed, PositionsResolved
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
 from aktor.trace import Trace
 
@@ -79,7 +79,7 @@ class ApplicationPort(MessageHandler):
         #: but only the port changes them.)
         self.events: deque[Event] = deque()
         #: Position outcomes, read also by `position()`.
-        self.positions: deque[PositionsResolved | PositionsFailed] = deque()
+        self.positions: deque[PositionsResolved | PositionsFailed | LogsTruncated] = deque()
         #: The fetch buffer.
         self.chunks: deque[Chunk] = deque()
         self.cluster = Cluster()
@@ -101,8 +101,8 @@ class ApplicationPort(MessageHandler):
         self.chunks.extend(fetched.chunks)
         self.bell.ring()
 
-    @handles(PositionsResolved, PositionsFailed)
-    def _on_positions(self, outcome: PositionsResolved | PositionsFailed) -> None:
+    @handles(PositionsResolved, PositionsFailed, LogsTruncated)
+    def _on_positions(self, outcome: PositionsResolved | PositionsFailed | LogsTruncated) -> None:
         self.positions.append(outcome)
         self.bell.ring()
 
@@ -202,7 +202,9 @@ class ApplicationPort(MessageHandler):
         """Give the messages on which `poll` must act to `take`, in order."""
         _take_all(self.events, take)
 
-    def take_positions(self, take: Callable[[PositionsResolved | PositionsFailed], None]) -> None:
+    def take_positions(
+        self, take: Callable[[PositionsResolved | PositionsFailed | LogsTruncated], None]
+    ) -> None:
         """Give the position outcomes to `take`, in order."""
         _take_all(self.positions, take)
 

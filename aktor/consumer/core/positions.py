@@ -7,21 +7,30 @@ epoch: messages with an older epoch are stale.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.partition import Partition
+from aktor.errors import LogTruncationError
 from aktor.events.fetching import PausePartitions
 from aktor.events.positions import (
+    Assigned,
     AssignmentChanged,
+    Divergence,
     Position,
+    Reset,
     ResetPositions,
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.protocol.refusals import named_node
 
 __all__ = ["Positions"]
+
+#: Why a position is reset after an unclean election.
+TRUNCATED: Final = "the log was truncated"
 
 
 class Positions:
@@ -141,6 +150,67 @@ class Positions:
         for partition in list(self._delivery.offset_gaps):
             self.seek(partition, self._delivery.partitions[partition].position, anew=True)
         self._delivery.forget_offset_gaps()
+
+    def follow_truncations(self) -> None:
+        """Logs were truncated by unclean elections (KIP-320): set positions back, or raise it.
+
+        Fetches run ahead: if only records were lost that were not given out, nothing changes for
+        the application, and the buffered records are fetched again.
+        """
+        sought: dict[TopicPartition, Assigned] = {}
+        resets: dict[TopicPartition, Reset] = {}
+        for told in self._delivery.truncations:
+            for partition, found in told.partitions.items():
+                state = self._delivery.partitions.get(partition)
+                if state is None or state.fetch_epoch != found.epoch or state.offset is None:
+                    continue  # it was sought, reset or revoked meanwhile
+                to = state.common_with(found.end)
+                if to is not None and to.offset == state.offset:
+                    self._log.info("position.kept", partition=partition, offset=to.offset)
+                    sought[partition] = self._delivery.seek(partition, to).assigned
+                elif not told.rewinds:
+                    self._raise_truncation(state, found, told.committed.get(partition))
+                elif to is not None:
+                    self._log.warning(
+                        "position.reset",
+                        partitions={partition: to.offset},
+                        from_offsets={partition: state.offset},
+                        strategy=None,
+                        because=TRUNCATED,
+                    )
+                    sought[partition] = self._delivery.seek(partition, to).assigned
+                else:
+                    offset = state.offset
+                    resets[partition] = self._delivery.reset(partition, from_offset=offset)
+        self._delivery.forget_truncations()
+        if sought:
+            self._publish(SeekPartitions(partitions=sought))
+        if resets:
+            self._publish(ResetPositions(partitions=resets, because=TRUNCATED))
+
+    def _raise_truncation(
+        self, state: Partition, found: Divergence, committed: OffsetAndMetadata | None
+    ) -> None:
+        assert state.offset is not None, "a truncation without a position"
+        to = state.common_with(found.end)
+        error = LogTruncationError(
+            topic=state.topic_partition.topic,
+            partition=state.topic_partition.partition,
+            position=state.offset,
+            epoch=state.leader_epoch,
+            diverging_offset=None if to is None else to.offset,
+            diverging_epoch=None if to is None else to.leader_epoch,
+            broker=named_node(found.node, self._port.cluster.brokers),
+            committed=None if committed is None else committed.offset,
+        )
+        self._log.warning(
+            "position.truncated",
+            partition=state.topic_partition,
+            offset=error.position,
+            diverges_at=error.diverging_offset,
+            committed=error.committed,
+        )
+        self._delivery.refuse_truncated(state, error)
 
     def apply_found(self) -> None:
         """Take over positions that were found."""

@@ -120,6 +120,14 @@ class Consumed:
             or self._committed[partition].offset != position.offset
         }
 
+    def committed(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The committed offsets of these, as far as they are known."""
+        return {
+            partition: self._committed[partition]
+            for partition in partitions
+            if partition in self._committed
+        }
+
     def ownership(self, partition: TopicPartition) -> int:
         """The ownership number of the partition; 0 if it is not assigned."""
         return self.owned.get(partition, 0)

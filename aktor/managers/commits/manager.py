@@ -41,7 +41,7 @@ from aktor.events.membership import ConfirmSession, MemberChanged
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
-from aktor.events.positions import AssignmentChanged
+from aktor.events.positions import AssignmentChanged, LogsTruncated, TruncationFound
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS, ROUTES
 from aktor.managers.commits.consumed import UNHEARD, AutoCommitClock, Consumed
 from aktor.managers.commits.context import CommitMember, CommitTopics
@@ -279,6 +279,14 @@ class CommitManager(RequestManager):
                 owned = self._consumed.heard_of(commit.owned)
                 commit.learn_ownership(owned, by_group=changed.by_group)
         self._member.assigned(by_group=changed.by_group)
+
+    @handles(TruncationFound)
+    def on_truncation_found(self, found: TruncationFound) -> None:
+        """Tell the application, with what we know of the committed offsets."""
+        committed = self._consumed.committed(found.partitions)
+        self._say(
+            LogsTruncated(partitions=found.partitions, rewinds=found.rewinds, committed=committed)
+        )
 
     @handles(MemberChanged)
     def on_member_changed(self, member: MemberChanged) -> None:

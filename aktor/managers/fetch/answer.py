@@ -18,13 +18,14 @@ from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
+from aktor.events.positions import Divergence, Position, PositionsDiverged
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch.session import FetchSession, Watermarks
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchedPartition
 from aktor.protocol.refusals import explained, named_node, refused, topics_refused
-from aktor.records.extent import extent
+from aktor.records.extent import extent_and_epoch
 from aktor.trace import Trace
 
 __all__ = ["FetchAnswer"]
@@ -58,6 +59,7 @@ class FetchAnswer:
     _failed: dict[str, list[TopicPartition]] = field(init=False, default_factory=dict)
     _moved: dict[tuple[str, int], PartitionInfo] = field(init=False, default_factory=dict)
     _stale: str = field(init=False, default="")
+    _diverged: dict[TopicPartition, Divergence] = field(init=False, default_factory=dict)
 
     def read(self, partitions: Iterable[FetchedPartition]) -> None:
         """Read what the answer says of each partition, and of those that an incremental answer
@@ -90,6 +92,8 @@ class FetchAnswer:
             )
         if self.chunks:
             yield RecordsFetched(chunks=tuple(self.chunks))
+        if self._diverged:
+            yield PositionsDiverged(partitions=self._diverged)
         if self._moved:
             yield LeadersMoved(leaders=self._moved)
         if self._stale:
@@ -110,6 +114,8 @@ class FetchAnswer:
                 self._trace_drop(fetched, because="the partition has moved on")
         elif fetched.error_code:
             self._on_error(cursor, fetched)
+        elif fetched.diverging_epoch is not None:
+            self._on_divergence(cursor, fetched.diverging_epoch)
         else:
             self._on_data(cursor, fetched)
 
@@ -136,9 +142,9 @@ class FetchAnswer:
     # -- what it brings
 
     def _on_data(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
-        following, size = extent(fetched.records, cursor.at)
+        following, size, last_epoch = extent_and_epoch(fetched.records, cursor.at)
         if size:
-            self._deliver(cursor, fetched, size, following)
+            self._deliver(cursor, fetched, size, following, last_epoch)
         else:
             self._tell_watermarks(cursor, _watermarks(fetched))
         if fetched.preferred_read_replica >= 0:
@@ -148,8 +154,31 @@ class FetchAnswer:
         else:
             self._cut_off.append(cursor)
 
+    def _on_divergence(self, cursor: FetchCursor, diverging: tuple[int, int]) -> None:
+        """The broker does not have what we have read (KIP-595): do not fetch on until the
+        application has another position. A follower may only be behind its leader, so that its
+        leader is asked."""
+        node = self.asked.node
+        if cursor.prefers(node):
+            cursor.leave_replica(because="its log diverges")
+            self._retry_later(cursor, "the log of a follower diverges")
+            return
+        epoch, offset = diverging
+        cursor.stop()
+        self._diverged[cursor.tp] = Divergence(
+            epoch=cursor.epoch,
+            position=cursor.position,
+            end=Position(offset=offset, leader_epoch=epoch) if offset >= 0 <= epoch else None,
+            node=node,
+        )
+
     def _deliver(
-        self, cursor: FetchCursor, fetched: FetchedPartition, size: int, following: int
+        self,
+        cursor: FetchCursor,
+        fetched: FetchedPartition,
+        size: int,
+        following: int,
+        last_epoch: int,
     ) -> None:
         chunk = Chunk(
             partition=cursor.tp,
@@ -172,7 +201,8 @@ class FetchAnswer:
             # again and again: stop. (If a batch is corrupt, the reader raises for that batch before
             # it gets to this error.)
             self._halt(cursor, _corrupt(cursor, "no batch of the answer moves the offset forward"))
-        cursor.go_to(following)
+        leader_epoch = self.asked.wanted[cursor.tp].leader_epoch
+        cursor.move_on(following, last_epoch, leader_epoch)
 
     def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
         """Send a chunk without records, if the application does not know these watermarks yet."""

@@ -8,7 +8,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.manager import Backoff
 from aktor.events.metadata import Cluster, PartitionInfo
-from aktor.events.positions import Position
+from aktor.events.positions import Assigned, Position
 from aktor.managers.fetch.session import Wanted, Watermarks
 from aktor.trace import Trace
 from aktor.values import Value
@@ -40,16 +40,19 @@ class FetchCursor:
         "_log",
         "_moved_to",
         "_spans",
+        "_validated",
         "_wanted",
         "backoff",
         "buffered",
         "epoch",
+        "last_epoch",
         "leader",
         "offset",
         "replica",
         "stopped",
         "told_watermarks",
         "tp",
+        "validating",
     )
 
     def __init__(
@@ -64,6 +67,12 @@ class FetchCursor:
         self.tp = tp
         self.epoch = epoch
         self.offset = None if position is None else position.offset
+        #: The leader epoch of the record before the offset; -1 unknown.
+        self.last_epoch = -1 if position is None else position.leader_epoch
+        #: The latest leader epoch in which a leader was found to have the position (KIP-320).
+        self._validated = -1
+        #: The position manager is asked whether the leader has the position.
+        self.validating = False
         #: The application was told an error: no fetch until the partition is sought or reset.
         self.stopped = False
         self._is_refusal_told = False
@@ -96,10 +105,47 @@ class FetchCursor:
         assert self.offset is not None, "a partition without a position was asked for"
         return self.offset
 
-    def go_to(self, offset: int) -> None:
-        """Fetch from this offset next."""
-        self.offset = offset
+    @property
+    def position(self) -> Position:
+        """The offset, with the leader epoch of the record before it."""
+        return Position(offset=self.at, leader_epoch=self.last_epoch)
+
+    def go_to(self, position: Position) -> None:
+        """Fetch from this position next."""
+        self.offset = position.offset
+        self.last_epoch = position.leader_epoch
         self._wanted = None
+
+    def move_on(self, offset: int, last_epoch: int, leader_epoch: int) -> None:
+        """The leader of `leader_epoch` has sent the records up to this offset; `last_epoch` is the
+        leader epoch of the last one (-1 unknown), which was perhaps written long before."""
+        self.offset = offset
+        self.last_epoch = last_epoch
+        self._validated = max(self._validated, leader_epoch)
+        self._wanted = None
+
+    # -- whether the leader has what we have read
+
+    @property
+    def must_validate(self) -> bool:
+        """Whether a leader was elected after the one that wrote the record before the position: it
+        may have another record there (KIP-320). Without an epoch there is nothing to compare."""
+        return (
+            self.leader is not None
+            and self.offset is not None
+            and self.leader.leader_epoch > self._validated
+            and self.leader.leader_epoch > self.last_epoch >= 0
+        )
+
+    def validate(self) -> Assigned:
+        """The position manager is asked; no answer of a Fetch counts until it has answered."""
+        self.validating = True
+        return Assigned(epoch=self.epoch, position=self.position)
+
+    def validated(self, leader_epoch: int) -> None:
+        """The leader of this epoch has the position, and so all that was read before it."""
+        self._validated = max(self._validated, leader_epoch)
+        self.validating = False
 
     def wanted(self, max_bytes: int) -> Wanted:
         """What the next Fetch asks for: epoch, offset, leader epoch and bytes."""
@@ -109,6 +155,7 @@ class FetchCursor:
                 offset=self.at,
                 leader_epoch=-1 if self.leader is None else self.leader.leader_epoch,
                 max_bytes=max_bytes,
+                last_epoch=self.last_epoch,
             )
         return self._wanted
 
@@ -119,6 +166,7 @@ class FetchCursor:
             and self.epoch == wanted.epoch
             and self.offset == wanted.offset
             and not self.stopped
+            and not self.validating
         )
 
     # -- when to fetch

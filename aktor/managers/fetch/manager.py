@@ -30,8 +30,10 @@ from aktor.events.positions import (
     AssignmentChanged,
     Position,
     PositionsResolved,
+    PositionsValidated,
     ResetPositions,
     SeekPartitions,
+    ValidatePositions,
 )
 from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch.answer import FetchAnswer
@@ -210,7 +212,7 @@ class FetchManager(RequestManager):
             if cursor is None or cursor.epoch != assigned.epoch:
                 cursor = self._new_cursor(tp, assigned.epoch, assigned.position)
             elif cursor.offset is None and assigned.position is not None:
-                cursor.go_to(assigned.position.offset)
+                cursor.go_to(assigned.position)
             cursors[tp] = cursor
         # A program that only asks for positions must not be sent records, so what it assigns by
         # hand waits for the next Poll. A group assigns partitions inside of a poll.
@@ -250,7 +252,7 @@ class FetchManager(RequestManager):
         for tp, assigned in resolved.partitions.items():
             if self._waits_for(tp, assigned):
                 assert assigned.position is not None, "a resolved position without an offset"
-                self._plan.cursors[tp].go_to(assigned.position.offset)
+                self._plan.cursors[tp].go_to(assigned.position)
                 self._touch(tp)
             else:
                 self.log.info(
@@ -260,6 +262,15 @@ class FetchManager(RequestManager):
     def _waits_for(self, tp: TopicPartition, assigned: Assigned) -> bool:
         cursor = self._plan.cursors.get(tp)
         return cursor is not None and cursor.epoch == assigned.epoch and cursor.offset is None
+
+    @handles(PositionsValidated)
+    def on_positions_validated(self, validated: PositionsValidated) -> None:
+        """The leaders have what we have read: fetch on."""
+        for tp, found in validated.partitions.items():
+            cursor = self._plan.cursors.get(tp)
+            if cursor is not None and cursor.epoch == found.epoch:
+                cursor.validated(found.leader_epoch)
+                self._touch(tp)
 
     @handles(PausePartitions)
     def on_pause_partitions(self, pause: PausePartitions) -> None:
@@ -321,6 +332,8 @@ class FetchManager(RequestManager):
             node = self._node(node_id)
             if not cursor.buffered and not node.covers(cursor):
                 node.sessionless.want(cursor.tp)
+        if unvalidated := self._plan.to_validate():
+            self._say(ValidatePositions(partitions=unvalidated))
         self._expect()
         return self._plan.wake_at
 

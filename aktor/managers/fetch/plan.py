@@ -18,6 +18,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.metadata import Cluster
+from aktor.events.positions import Assigned
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.room import FetchRoom
 
@@ -32,6 +33,8 @@ class FetchState(Enum):
     OUT = auto()
     #: Its position is being looked up.
     LOOKED_UP = auto()
+    #: It is not known whether a new leader has what we have read.
+    VALIDATED = auto()
     PAUSED = auto()
     #: It failed, and is tried again later.
     WAITING = auto()
@@ -43,7 +46,16 @@ class FetchState(Enum):
 
 #: Partitions in these states are read from their node, or will be soon: the node gets a share of
 #: the room.
-_READ: Final = (FetchState.READY, FetchState.PAUSED, FetchState.WAITING, FetchState.CROWDED)
+_READ: Final = (
+    FetchState.READY,
+    FetchState.VALIDATED,
+    FetchState.PAUSED,
+    FetchState.WAITING,
+    FetchState.CROWDED,
+)
+
+#: Partitions in these states will be asked for when a look-up has ended.
+_LOOKED_UP: Final = (FetchState.LOOKED_UP, FetchState.VALIDATED)
 
 
 class _PartitionState(NamedTuple):
@@ -84,7 +96,7 @@ class _Share:
         self.held += sign * known.held
         self.read += sign * (state in _READ)
         self.crowded += sign * (state is FetchState.CROWDED)
-        self.looked_up += sign * (state is FetchState.LOOKED_UP)
+        self.looked_up += sign * (state in _LOOKED_UP)
 
 
 class FetchPlan:
@@ -98,6 +110,8 @@ class FetchPlan:
         self.cluster = Cluster()
         #: Partitions without a leader now.
         self.leaderless: dict[TopicPartition, FetchCursor] = {}
+        #: Partitions whose positions a new leader may not have, and nobody was asked about yet.
+        self._unvalidated: dict[TopicPartition, FetchCursor] = {}
         #: The nodes that will be asked once positions are known.
         self.expected: set[int] = set()
         #: Bytes that the application can read now.
@@ -181,11 +195,22 @@ class FetchPlan:
         found = []
         for tp in touched:
             known = self._look(tp, fair, now)
-            if known is not None and known.state is FetchState.READY:
+            if known is None:
+                continue
+            if known.state is FetchState.VALIDATED and not self.cursors[tp].validating:
+                self._unvalidated[tp] = self.cursors[tp]
+            elif known.state is FetchState.READY:
                 assert known.source is not None, "ready, but at no node"
                 found.append((known.source, self.cursors[tp]))
         self.expected = {node for node, share in self._shares.items() if share.looked_up}
         return found
+
+    def to_validate(self) -> dict[TopicPartition, Assigned]:
+        """The positions that new leaders may not have; the caller asks about them."""
+        if not self._unvalidated:
+            return {}
+        found, self._unvalidated = self._unvalidated, {}
+        return {tp: cursor.validate() for tp, cursor in found.items()}
 
     # -- what can be asked
 
@@ -251,6 +276,8 @@ class FetchPlan:
         held = 0 if paused else cursor.buffered
         if cursor.stopped:
             state = FetchState.OUT
+        elif cursor.validating or cursor.must_validate:
+            state = FetchState.VALIDATED
         elif paused:
             state = FetchState.PAUSED
         elif now < cursor.backoff.retry_at:

@@ -69,7 +69,7 @@ def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
                 partition=tp.partition,
                 current_leader_epoch=wanted.leader_epoch,
                 fetch_offset=wanted.offset,
-                last_fetched_epoch=-1,
+                last_fetched_epoch=wanted.last_epoch,
                 log_start_offset=-1,
                 partition_max_bytes=wanted.max_bytes,
             )

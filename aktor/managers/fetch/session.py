@@ -26,12 +26,16 @@ LAST_EPOCH: Final = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What a Fetch asks of one partition. `epoch` is our partition epoch (not on the wire)."""
+    """What a Fetch asks of one partition. `epoch` is our partition epoch (not on the wire).
+
+    `leader_epoch` is the leader's, `last_epoch` that of the record before the offset; -1 unknown.
+    """
 
     epoch: int
     offset: int
     leader_epoch: int
     max_bytes: int
+    last_epoch: int = -1
 
 
 class Watermarks(NamedTuple):

@@ -159,6 +159,23 @@ def test_a_client_whose_records_were_lost_is_told_where_the_logs_diverge() -> No
     assert fetched(fetch(cluster, 1, last_epoch=0)).records
 
 
+def test_a_position_behind_the_end_of_a_log_that_diverges_is_told_so_and_not_out_of_range() -> None:
+    """As Kafka's Partition.readFromLocalLog, which compares the epochs first."""
+    cluster = a_cluster()
+    write(cluster, b"a")
+    cluster.hold_replica(ORDERS, 0, 2)
+    cluster.hold_replica(ORDERS, 0, 3)
+    write(cluster, b"lost", acks=1)
+    write(cluster, b"lost too", acks=1)
+    down(cluster, 1)
+
+    answer = fetched(fetch(cluster, 3, last_epoch=0))
+
+    assert answer.error_code == Code.NONE
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 1)
+    assert fetched_code(fetch(cluster, 3)) is Code.OFFSET_OUT_OF_RANGE
+
+
 # Waiting.
 
 

@@ -38,6 +38,8 @@ from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
     ListOffsets,
+    Position,
+    ValidatePositions,
 )
 from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions import PositionManager
@@ -318,6 +320,19 @@ def list_offsets_question(code: What) -> Outcome:
     manager.handle(ListOffsets(ticket=1, timestamps={positions.T0: 5}, deadline=9.0))
     request = positions.tick(manager, 0.0).request
     return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
+
+
+def _no_epoch(code: int) -> Any:
+    return positions.epochs({}, errors={positions.T0: code})
+
+
+def offset_for_leader_epoch(code: What) -> Outcome:
+    manager = _positions()
+    assigned = {positions.T0: Assigned(epoch=1, position=Position(offset=9, leader_epoch=3))}
+    manager.handle(AssignmentChanged(partitions=assigned, by_group=False))
+    manager.handle(ValidatePositions(partitions=assigned))
+    request = positions.tick(manager, 0.0).request
+    return _outcome(manager, _end(manager, request, code, _no_epoch), 0.0)
 
 
 # -- commits

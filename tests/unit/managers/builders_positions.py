@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.consumer import ListOffsetsResponse
+from kafka.protocol.consumer import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import TopicPartition
 
@@ -186,6 +186,33 @@ def offsets(
         topics=[kind(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
     return ListOffsetsResponse.decode(response.encode(version=version), version=version)
+
+
+def epochs(
+    found: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    errors: Mapping[TopicPartition, int] | None = None,
+    version: int = 4,
+) -> Any:
+    """An OffsetForLeaderEpoch answer: {partition: (epoch, its end offset)}."""
+    kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    topics: dict[str, list[Any]] = {}
+    for tp in (*found, *(errors or {})):
+        epoch, end = found.get(tp, (-1, -1))
+        topics.setdefault(tp.topic, []).append(
+            kind.EpochEndOffset(
+                partition=tp.partition,
+                error_code=(errors or {}).get(tp, 0),
+                leader_epoch=epoch,
+                end_offset=end,
+            )
+        )
+    response = OffsetForLeaderEpochResponse(
+        throttle_time_ms=0,
+        topics=[kind(topic=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+    encoded = response.encode(version=version)
+    return OffsetForLeaderEpochResponse.decode(encoded, version=version)
 
 
 def asked_of(request: Request) -> dict[TopicPartition, int]:

@@ -37,7 +37,7 @@ from aktor.events.membership import (
 )
 from aktor.events.metadata import ClusterChanged, RefreshMetadata, TopicsRefused
 from aktor.events.network import BrokerRefused, Rebootstrap
-from aktor.events.positions import PositionsFailed
+from aktor.events.positions import PositionsFailed, PositionsValidated
 from aktor.protocol.error_codes import ROWS, Answer, Do, error_of, means
 from tests.error_table import PARTS
 from tests.unit.managers import builders_errors as probes
@@ -72,6 +72,7 @@ PROBES: dict[Answer, tuple[Probe, ...]] = {
     Answer.FIND_COORDINATOR: (probes.find_coordinator,),
     Answer.LIST_OFFSETS: (probes.list_offsets,),
     Answer.LIST_OFFSETS_BY_TIME: (probes.list_offsets_question,),
+    Answer.OFFSET_FOR_LEADER_EPOCH: (probes.offset_for_leader_epoch,),
     Answer.OFFSET_FETCH: (
         probes.offset_fetch,
         probes.offset_fetch_group,
@@ -267,6 +268,7 @@ ASKERS = {
     probes.find_coordinator,
     probes.list_offsets,
     probes.list_offsets_question,
+    probes.offset_for_leader_epoch,
     probes.offset_fetch_start,
     probes.offset_commit,
     probes.offset_commit_848,
@@ -307,6 +309,7 @@ SIGNS = (
     Sign(Do.RAISE, raises, OTHER_COMMITS, unless=Do.RETRY | Do.NEXT_GENERATION),
     Sign(Do.RAISE, says(StartingOffsetsFailed), {probes.offset_fetch_start}, unless=Do.RETRY),
     Sign(Do.DONE, says(Answered), CALLS),
+    Sign(Do.DONE, says(PositionsValidated), {probes.offset_for_leader_epoch}),
     Sign(Do.DONE, says(SessionExtended), {probes.heartbeat, probes.consumer_heartbeat}),
     # What is asked again. If our credentials were refused, a call ends.
     Sign(Do.RETRY, asks_again, ASKERS),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from aktor.errors import CorruptBatchError
-from aktor.records.extent import extent
+from aktor.records.extent import extent, extent_and_epoch
 from tests.unit.records.building import a_reader
 
 
@@ -150,3 +150,33 @@ def _left_over(data: bytes) -> int:
             break
         at += size
     return len(data) - at
+
+
+def with_epoch(batch: bytes, epoch: int) -> bytes:
+    return batch[:12] + struct.pack(">i", epoch) + batch[16:]
+
+
+def last_epoch(data: bytes) -> int:
+    return extent_and_epoch(memoryview(data), 0)[2]
+
+
+def test_the_last_complete_batch_says_in_which_leader_epoch_it_was_written() -> None:
+    old, new = with_epoch(a_batch(10, 3), 4), with_epoch(a_batch(13, 5), 7)
+
+    assert last_epoch(old + new) == 7
+    assert last_epoch(old + new[:-1]) == 4
+    assert last_epoch(old) == 4
+    assert last_epoch(b"") == -1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_have_no_leader_epoch(magic: int) -> None:
+    assert last_epoch(with_epoch(a_batch(10, 3), 4) + a_batch(13, 1, magic=magic)) == -1
+
+
+@given(st.binary(max_size=200))
+def test_the_leader_epoch_of_anything_can_be_asked_for(data: bytes) -> None:
+    following, size, epoch = extent_and_epoch(memoryview(data), 5)
+
+    assert (following, size) == of(data, 5)
+    assert epoch >= -1

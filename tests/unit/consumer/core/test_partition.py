@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 from kafka.structs import TopicPartition
 
-from aktor.consumer.core.partition import STAGES, Partition, Stage, StageEvent
+from aktor.consumer.core.partition import EPOCHS_KEPT, STAGES, Partition, Stage, StageEvent
+from aktor.events.positions import Position
 
 HAPPENS: Final[Mapping[StageEvent, Callable[[Partition], None]]] = {
     StageEvent.DELIVERED: Partition.deliver,
@@ -54,3 +55,70 @@ def test_what_may_be_given_out_and_fetched_follows_from_the_stage() -> None:
         Stage.OWNED: (True, True, False),
         Stage.PENDING_REVOCATION: (False, False, True),
     }
+
+
+# -- where the log of a new leader leaves ours (KIP-320)
+
+
+def a_partition_read(*steps: tuple[int, int], begin: Position) -> Partition:
+    """It was read from `begin` on, in polls that ended at (offset, leader epoch)."""
+    partition = Partition(TopicPartition("orders", 0), epoch=1)
+    partition.move_to(begin)
+    for offset, leader_epoch in steps:
+        partition.advance(offset, leader_epoch)
+    return partition
+
+
+def at(offset: int, leader_epoch: int = -1) -> Position:
+    return Position(offset=offset, leader_epoch=leader_epoch)
+
+
+@pytest.mark.parametrize(
+    ("end", "common"),
+    [
+        (at(10, 3), at(10, 3)),  # our last epoch ends before
+        (at(20, 3), at(20, 3)),  # only what was fetched ahead is lost
+        (at(25, 3), at(20, 3)),
+        (at(25, 2), at(14, 2)),  # the leader has none of epoch 3, which we had from 14 on
+        (at(16, 2), at(14, 2)),
+        (at(12, 2), at(12, 2)),
+        (at(25, 1), at(0, 1)),
+        (None, None),
+    ],
+)
+def test_reading_goes_on_after_the_last_record_that_both_logs_have(
+    end: Position | None, common: Position | None
+) -> None:
+    partition = a_partition_read((14, 2), (20, 3), begin=at(0))
+
+    assert partition.common_with(end) == common
+
+
+def test_of_a_position_that_was_looked_up_nothing_before_it_was_read() -> None:
+    """Its leader epoch may have been without records, so that the next leader does not know it."""
+    partition = a_partition_read(begin=at(20, 5))
+
+    assert partition.common_with(at(20, 3)) == at(20, 3)
+    assert partition.common_with(at(25, 3)) == at(20, 3)
+    assert partition.common_with(at(15, 3)) == at(15, 3)
+
+
+def test_what_was_taken_back_was_not_read() -> None:
+    partition = a_partition_read((14, 2), (20, 3), begin=at(0))
+    partition.take_back(14, 2)
+
+    assert partition.common_with(at(25, 2)) == at(14, 2)
+
+
+def test_a_seek_forgets_what_was_read_before() -> None:
+    partition = a_partition_read((14, 2), (20, 3), begin=at(0))
+    partition.seek(2, at(18, 3))
+
+    assert partition.common_with(at(25, 2)) == at(18, 2)
+
+
+def test_only_so_many_epochs_are_remembered() -> None:
+    partition = a_partition_read(*((epoch, epoch) for epoch in range(1, 1000)), begin=at(0))
+
+    assert len(partition.epochs) <= EPOCHS_KEPT + 1
+    assert partition.common_with(at(2000, 998)) == at(998, 998)

@@ -18,9 +18,12 @@ from aktor.events.positions import (
     AssignmentChanged,
     Position,
     PositionsResolved,
+    PositionsValidated,
     Reset,
     ResetPositions,
     SeekPartitions,
+    Validated,
+    ValidatePositions,
 )
 from aktor.managers.fetch.manager import FetchManager
 from aktor.protocol.fetch import FetchedPartition, FetchResponse
@@ -35,9 +38,10 @@ def tp(partition: Partition) -> TopicPartition:
     return TopicPartition("orders", partition) if isinstance(partition, int) else partition
 
 
-def a_batch(base_offset: int, records: int, *, size: int = 100) -> bytes:
+def a_batch(base_offset: int, records: int, *, size: int = 100, leader_epoch: int = 0) -> bytes:
     """A batch of which only the header is sound: nobody here looks at records."""
-    header = struct.pack(">qiibIhiqqqhii", base_offset, size - 12, 0, 2, 0, 0, records - 1,
+    last = records - 1
+    header = struct.pack(">qiibIhiqqqhii", base_offset, size - 12, leader_epoch, 2, 0, 0, last,
                          0, 0, -1, -1, -1, records)  # fmt: skip
     return header + bytes(size - len(header))
 
@@ -51,6 +55,7 @@ def of(
     current_leader: tuple[int, int] | None = None,
     preferred_read_replica: int = -1,
     aborted: tuple[tuple[int, int], ...] = (),
+    diverging: tuple[int, int] | None = None,
 ) -> FetchedPartition:
     """What a broker says of one partition."""
     one = tp(partition)
@@ -62,7 +67,7 @@ def of(
         last_stable_offset=-1 if error_code else high_watermark,
         log_start_offset=-1 if error_code else 0,
         aborted=aborted,
-        diverging_epoch=None,
+        diverging_epoch=diverging,
         current_leader=current_leader,
         preferred_read_replica=preferred_read_replica,
         records=memoryview(records),
@@ -105,6 +110,9 @@ class Around:
         self.said: list[object] = []
         self.freed = 0
         self.paused: frozenset[TopicPartition] = frozenset()
+        #: Whether the position manager finds at once that new leaders have what was read.
+        self.validates = True
+        self.leader_epoch = 0
 
     @classmethod
     def reading(cls, leaders: Mapping[Partition, Any], **settings: Any) -> Around:
@@ -123,7 +131,11 @@ class Around:
         return said
 
     def cluster(self, leaders: Mapping[Partition, Any], **how: Any) -> None:
-        self.tell(ClusterChanged(cluster=a_cluster(leaders, **how)))
+        cluster = a_cluster(leaders, **how)
+        for topic in cluster.topics.values():
+            for info in topic.partitions.values():
+                self.leader_epoch = max(self.leader_epoch, info.leader_epoch)
+        self.tell(ClusterChanged(cluster=cluster))
 
     def assign(
         self,
@@ -173,7 +185,20 @@ class Around:
         (ticked,) = (one for one in said if isinstance(one, Ticked))
         self.said += [one for one in said if one is not ticked]
         self.wake_at = ticked.wake_at
-        return list(ticked.requests)
+        requests = list(ticked.requests)
+        for one in said:
+            if isinstance(one, ValidatePositions) and self.validates:
+                self.validate(one)
+                requests += self.tick()
+        return requests
+
+    def validate(self, asked: ValidatePositions) -> None:
+        """The leaders have these positions."""
+        partitions = {
+            partition: Validated(epoch=assigned.epoch, leader_epoch=self.leader_epoch)
+            for partition, assigned in asked.partitions.items()
+        }
+        self.tell(PositionsValidated(partitions=partitions))
 
     def the_request(self, after: float = 0.0) -> Request:
         """The one request that the manager wants sent."""
@@ -190,6 +215,9 @@ class Around:
     ) -> list[object]:
         """The broker answers; returns what the manager says."""
         self.now += after
+        for one in partitions:
+            if one.current_leader is not None:
+                self.leader_epoch = max(self.leader_epoch, one.current_leader[1])
         response = FetchResponse(
             throttle_time_ms=0,
             error_code=error_code,
