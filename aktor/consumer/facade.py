@@ -973,7 +973,8 @@ class KafkaConsumer(Guarded):
                 lag=None if position is None or end is None else max(0, end - position),
                 paused=state.paused,
                 buffered_bytes=state.buffered_bytes,
-                trouble=self._trouble_of(partition),
+                trouble=self._trouble_of(partition)
+                or ("" if state.subscribed else "its topic is not subscribed any more"),
             )
         actors = self._actors()
         member = self._core.port.membership.member

@@ -362,6 +362,28 @@ def test_a_new_subscription_gives_up_the_old_topics_and_takes_on_the_new_ones(
         assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_after_another_subscribe_nothing_of_the_old_topic_is_given_out(
+    kafka: Cluster, unique: Callable[[str], str], group: str, protocol: str
+) -> None:
+    """Java clears its buffer, too; KIP-848 members would give it out until the next heartbeat."""
+    old, new = unique("old"), unique("new")
+    for name in (old, new):
+        topics.create_topic(kafka.bootstrap_servers, name)
+        topics.produce(kafka.bootstrap_servers, name, numbered(2000))
+
+    settings = {"group_id": group, "group_protocol": protocol, "enable_auto_commit": True}
+    with quick(kafka, max_poll_records=10, **settings) as consumer:
+        consumer.subscribe([old])
+        read(consumer, 10)
+        read(consumer, 10)
+        consumer.subscribe([new])
+        records = read(consumer, 2000)
+
+        assert {record.topic for record in records} == {new}
+        assert consumer.committed(TopicPartition(old, 0)) == 20
+
+
 def test_unsubscribing_leaves_the_group_and_subscribing_again_goes_on(
     kafka: Cluster, topic: str, group: str
 ) -> None:

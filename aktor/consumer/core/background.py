@@ -124,6 +124,8 @@ class Background:
             step = replace(step, loss=Loss.LOST)
         error = yield from self._rebalancing.run(step, event)
         self._topic_ids.note(self._delivery.topics)
+        # The group may have assigned partitions for the subscription that was replaced since.
+        self._positions.follow_subscription()
         self._heartbeat.hurry()
         if error is not None:
             self._call.own(error, owed=True)

@@ -287,6 +287,18 @@ class Delivery:
                 state.revoke()
                 self._drop_buffered(state)
 
+    def follow_subscription(self, wants: Callable[[str], bool]) -> list[Partition]:
+        """Stop delivery of partitions whose topics are not wanted, and allow it of the others.
+
+        Returns those for which that is new.
+        """
+        changed = []
+        for partition, state in self.partitions.items():
+            if state.subscribed != (wanted := wants(partition.topic)):
+                state.follow_subscription(subscribed=wanted)
+                changed.append(state)
+        return changed
+
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
         for partition in topic_partitions:
@@ -305,7 +317,7 @@ class Delivery:
             self._enqueue(state)
 
     def fetchable(self, topic_partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of these partitions that should be fetched: not paused, nor about to be revoked."""
+        """Those of these partitions that should be fetched: not paused, nor about to leave us."""
         states = self.partitions
         return frozenset(
             [partition for partition in topic_partitions if states[partition].fetchable]
@@ -451,7 +463,7 @@ class Delivery:
         """File one fetched chunk, or drop it if its partition has another epoch or position now."""
         state = self.partitions.get(chunk.partition)
         self.credit.count(chunk)
-        if state is None or state.fetch_epoch != chunk.epoch or state.pending_revocation:
+        if state is None or state.fetch_epoch != chunk.epoch or state.is_unwanted:
             self.log.debug(
                 "chunk.dropped",
                 partition=chunk.partition,

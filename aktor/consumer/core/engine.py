@@ -292,6 +292,7 @@ class Engine:
         self.core.port.watch_cluster(wanted=subscription.follows_cluster)
         if subscription.group_id is not None:
             self.positions.say()
+            self.positions.follow_subscription()
             subscription.say()
         elif subscription.is_subscribed:
             self.positions.assign_everything()

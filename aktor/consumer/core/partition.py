@@ -109,6 +109,7 @@ class Partition:
         "reader",
         "reset",
         "stage",
+        "subscribed",
         "topic_partition",
     )
 
@@ -126,6 +127,8 @@ class Partition:
         #: to which no record has had it). Elections are rare, so these are few.
         self.epochs: tuple[tuple[int, int], ...] = ()
         self.paused = False
+        #: Its topic is subscribed. If not, the group has yet to revoke it.
+        self.subscribed = True
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
         #: Why no more of its records can be delivered: no position, a broker's error, a record that
         #: cannot be read. Kept until it was raised and may have passed, or until a seek.
@@ -154,6 +157,10 @@ class Partition:
     def resume(self) -> None:
         """The user has resumed it."""
         self.paused = False
+
+    def follow_subscription(self, *, subscribed: bool) -> None:
+        """Its topic is subscribed, or not any more."""
+        self.subscribed = subscribed
 
     def revoke(self) -> None:
         """The partition is about to be revoked: deliver no more of its records."""
@@ -278,7 +285,7 @@ class Partition:
         end = self.taken
         if self.offset is None or end is None or offset < self.offset:
             return False
-        if self.pending_revocation or self.fetched_anew:
+        if self.is_unwanted or self.fetched_anew:
             return False
         if self.error is not None:
             if not isinstance(self.error, RecordDeserializationError):
@@ -384,17 +391,18 @@ class Partition:
     @property
     def open(self) -> bool:
         """Whether records may be given out, if there are any."""
-        return self.stage is Stage.OWNED and not self.paused
+        return self.stage is Stage.OWNED and not self.paused and self.subscribed
 
     @property
     def fetchable(self) -> bool:
         """Whether it should be fetched."""
-        return not self.paused and self.stage is not Stage.PENDING_REVOCATION
+        return not self.paused and not self.is_unwanted
 
     @property
-    def pending_revocation(self) -> bool:
-        """Whether it is about to be revoked: nothing is fetched for it, what arrives is dropped."""
-        return self.stage is Stage.PENDING_REVOCATION
+    def is_unwanted(self) -> bool:
+        """Whether it is about to be revoked, or its topic is not subscribed any more: nothing is
+        fetched for it, what arrives is dropped."""
+        return self.stage is Stage.PENDING_REVOCATION or not self.subscribed
 
     @property
     def ready(self) -> bool:
@@ -406,7 +414,7 @@ class Partition:
     @property
     def error_is_next(self) -> bool:
         """Whether its error is to be raised now: no record from before the error is left."""
-        if self.error is None or self.held:
+        if self.error is None or self.held or not self.subscribed:
             return False
         return self.offset is None or self.open
 

@@ -84,6 +84,27 @@ class Positions:
             self.assign_everything()
         return changed
 
+    def follow_subscription(self) -> None:
+        """Give out nothing of topics that are not subscribed any more, from now on: what is
+        buffered of them is dropped. As in Java's AsyncKafkaConsumer (`FetchBuffer.retainAll`).
+
+        The group revokes their partitions later, and the positions are committed then. Until then
+        they may be subscribed again: they are read on from their positions.
+        """
+        changed = self._delivery.follow_subscription(self._subscription.wants)
+        for state in changed:
+            self.renew(state)
+        if not changed:
+            return
+        because = "the subscription has changed"
+        self.say()
+        self.say_resets(because)
+        partitions = [state.topic_partition for state in changed]
+        wanted = self._delivery.fetchable(partitions)
+        self._publish(PausePartitions(partitions=frozenset(partitions) - wanted, resumed=wanted))
+        if dropped := [state.topic_partition for state in changed if not state.subscribed]:
+            self._log.info("buffer.dropped", partitions=dropped, because="not subscribed any more")
+
     def say(self) -> None:
         """Tell the background what is assigned, in which epochs and at which positions."""
         self._topic_ids.note(self._delivery.topics)

@@ -58,9 +58,10 @@ class Recovery:
         for ticket in self._call.asked:
             self._subscription.track_topics_of_question(ticket, frozenset())
         self._delivery.take_back()
-        # An interrupted `subscribe` may have ended before these two calls.
+        # An interrupted `subscribe` may have ended before these calls.
         self._port.watch_cluster(wanted=self._subscription.follows_cluster)
         self._positions.follow_cluster()
+        self._delivery.follow_subscription(self._subscription.wants)
         self._renew_all()
         self._delivery.recount()
         self._errors.forget()

@@ -80,6 +80,21 @@ class Subscription:
         self.topics, self.pattern, self.regex = frozenset(), None, ""
         self.assigned_by_user = False
 
+    def wants(self, topic: str) -> bool:
+        """Whether records of this topic are wanted, if the group has assigned its partitions.
+
+        A pattern that the brokers evaluate is not judged here: until the group revokes a partition
+        we cannot know that it does not match.
+        """
+        if not self.in_group or self.regex:
+            return True
+        if self.pattern is None:
+            return topic in self.topics
+        info = self._port.cluster.topics.get(topic)
+        if info is None:  # not described yet
+            return self.pattern.pattern.match(topic) is not None
+        return self.pattern.matches(topic, info)
+
     def _matching(self, pattern: TopicPattern) -> frozenset[str]:
         topics = self._port.cluster.topics
         return frozenset(name for name, info in topics.items() if pattern.matches(name, info))

@@ -1776,6 +1776,95 @@ def test_subscribing_without_a_group_is_to_own_all_partitions_and_those_that_com
     assert not site.of(AssignmentChanged)[-1].by_group
 
 
+OTHERS = frozenset({"others"})
+
+
+def test_what_is_buffered_of_a_topic_that_is_left_out_is_dropped_and_not_fetched_any_more() -> None:
+    site = a_member()
+    site.fetched(a_chunk(count=10, epoch=1))
+    site.poll(limit=4)
+    site.forget()
+
+    site.engine.subscribe(OTHERS, None)
+
+    state = site.engine.delivery.partitions[A]
+    assert (state.buffered_bytes, state.offset) == (0, 4)
+    assert site.of(AssignmentChanged)[-1].partitions == {A: state.assigned}
+    assert site.of(PausePartitions) == [PausePartitions(partitions=frozenset({A}))]
+    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=OTHERS)]
+    site.fetched(a_chunk(count=10, epoch=state.epoch))
+    assert site.poll() == {}
+
+
+def test_a_topic_that_is_subscribed_again_is_fetched_from_its_position() -> None:
+    site = a_member()
+    site.fetched(a_chunk(count=10, epoch=1))
+    site.poll(limit=4)
+    site.engine.subscribe(OTHERS, None)
+    site.forget()
+
+    site.engine.subscribe(ORDERS, None)
+
+    state = site.engine.delivery.partitions[A]
+    assert site.of(PausePartitions) == [PausePartitions(resumed=frozenset({A}))]
+    assert site.of(AssignmentChanged)[-1].partitions[A] == state.assigned
+    site.fetched(a_chunk(A, 4, count=6, epoch=state.epoch))
+    assert site.poll() == {A: [4, 5, 6, 7, 8, 9]}
+
+
+def test_an_application_that_has_paused_a_partition_must_resume_it_itself() -> None:
+    site = a_member()
+    site.engine.pause([A], paused=True)
+    site.engine.subscribe(OTHERS, None)
+    site.forget()
+
+    site.engine.pause([A], paused=False)  # not subscribed: nothing is fetched
+    site.engine.pause([A], paused=True)
+    site.engine.subscribe(ORDERS, None)
+
+    assert all(not one.resumed for one in site.of(PausePartitions))
+    assert not site.engine.delivery.partitions[A].fetchable
+
+
+def test_partitions_that_are_assigned_for_the_subscription_of_before_give_out_nothing() -> None:
+    site = Site(group_id="g")
+    site.engine.subscribe(ORDERS, None)
+    site.hear(
+        MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
+        SessionExtended(until=145.0),
+        an_assignment(A),
+    )
+    site.engine.subscribe(OTHERS, None)
+
+    site.poll()
+    site.found(A)
+    site.fetched(a_chunk(count=10, epoch=site.engine.delivery.partitions[A].epoch))
+
+    assert site.poll() == {}
+    assert site.of(PausePartitions)[-1].partitions == {A}
+
+
+def test_a_subscribe_that_was_interrupted_gives_out_nothing_of_what_it_leaves_out() -> None:
+    site = a_member()
+    site.fetched(a_chunk(count=10, epoch=1))
+    site.engine.subscription.replace(OTHERS, None, "")  # here the interrupt came
+
+    site.engine.recovery.repair()
+
+    site.fetched(a_chunk(count=10, epoch=site.engine.delivery.partitions[A].epoch))
+    assert site.poll() == {}
+    assert site.of(PausePartitions)[-1].partitions == {A}
+
+
+def test_what_a_pattern_of_the_brokers_leaves_out_is_known_when_the_group_revokes_it() -> None:
+    site = a_member(group_protocol="consumer")
+    site.fetched(a_chunk(count=10, epoch=1))
+
+    site.engine.subscribe(frozenset(), None, regex="others.*")
+
+    assert len(site.poll()[A]) == 10
+
+
 def a_cluster(partitions: int) -> Cluster:
     info = PartitionInfo(leader=1, leader_epoch=0)
     topic = TopicInfo(topic_id=None, partitions=dict.fromkeys(range(partitions), info))

@@ -45,7 +45,7 @@ def test_nothing_leads_back_from_a_revocation() -> None:
 
 def test_what_may_be_given_out_and_fetched_follows_from_the_stage() -> None:
     may = {
-        stage: (partition.open, partition.fetchable, partition.pending_revocation)
+        stage: (partition.open, partition.fetchable, partition.is_unwanted)
         for stage in Stage
         for partition in [partition_in(stage)]
     }
@@ -122,3 +122,11 @@ def test_only_so_many_epochs_are_remembered() -> None:
 
     assert len(partition.epochs) <= EPOCHS_KEPT + 1
     assert partition.common_with(at(2000, 998)) == at(998, 998)
+
+
+def test_what_is_not_subscribed_any_more_is_as_what_is_about_to_be_revoked() -> None:
+    partition = partition_in(Stage.OWNED)
+
+    partition.follow_subscription(subscribed=False)
+
+    assert (partition.open, partition.fetchable, partition.is_unwanted) == (False, False, True)
