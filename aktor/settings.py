@@ -44,6 +44,9 @@ class Settings(Value):
     enable_auto_commit: bool = True
     auto_commit_interval: float = 5.0
     auto_offset_reset: str = "latest"
+    #: The same for an offset out of range; None: as `auto_offset_reset`.
+    auto_offset_reset_out_of_range: str | None = None
+    auto_offset_reset_new_partitions: str = "earliest"
     isolation_level: str = "read_uncommitted"
 
     fetch_min_bytes: int = 1

@@ -18,17 +18,20 @@ class TickDue(Message):
 
     now: float
     jitter: float
+    wall: float = 0.0
 
 
 class Tick(Message):
     """supervisor ▶ the actor that is asked: it is `now`; what do you want to send, and when do you
     wake?
 
-    `jitter` is a fresh random number in [0, 1): managers have no randomness of their own.
+    `jitter` is a fresh random number in [0, 1): managers have no randomness of their own. `wall` is
+    the time in seconds since the epoch, for the timestamps of records.
     """
 
     now: float
     jitter: float
+    wall: float = 0.0
 
 
 class Ticked(Message):

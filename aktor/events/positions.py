@@ -7,7 +7,9 @@ an offset that has to be fetched. A message about an older epoch is dropped and 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -20,6 +22,51 @@ class ResetStrategy(enum.Enum):
 
     EARLIEST = -2
     LATEST = -1
+
+
+class ResetPolicy(Value):
+    """What a setting such as `auto_offset_reset` says: an end of the log; or, with `duration`, the
+    first record of the last so many seconds (KIP-1106), and the end if there is none.
+
+    `strategy` None: the application decides.
+    """
+
+    strategy: ResetStrategy | None
+    duration: float | None = None
+
+    @classmethod
+    def named(cls, name: str) -> ResetPolicy:
+        """The policy of this name: "earliest", "latest", "none", "by_duration:PT1H".
+
+        Raises ValueError if there is none.
+        """
+        if name.startswith(BY_DURATION):
+            return cls(strategy=ResetStrategy.LATEST, duration=seconds(name[len(BY_DURATION) :]))
+        if name == "none":
+            return cls(strategy=None)
+        try:
+            return cls(strategy=ResetStrategy[name.upper()])
+        except KeyError:
+            raise ValueError(f"no policy {name!r}") from None
+
+
+BY_DURATION: Final = "by_duration:"
+
+_DURATION: Final = re.compile(
+    r"P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+
+
+def seconds(duration: str) -> float:
+    """The seconds of a duration in ISO 8601, as Java's `Duration.parse` reads it: PT1H, P1DT12H.
+
+    Raises ValueError if it is none.
+    """
+    parts = _DURATION.fullmatch(duration)
+    if parts is None:
+        raise ValueError(f"{duration!r} is no duration")
+    days, hours, minutes, rest = (float(part or 0) for part in parts.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 class Position(Value):

@@ -49,6 +49,7 @@ from aktor.events.positions import (
     PositionsFailed,
     PositionsResolved,
     PositionsValidated,
+    ResetPolicy,
     ResetPositions,
     ResetStrategy,
     SeekPartitions,
@@ -68,12 +69,6 @@ __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
 #: How long a leader may take for its first answer, in seconds. The time doubles with each failure,
 #: so a leader that reads from remote storage (KIP-1075) has enough time in the end.
 PATIENCE: Final = 5.0
-
-#: The strategy for each value of `auto_offset_reset`; with any other value the application decides.
-POLICIES: Final[Mapping[str, ResetStrategy]] = {
-    "earliest": ResetStrategy.EARLIEST,
-    "latest": ResetStrategy.LATEST,
-}
 
 #: Partitions that an error names.
 NAMED: Final = 10
@@ -163,6 +158,11 @@ class _Partition:
     state: State
     exchange: Exchange
     strategy: ResetStrategy | None = None
+    #: With `by_duration`: look for the first record of the last so many seconds. `strategy` says
+    #: where to go if there is none, and `end` where that was when we had found none.
+    duration: float | None = None
+    end: OffsetAndTimestamp | None = None
+    looks_for_end: bool = False
     from_offset: int | None = None
     because: str = ""
     #: The position that is validated, in VALIDATING.
@@ -188,9 +188,10 @@ class _Partition:
         self.from_offset = from_offset
         self.move(Trigger.RESET_WANTED)
 
-    def await_reset(self, strategy: ResetStrategy | None, because: str) -> None:
+    def await_reset(self, policy: ResetPolicy, because: str) -> None:
         """The leader is to be asked where the log begins or ends; `because` is the reason."""
-        self.strategy = strategy
+        self.strategy, self.duration = policy.strategy, policy.duration
+        self.end, self.looks_for_end = None, False
         self.because = because
         self.exchange.hurry()
 
@@ -199,6 +200,41 @@ class _Partition:
         self.position = position
         self.move(Trigger.LEADER_ELECTED)
         self.exchange.hurry()
+
+    def timestamp(self, wall: float) -> int:
+        """What to ask the leader for, at this time since the epoch."""
+        assert self.strategy is not None, "a reset without a strategy"
+        if self.duration is None or self.looks_for_end:
+            return self.strategy.value
+        return max(0, int((wall - self.duration) * 1000))
+
+    def answered(self, offset: OffsetAndTimestamp | None) -> OffsetAndTimestamp | None:
+        """The leader has answered; returns the position. None: it must be asked again.
+
+        With `by_duration` the end of the log is taken if there is no record that is young enough.
+        Then the record is looked for once more: one that was written before the end was asked for
+        would be lost otherwise.
+        """
+        if self.duration is None or (self.looks_for_end and offset is None):
+            return offset
+        if self.looks_for_end:
+            self.end = offset
+        elif offset is not None or self.end is not None:
+            return offset or self.end
+        self.looks_for_end = not self.looks_for_end
+        self.exchange.answered()
+        return None
+
+    @property
+    def way(self) -> str:
+        """How it is reset, for the trace."""
+        assert self.strategy is not None, "a reset without a strategy"
+        return self.strategy.name.lower() if self.duration is None else "by_duration"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the answer has led to another question (see `answered`)."""
+        return self.duration is not None and not self.exchange.in_flight
 
     def sent(self, node: int, now: float) -> None:
         """This broker is asked."""
@@ -212,10 +248,11 @@ class _Partition:
 
 
 class _Wanted(Value, kw_only=False):
-    """The epoch and strategy of a reset in flight: its answer counts while both are the same."""
+    """The epoch and policy of a reset in flight: its answer counts while both are the same."""
 
     epoch: int
-    strategy: ResetStrategy
+    strategy: ResetStrategy | None
+    duration: float | None = None
 
 
 class _ResetsSent(Value, kw_only=False):
@@ -338,6 +375,7 @@ class PositionManager(RequestManager):
     NEEDS = (COMMITS, METADATA)
     READS = (
         "auto_offset_reset",
+        "auto_offset_reset_out_of_range",
         "group_id",
         "isolation_level",
         "request_timeout",
@@ -355,6 +393,11 @@ class PositionManager(RequestManager):
         #: The partitions in VALIDATING, for the same reason.
         self._validating: dict[TopicPartition, None] = {}
         self._questions: dict[int, _Question] = {}
+        settings = self.settings
+        start, out_of_range = settings.auto_offset_reset, settings.auto_offset_reset_out_of_range
+        #: Where to go without a position, and from one that is out of range.
+        self._start = ResetPolicy.named(start)
+        self._out_of_range = ResetPolicy.named(out_of_range or start)
 
     # -- what the application wants
 
@@ -422,9 +465,12 @@ class PositionManager(RequestManager):
 
     def _await_reset(self, tp: TopicPartition, strategy: ResetStrategy | None, why: str) -> bool:
         """Note what a partition in AWAIT_RESET waits for; False if the policy allows nothing."""
-        strategy = strategy or POLICIES.get(self.settings.auto_offset_reset)
-        self._partitions[tp].await_reset(strategy, why)
-        if strategy is None:
+        partition = self._partitions[tp]
+        policy = self._out_of_range if partition.from_offset is not None else self._start
+        if strategy is not None:
+            policy = ResetPolicy(strategy=strategy)
+        partition.await_reset(policy, why)
+        if policy.strategy is None:
             return False
         self._awaiting[tp] = None
         return True
@@ -550,13 +596,16 @@ class PositionManager(RequestManager):
     def _refuse_for_policy(self, partitions: list[TopicPartition]) -> None:
         """With `auto_offset_reset="none"` the application must say where to go."""
         remedy = "seek to an offset, or set auto_offset_reset to earliest or latest"
+        of_range = remedy
+        if self.settings.auto_offset_reset_out_of_range is not None:
+            of_range = remedy.replace("auto_offset_reset", "auto_offset_reset_out_of_range")
         outside = {
             tp: self._partitions[tp].from_offset
             for tp in partitions
             if self._partitions[tp].from_offset is not None
         }
         missing = set(partitions) - outside.keys()
-        self._fail(outside, OffsetOutOfRangeError(outside, remedy))
+        self._fail(outside, OffsetOutOfRangeError(outside, of_range))
         self._fail(missing, NoOffsetForPartitionError(missing, remedy))
 
     # -- what others tell
@@ -624,8 +673,8 @@ class PositionManager(RequestManager):
             for tp in partitions:
                 partition = self._partitions[tp]
                 assert partition.strategy is not None, "a reset without a strategy"
-                timestamps[tp] = partition.strategy.value
-                wanted[tp] = _Wanted(partition.epoch, partition.strategy)
+                timestamps[tp] = partition.timestamp(self.wall)
+                wanted[tp] = _Wanted(partition.epoch, partition.strategy, partition.duration)
                 patience = max(patience, partition.exchange.patience(PATIENCE))
                 partition.sent(node, now)
             self._list_offsets(node, timestamps, now, now + patience, _ResetsSent(wanted))
@@ -761,7 +810,7 @@ class PositionManager(RequestManager):
             valid = (
                 found is not None
                 and found.state is State.AWAIT_RESET
-                and (found.epoch, found.strategy) == (then.epoch, then.strategy)
+                and _Wanted(found.epoch, found.strategy, found.duration) == then
             )
             (wanted if valid else dropped).append(tp)
         if dropped:
@@ -775,9 +824,14 @@ class PositionManager(RequestManager):
         troubles: dict[TopicPartition, Exception] = {}
         wanted = self._still_wanted(context)
         for tp in wanted:
+            partition = self._partitions[tp]
             offset = listed.offsets.get(tp)
+            if tp in listed.offsets:
+                offset = partition.answered(offset)
             if offset is not None:
                 resets[tp] = offset
+            elif tp in listed.offsets and partition.goes_on:
+                continue
             elif tp not in listed.refused:
                 troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
                 self._partitions[tp].failed(troubles[tp], now, jitter)
@@ -787,12 +841,12 @@ class PositionManager(RequestManager):
         self._refresh_after(Answer.LIST_OFFSETS, troubles)
 
     def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
-        groups: defaultdict[tuple[ResetStrategy | None, str], list[TopicPartition]]
+        groups: defaultdict[tuple[str, str], list[TopicPartition]]
         groups = defaultdict(list)
         positions: dict[TopicPartition, Assigned] = {}
         for tp, found in resets.items():
             partition = self._partitions[tp]
-            groups[partition.strategy, partition.because].append(tp)
+            groups[partition.way, partition.because].append(tp)
             partition.move(Trigger.END_FOUND)
             self._awaiting.pop(tp, None)
             positions[tp] = Assigned(
@@ -800,13 +854,18 @@ class PositionManager(RequestManager):
                 position=_after_reset(partition.strategy, found),
             )
         for (strategy, because), partitions in groups.items():
-            self.log.info(
-                "position.reset",
-                partitions={tp: resets[tp].offset for tp in partitions},
-                from_offsets={tp: self._partitions[tp].from_offset for tp in partitions},
-                strategy=strategy.name.lower() if strategy else None,
-                because=because,
-            )
+            from_offsets = {tp: self._partitions[tp].from_offset for tp in partitions}
+            is_loss = any(offset is not None for offset in from_offsets.values())
+            facts = {
+                "partitions": {tp: resets[tp].offset for tp in partitions},
+                "from_offsets": from_offsets,
+                "strategy": strategy,
+                "because": because,
+            }
+            if is_loss:
+                self.log.warning("position.reset", **facts)
+            else:
+                self.log.info("position.reset", **facts)
         self._resolve(positions, because="reset")
 
     def _refresh_after(self, answer: Answer, troubles: Mapping[TopicPartition, Exception]) -> None:

@@ -265,7 +265,13 @@ class Site(Host):
         self._listening.enter_context(trace.listen(self._note))
         seed = self.world.seed * 1000 + self.number
         self.dispatcher = WorldDispatcher(
-            self, ROUTES, clock=self.world, order=Seeded(seed), seed=seed, trace=trace
+            self,
+            ROUTES,
+            clock=self.world,
+            wall=lambda: self.world.now,
+            order=Seeded(seed),
+            seed=seed,
+            trace=trace,
         )
         self.dispatcher.connect("application", port)
         return self.dispatcher

@@ -331,11 +331,13 @@ class Dispatcher:
         routes: Mapping[type, tuple[str, ...]],
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         order: Order | None = None,
         seed: int | None = None,
         trace: Trace | None = None,
     ) -> None:
         self.clock = clock
+        self._wall = wall
         #: The sleeper of the actor that was connected last and has one; None if there was none.
         self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).bind(actor="dispatcher")
@@ -461,7 +463,7 @@ class Dispatcher:
                 return ticks.wake_at
             ticks.begin_again()
             return None
-        due = ticks.due(self.clock())
+        due = ticks.due(self.clock(), self._wall())
         if due is None:
             return ticks.wake_at
         self.publish(due)

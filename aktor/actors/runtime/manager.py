@@ -138,6 +138,8 @@ class RequestManager(CooperativeActor):
     ) -> None:
         super().__init__(dispatcher=dispatcher, incarnation=incarnation)
         self.settings = settings
+        #: The time of the last tick, in seconds since the epoch. It may jump.
+        self.wall = 0.0
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
 
     @classmethod
@@ -210,6 +212,7 @@ class RequestManager(CooperativeActor):
 
     @handles(Tick)
     def _on_tick(self, tick: Tick) -> None:
+        self.wall = tick.wall
         wake_at = self._do_duties(tick.now, tick.jitter)
         outgoing = self._outgoing
         last = outgoing.ticked

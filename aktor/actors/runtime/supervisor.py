@@ -78,7 +78,7 @@ class Supervisor(CooperativeActor):
     @handles(TickDue)
     def on_tick_due(self, due: TickDue) -> None:
         """Ask every child that has a reason to be asked, one after the other."""
-        self._tick = Tick(now=due.now, jitter=due.jitter)
+        self._tick = Tick(now=due.now, jitter=due.jitter, wall=due.wall)
         self._ticks.begin(due.now)
         self._ask_next()
 

@@ -97,13 +97,13 @@ class Ticks:
             self._has_work = True
             self.news.add(actor)
 
-    def due(self, now: float) -> TickDue | None:
-        """The message that begins a round, if one is due."""
+    def due(self, now: float, wall: float = 0.0) -> TickDue | None:
+        """The message that begins a round, if one is due; `wall`: seconds since the epoch."""
         if not self._has_work and now < self.wake_at:
             return None
         self._has_work = False
         self.is_on = True
-        return TickDue(now=now, jitter=self._random.random())
+        return TickDue(now=now, jitter=self._random.random(), wall=wall)
 
     def begin_again(self) -> None:
         """An actor of this round has crashed, so that the round does not end: another is due."""

@@ -18,6 +18,7 @@ from kafka.protocol.consumer import IsolationLevel
 
 from aktor.consumer.configuration.secrets import Secret, unmasked
 from aktor.errors import ConfigurationError
+from aktor.events.positions import BY_DURATION, seconds
 
 #: Checks one value and returns it as it will be kept; raises ConfigurationError.
 Check = Callable[[str, Any], Any]
@@ -135,7 +136,19 @@ def offset_reset(name: str, value: Any) -> Any:
         return "none"
     if isinstance(value, str):
         value = OFFSET_RESETS_OF_OLD.get(value, value.lower())
+        if value.startswith(BY_DURATION):
+            return _by_duration(name, value)
     return one_of(*OFFSET_RESETS)(name, value)
+
+
+def _by_duration(name: str, value: str) -> str:
+    duration = value.removeprefix(BY_DURATION).upper()
+    try:
+        seconds(duration)
+    except ValueError:
+        must = f"{BY_DURATION} and a duration in ISO 8601, as in {BY_DURATION}PT1H or P1DT12H"
+        raise refusal(name, value, must) from None
+    return BY_DURATION + duration
 
 
 def isolation_level(name: str, value: Any) -> Any:

@@ -248,11 +248,12 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="str | None",
             meaning=(
                 "where to start without a committed offset: `'earliest'`, `'latest'`, `'none'`"
-                " (raise)"
+                " (raise), or `'by_duration:PT1H'`: at the first record of the last hour (KIP-1106)"
             ),
             notes=(
-                "upper or lower case; None means `'none'`; `'smallest'` and `'largest'` are"
-                " deprecated. Anything else is refused: kafka-python takes it for `'none'`"
+                "upper or lower case; None means `'none'`; a duration is written as in ISO 8601"
+                " (`P1DT12H`, `PT90S`), and the end of the log is taken if no record is that young;"
+                " `'smallest'` and `'largest'` are deprecated. Anything else is refused: kafka-python takes it for `'none'`"
             ),
         ),
         Setting(
@@ -725,6 +726,19 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             unit="ms",
             meaning="how long a call may take that names no timeout",
             notes="Java's `default.api.timeout.ms`",
+        ),
+        Setting(
+            name="auto_offset_reset_out_of_range",
+            check=checks.optional(checks.offset_reset),
+            kind="str | None",
+            meaning=(
+                "where to go from an offset that the log does not have (any more): a value of"
+                " `auto_offset_reset`; None: the same as there"
+            ),
+            notes=(
+                "also for positions in a topic that was deleted and created anew. The event"
+                " `position.reset` is a warning then"
+            ),
         ),
         Setting(
             name="group_protocol",

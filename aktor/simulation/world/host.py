@@ -90,6 +90,7 @@ class Site(Host):
             self,
             ROUTES,
             clock=self.now,
+            wall=self.now,
             order=self._mail,
             seed=random.Random(f"{self._seed} jitter").getrandbits(32),
             trace=trace,

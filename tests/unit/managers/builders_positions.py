@@ -44,9 +44,9 @@ class Turn:
         return one
 
 
-def tick(manager: RequestManager, now: float) -> Turn:
-    """It is `now`."""
-    said = manager.handle(Tick(now=now, jitter=0.5))
+def tick(manager: RequestManager, now: float, wall: float = 0.0) -> Turn:
+    """It is `now`, `wall` seconds after the epoch."""
+    said = manager.handle(Tick(now=now, jitter=0.5, wall=wall))
     (ticked,) = (one for one in said if isinstance(one, Ticked))
     return Turn(ticked.requests, ticked.wake_at, [one for one in said if one is not ticked])
 

@@ -50,7 +50,7 @@ from aktor.events.positions import (
 )
 from aktor.managers.positions import TRANSITIONS, PositionManager, State, Trigger
 from aktor.settings import Settings
-from aktor.trace import recording
+from aktor.trace import Trace, recording
 from tests.unit.managers.builders_positions import (
     NOT_LEADER,
     OFFSET_NOT_AVAILABLE,
@@ -72,9 +72,9 @@ from tests.unit.managers.builders_positions import (
 EARLIEST, LATEST = ResetStrategy.EARLIEST, ResetStrategy.LATEST
 
 
-def a_manager(*, knows: Any = None, **settings: Any) -> PositionManager:
+def a_manager(*, knows: Any = None, trace: Trace | None = None, **settings: Any) -> PositionManager:
     """A manager of a group member that knows the cluster; with jitter 0.5 backoffs are nominal."""
-    manager = PositionManager(Settings(**{"group_id": "g", **settings}))
+    manager = PositionManager(Settings(**{"group_id": "g", **settings}), trace=trace)
     manager.handle(a_cluster() if knows is None else knows)
     return manager
 
@@ -235,6 +235,104 @@ def test_without_a_committed_offset_the_policy_says_where_to_go(
     assert request.to == 1
     assert asked_of(request) == {T0: timestamp}
     assert resolved_in(said) == {T0: at(17, leader_epoch=leader_epoch)}
+
+
+def test_by_duration_the_first_record_of_the_last_so_many_seconds_is_looked_for() -> None:
+    """KIP-1106."""
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H")
+
+    request = tick(manager, 0.0, wall=10_000.5).request
+    said = answer(manager, request, offsets({T0: 17}))
+
+    assert asked_of(request) == {T0: 6_400_500}
+    assert resolved_in(said) == {T0: at(17)}
+
+
+def test_by_duration_the_log_ends_where_no_record_is_so_young_and_none_is_lost_meanwhile() -> None:
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H")
+
+    said = answer(manager, tick(manager, 0.0, wall=10_000.0).request, offsets({T0: -1}))
+    assert said == []
+    end = tick(manager, 0.1, wall=10_000.1).request
+    said = answer(manager, end, offsets({T0: 20}), now=0.1)
+    assert said == []
+    again = tick(manager, 0.2, wall=10_000.2).request
+    assert (asked_of(end), asked_of(again)) == ({T0: -1}, {T0: 6_400_200})
+    assert resolved_in(answer(manager, again, offsets({T0: -1}))) == {T0: at(20)}
+
+
+def test_by_duration_a_record_that_came_after_the_end_was_asked_for_is_found() -> None:
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H")
+    for found in (-1, 20):
+        answer(manager, tick(manager, 0.0, wall=10_000.0).request, offsets({T0: found}))
+
+    said = answer(manager, tick(manager, 0.1, wall=10_000.1).request, offsets({T0: 19}))
+
+    assert resolved_in(said) == {T0: at(19)}
+
+
+def test_by_duration_an_error_is_followed_by_the_same_question_after_the_backoff() -> None:
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H", retry_backoff=1.0)
+
+    for found in (-1, 20, None):
+        request = tick(manager, 5.0, wall=10_000.0).request
+        if found is not None:
+            answer(manager, request, offsets({T0: found}), now=5.0)
+    fail(manager, request, ConnectionError("gone"), now=5.0)
+
+    assert tick(manager, 5.5, wall=10_000.0).requests == ()
+    again = tick(manager, 6.5, wall=10_000.0).request
+    assert asked_of(again) == {T0: 6_400_000}
+    assert resolved_in(answer(manager, again, offsets({T0: -1}), now=6.5)) == {T0: at(20)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "out_of_range", "asked"),
+    [
+        ("latest", "earliest", -2),
+        ("earliest", None, -2),
+        ("none", "latest", -1),
+        ("latest", "by_duration:PT1M", 940_000),
+    ],
+)
+def test_an_offset_out_of_range_may_have_a_policy_of_its_own(
+    policy: str, out_of_range: str | None, asked: int
+) -> None:
+    manager = a_manager(auto_offset_reset=policy, auto_offset_reset_out_of_range=out_of_range)
+    manager.handle(AssignmentChanged(partitions={T0: at(99)}))
+    reset = Reset(epoch=2, from_offset=99)
+
+    manager.handle(ResetPositions(partitions={T0: reset}, because="out of range"))
+
+    assert asked_of(tick(manager, 0.0, wall=1_000.0).request) == {T0: asked}
+
+
+def test_an_offset_out_of_range_may_be_an_error_where_a_start_is_none() -> None:
+    manager = a_manager(auto_offset_reset="earliest", auto_offset_reset_out_of_range="none")
+    manager.handle(AssignmentChanged(partitions={T0: at(99)}))
+    reset = Reset(epoch=2, from_offset=99)
+
+    said = manager.handle(ResetPositions(partitions={T0: reset}, because="out of range"))
+
+    assert isinstance(failure_in(said).error, OffsetOutOfRangeError)
+    assert "auto_offset_reset_out_of_range" in str(failure_in(said).error)
+
+
+def test_a_reset_from_an_offset_out_of_range_is_a_warning_and_a_start_is_none() -> None:
+    trace, events = recording()
+    manager = a_manager(auto_offset_reset="earliest", trace=trace)
+    assign(manager, T0, T1)
+    commits_say(manager, {T0: None, T1: 5})
+    reset = Reset(epoch=2, from_offset=99)
+    manager.handle(ResetPositions(partitions={T1: reset}, because="out of range"))
+
+    answer(manager, tick(manager, 0.0).request, offsets({T0: 0, T1: 7}))
+
+    resets = [one for one in events if one["event"] == "position.reset"]
+    assert {next(iter(one["partitions"])): one["level"] for one in resets} == {
+        "t-0": "info",
+        "t-1": "warning",
+    }
 
 
 def test_with_policy_none_a_partition_without_a_committed_offset_fails() -> None:

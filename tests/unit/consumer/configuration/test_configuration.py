@@ -48,6 +48,7 @@ from tests.real_kafka.certificates import Certificates, make_certificates
 from tests.real_kafka.topics import produce
 
 OURS = {
+    "auto_offset_reset_out_of_range",
     "default_api_timeout_ms",
     "group_protocol",
     "group_remote_assignor",
@@ -301,12 +302,26 @@ def test_an_idle_consumer_waits_longer_unless_the_user_has_said_how_long(
         (None, "none"),
         ("smallest", "earliest"),
         ("largest", "latest"),
+        ("by_duration:PT1H", "by_duration:PT1H"),
+        ("By_Duration:p1dt2h3m4.5s", "by_duration:P1DT2H3M4.5S"),
     ],
 )
-def test_auto_offset_reset_has_three_values_and_two_old_names(given: Any, kept: str) -> None:
+def test_auto_offset_reset_has_four_kinds_of_values_and_two_old_names(
+    given: Any, kept: str
+) -> None:
     view, ours = parse({"auto_offset_reset": given}, trace=recording()[0])
 
     assert view["auto_offset_reset"] == ours.auto_offset_reset == kept
+
+
+@pytest.mark.parametrize("given", ["", "1h", "P", "PT", "P1DT", "PT-1H", "-PT1H", "PT1.5H", "P1Y"])
+def test_a_duration_that_java_would_not_read_is_refused(given: str) -> None:
+    assert "a duration in ISO 8601" in refusal(auto_offset_reset=f"by_duration:{given}")
+
+
+def test_the_policy_for_offsets_out_of_range_is_that_of_the_start_unless_it_is_given() -> None:
+    assert settings().auto_offset_reset_out_of_range is None
+    assert settings(auto_offset_reset_out_of_range="NONE").auto_offset_reset_out_of_range == "none"
 
 
 def test_any_other_offset_reset_is_refused_and_not_taken_for_none() -> None:
