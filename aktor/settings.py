@@ -46,6 +46,7 @@ class Settings(Value):
     auto_offset_reset: str = "latest"
     #: The same for an offset out of range; None: as `auto_offset_reset`.
     auto_offset_reset_out_of_range: str | None = None
+    #: With "latest": where to start in partitions that came into being since.
     auto_offset_reset_new_partitions: str = "earliest"
     isolation_level: str = "read_uncommitted"
 

@@ -498,7 +498,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "network": {"runtime", "sockets"},
     },
     "managers": {
-        **{name: set() for name in ("coordinator", "positions", "metadata", "fetch", "commits")},
+        **{name: set() for name in ("coordinator", "metadata", "fetch", "commits")},
+        "positions": {"new_partitions"},
+        "new_partitions": set(),
         "membership": {"membership.classic", "membership.consumer"},
         "membership.classic": {"membership"},
         "membership.consumer": {"membership"},

@@ -36,6 +36,13 @@ class TopicInfo(Value):
     topic_id: object | None
     partitions: Mapping[int, PartitionInfo]
     internal: bool = False
+    #: How many partitions it had when we began to follow it; 0: it came into being since. None: it
+    #: is not followed.
+    had: int | None = field(default=None, compare=False)
+
+    def has_gained(self, partition: int) -> bool:
+        """Whether the partition came into being since we began to follow the topic."""
+        return self.had is not None and partition >= self.had
 
 
 class Cluster(Value):

@@ -87,11 +87,13 @@ class AssignmentChanged(Message):
     """application ▶ positions, fetch, commits: exactly these partitions are assigned now.
 
     A partition with the epoch it had before is kept as it is. `by_group` says that a group gave
-    them, so that only its member may commit for them.
+    them, so that only its member may commit for them; `all_of_topics`, that they are all partitions
+    of the topics that are subscribed to, without a group.
     """
 
     partitions: Mapping[TopicPartition, Assigned]
     by_group: bool = False
+    all_of_topics: bool = False
 
 
 class SeekPartitions(Message):

@@ -58,6 +58,7 @@ from aktor.events.positions import (
     ValidatePositions,
 )
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
+from aktor.managers.new_partitions import NewPartitions, Verdict
 from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means
 from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import explained, refused, topics_refused
@@ -163,6 +164,9 @@ class _Partition:
     duration: float | None = None
     end: OffsetAndTimestamp | None = None
     looks_for_end: bool = False
+    #: There is no committed offset, and no end of the log was asked for: a new partition is read
+    #: from its first record (see `new_partitions`).
+    may_be_new: bool = False
     from_offset: int | None = None
     because: str = ""
     #: The position that is validated, in VALIDATING.
@@ -191,6 +195,7 @@ class _Partition:
     def await_reset(self, policy: ResetPolicy, because: str) -> None:
         """The leader is to be asked where the log begins or ends; `because` is the reason."""
         self.strategy, self.duration = policy.strategy, policy.duration
+        self.may_be_new = False
         self.end, self.looks_for_end = None, False
         self.because = because
         self.exchange.hurry()
@@ -200,6 +205,14 @@ class _Partition:
         self.position = position
         self.move(Trigger.LEADER_ELECTED)
         self.exchange.hurry()
+
+    def allow_new(self) -> None:
+        """If the metadata tells in time that the partition is new, begin at its first record."""
+        self.may_be_new = True
+
+    def is_new(self, because: str) -> None:
+        """The partition is new, so it is read from its first record."""
+        self.await_reset(ResetPolicy(strategy=ResetStrategy.EARLIEST), because)
 
     def timestamp(self, wall: float) -> int:
         """What to ask the leader for, at this time since the epoch."""
@@ -375,7 +388,9 @@ class PositionManager(RequestManager):
     NEEDS = (COMMITS, METADATA)
     READS = (
         "auto_offset_reset",
+        "auto_offset_reset_new_partitions",
         "auto_offset_reset_out_of_range",
+        "enable_auto_commit",
         "group_id",
         "isolation_level",
         "request_timeout",
@@ -398,6 +413,13 @@ class PositionManager(RequestManager):
         #: Where to go without a position, and from one that is out of range.
         self._start = ResetPolicy.named(start)
         self._out_of_range = ResetPolicy.named(out_of_range or start)
+        self._new = NewPartitions(settings)
+        self._looks_for_new = (
+            self._start == ResetPolicy(strategy=ResetStrategy.LATEST)
+            and settings.auto_offset_reset_new_partitions == "earliest"
+        )
+        #: The partitions follow from a subscription: new ones are meant, too.
+        self._subscribed = False
 
     # -- what the application wants
 
@@ -413,7 +435,11 @@ class PositionManager(RequestManager):
         self._partitions = kept
         self._awaiting = {tp: None for tp in self._awaiting if tp in kept}
         self._validating = {tp: None for tp in self._validating if tp in kept}
+        self._subscribed = changed.by_group or changed.all_of_topics
+        self._new.forget(self._new.in_question - kept.keys())
         self._admit(new)
+        # A look-up of a partition that was ours and is not any more was given up.
+        self._ask_group()
 
     def _admit(self, new: Mapping[TopicPartition, Assigned]) -> None:
         for tp, assigned in new.items():
@@ -429,7 +455,8 @@ class PositionManager(RequestManager):
         if not partitions:
             return
         if self.settings.group_id is None:
-            self._reset_by_policy(partitions, because="there is no group to commit for")
+            because = "there is no group to commit for"
+            self._reset_by_policy(self._without_new(partitions), because=because)
             return
         self._say(FindStartingOffsets(partitions=frozenset(partitions)))
 
@@ -537,6 +564,8 @@ class PositionManager(RequestManager):
         """Start at what is committed; reset the others, and only these (KAFKA-17674)."""
         resolved: dict[TopicPartition, Assigned] = {}
         uncommitted: list[TopicPartition] = []
+        self._new.forget([tp for tp in self._new.in_question if not self._is_initializing(tp)])
+        self._new.note(found.offsets)
         for tp in sorted(found.offsets):  # a set was asked for, whose order depends on hashes
             committed, partition = found.offsets[tp], self._partitions.get(tp)
             if partition is None or partition.state is not State.INITIALIZING:
@@ -551,25 +580,58 @@ class PositionManager(RequestManager):
             )
             resolved[tp] = Assigned(epoch=partition.epoch, position=position)
         self._resolve(resolved, because="committed")
-        self._reset_by_policy(uncommitted, because="no offset is committed")
+        uncommitted += sorted(self._new.in_question - {*uncommitted})
+        old = self._without_new(uncommitted)
+        self._reset_by_policy(old, because="no offset is committed")
+
+    def _is_initializing(self, tp: TopicPartition) -> bool:
+        partition = self._partitions.get(tp)
+        return partition is not None and partition.state is State.INITIALIZING
+
+    def _without_new(self, uncommitted: list[TopicPartition]) -> list[TopicPartition]:
+        """Begin with the first record of those that are new; returns those that are not. Some stay
+        in question until the committed offsets of other partitions are known."""
+        if not (self._looks_for_new and self._subscribed):
+            return uncommitted
+        verdicts = {tp: self._new.judge(tp, self._cluster) for tp in uncommitted}
+        self._ask_group()
+        by_verdict: defaultdict[Verdict, list[TopicPartition]] = defaultdict(list)
+        for tp, verdict in verdicts.items():
+            if verdict is not None:
+                by_verdict[verdict].append(tp)
+        for (is_new, because), partitions in by_verdict.items():
+            self.log.info("partition.judged", partitions=partitions, new=is_new, because=because)
+            for tp in partitions if is_new else ():
+                self._partitions[tp].move(Trigger.NOTHING_COMMITTED)
+                self._partitions[tp].is_new(because)
+                self._awaiting[tp] = None
+        self._new.forget([tp for tp, verdict in verdicts.items() if verdict is not None])
+        return [tp for tp, verdict in verdicts.items() if verdict is not None and not verdict[0]]
+
+    def _ask_group(self) -> None:
+        """Look up the committed offsets that tell which partitions are new."""
+        if missing := self._new.missing(self._cluster):
+            self._say(FindStartingOffsets(partitions=missing))
 
     def _reset_by_policy(self, partitions: Iterable[TopicPartition], *, because: str) -> None:
         refused: list[TopicPartition] = []
         for tp in partitions:
-            self._partitions[tp].move(Trigger.NOTHING_COMMITTED)
+            partition = self._partitions[tp]
+            partition.move(Trigger.NOTHING_COMMITTED)
             if not self._await_reset(tp, None, because):
                 refused.append(tp)
+            elif self._looks_for_new and self._subscribed:
+                partition.allow_new()
         self._refuse_for_policy(refused)
 
     @handles(StartingOffsetsFailed)
     def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> None:
         """The committed offsets cannot be found: tell the application, which decides."""
-        waiting = [
-            tp
-            for tp in sorted(failed.partitions)
-            if tp in self._partitions and self._partitions[tp].state is State.INITIALIZING
-        ]
-        self._fail(waiting, failed.error)
+        topics = {tp.topic for tp in failed.partitions & self._new.missing(self._cluster)}
+        in_question = {tp for tp in self._new.in_question if tp.topic in topics}
+        waiting = sorted(failed.partitions | in_question)
+        self._new.forget(in_question)
+        self._fail([tp for tp in waiting if self._is_initializing(tp)], failed.error)
 
     # -- how a partition ends
 
@@ -673,6 +735,8 @@ class PositionManager(RequestManager):
             for tp in partitions:
                 partition = self._partitions[tp]
                 assert partition.strategy is not None, "a reset without a strategy"
+                if partition.may_be_new:
+                    self._look_again(tp, partition)
                 timestamps[tp] = partition.timestamp(self.wall)
                 wanted[tp] = _Wanted(partition.epoch, partition.strategy, partition.duration)
                 patience = max(patience, partition.exchange.patience(PATIENCE))
@@ -707,6 +771,13 @@ class PositionManager(RequestManager):
             self.send(
                 self.request(body, to=node, deadline=now + patience, context=_EpochsSent(wanted))
             )
+
+    def _look_again(self, tp: TopicPartition, partition: _Partition) -> None:
+        """The topic was not described when the partition was judged: now it is."""
+        because = self._new.seen(tp, self._cluster.topics.get(tp.topic))
+        if because:
+            self.log.info("partition.judged", partitions=[tp], new=True, because=because)
+            partition.is_new(because)
 
     def _look_offsets_up(self, now: float, jitter: float) -> float:
         """ListOffsets to the leaders of what is asked for and neither found nor in flight."""
@@ -851,7 +922,7 @@ class PositionManager(RequestManager):
             self._awaiting.pop(tp, None)
             positions[tp] = Assigned(
                 epoch=partition.epoch,
-                position=_after_reset(partition.strategy, found),
+                position=_after_reset(partition, found),
             )
         for (strategy, because), partitions in groups.items():
             from_offsets = {tp: self._partitions[tp].from_offset for tp in partitions}
@@ -1115,11 +1186,13 @@ def _has_read_further(position: Position, end: Position | None) -> bool:
     return end is None or end.offset < position.offset or end.leader_epoch < position.leader_epoch
 
 
-def _after_reset(strategy: ResetStrategy | None, found: OffsetAndTimestamp) -> Position:
+def _after_reset(partition: _Partition, found: OffsetAndTimestamp) -> Position:
     """The answer to LATEST has the epoch of the leader, in whose log the position is. The answer to
-    EARLIEST has the epoch of the first record, which is behind the position: of what was before it
-    nothing is known."""
-    known = strategy is ResetStrategy.LATEST
+    EARLIEST, or to a time, has the epoch of the first record, which is behind the position: of what
+    was before it nothing is known."""
+    known = partition.strategy is ResetStrategy.LATEST and (
+        partition.duration is None or found is partition.end
+    )
     return Position(offset=found.offset, leader_epoch=found.leader_epoch if known else -1)
 
 

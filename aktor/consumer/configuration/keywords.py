@@ -83,6 +83,7 @@ class Keywords(TypedDict, total=False):
     metrics_sample_window_ms: int
     metric_group_prefix: str
     default_api_timeout_ms: float
+    auto_offset_reset_new_partitions: str
     auto_offset_reset_out_of_range: str | None
     group_protocol: str
     group_remote_assignor: str | None

@@ -728,6 +728,17 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             notes="Java's `default.api.timeout.ms`",
         ),
         Setting(
+            name="auto_offset_reset_new_partitions",
+            check=checks.one_of("earliest", "latest"),
+            kind="str",
+            meaning=(
+                "with `auto_offset_reset='latest'`: where to start in a partition that came into"
+                " being after we subscribed; `'latest'` is kafka-python's way, and skips what is"
+                " written before the partition is noticed"
+            ),
+            notes="[which partitions are new](groups.md#new-partitions)",
+        ),
+        Setting(
             name="auto_offset_reset_out_of_range",
             check=checks.optional(checks.offset_reset),
             kind="str | None",

@@ -109,7 +109,11 @@ class Positions:
         """Tell the background what is assigned, in which epochs and at which positions."""
         self._topic_ids.note(self._delivery.topics)
         assigned = self._delivery.as_assigned()
-        self._publish(AssignmentChanged(partitions=assigned, by_group=self._subscription.in_group))
+        by_group = self._subscription.in_group
+        everything = self._subscription.is_subscribed and not by_group
+        self._publish(
+            AssignmentChanged(partitions=assigned, by_group=by_group, all_of_topics=everything)
+        )
         self._heartbeat.hurry()  # partitions assigned by hand are fetched from the next Poll on
 
     def renew(self, state: Partition) -> None:

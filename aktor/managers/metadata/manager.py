@@ -133,6 +133,9 @@ class MetadataManager(RequestManager):
         self._refreshing = Refresh(self.settings, answered_at=answered_at)
 
         self._missing = MissingTopics()
+        #: An answer with all topics came since the pattern was set: one that matches and was not in
+        #: it came into being since.
+        self._pattern_answered = False
         self._former_ids = FormerIds()
 
     # -- what others want
@@ -145,6 +148,8 @@ class MetadataManager(RequestManager):
             self._ask_again(track.topics - self._tracked.named_by(APPLICATION))
         self._tracked.track(track)
         after = self._tracked.named
+        if track.pattern != pattern:
+            self._pattern_answered = False
 
         if after - before or (track.pattern is not None and track.pattern != pattern):
             self._refreshing.at_once("new topics are tracked")
@@ -199,6 +204,7 @@ class MetadataManager(RequestManager):
                 topic_id=known.topic_id,
                 partitions={**known.partitions, partition: new},
                 internal=known.internal,
+                had=known.had,
             )
         self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
 
@@ -330,6 +336,7 @@ class MetadataManager(RequestManager):
             name = answer.name
             kind = error_of(answer.error_code)
             meaning = means(Answer.METADATA_TOPIC, kind)
+            is_born = self._is_born(answer, received.response.API_VERSION)
             if Do.AWAIT_TOPIC in meaning:
                 refuse = self._is_lastingly_unknown(name, topics, now)
             else:
@@ -337,13 +344,23 @@ class MetadataManager(RequestManager):
                 refuse = Do.RAISE in meaning
             if Do.DONE in meaning:
                 self._missing.described(name)
-                topics[name] = self._merge(name, _topic_info(answer, received.response.API_VERSION))
+                version = received.response.API_VERSION
+                topics[name] = self._merge(name, _topic_info(answer, version), is_born=is_born)
             elif refuse:
                 topics.pop(name, None)
                 if self._missing.refuse(name, kind):
                     newly_refused.setdefault(kind, set()).add(name)
+        if received.request.body.topics is None:
+            self._pattern_answered = self._tracked.has_pattern
         by = named_node(received.node, self.cluster.brokers)
         return topics, tuple(self._refuse(*each, by) for each in newly_refused.items())
+
+    def _is_born(self, answer: Any, version: int | None) -> bool:
+        """Whether a topic that is not in the snapshot came into being while we looked for it: by
+        its name, or by a pattern."""
+        if self._missing.is_absent(answer.name):
+            return True
+        return self._pattern_answered and self._matches_a_pattern(answer, version)
 
     def _answers(self, received: ResponseReceived, tracked: frozenset[str]) -> Iterator[Any]:
         """The parts of the response about topics that are tracked, or that a pattern matches.
@@ -390,14 +407,14 @@ class MetadataManager(RequestManager):
         self.log.warning("topic.refused", topics=names, because=error)
         return TopicsRefused(topics=frozenset(names), error=error)
 
-    def _merge(self, name: str, new: TopicInfo) -> TopicInfo:
+    def _merge(self, name: str, new: TopicInfo, *, is_born: bool) -> TopicInfo:
         """The new answer, except where a broker that lags behind told us something older.
 
         For the same topic, leader epochs do not go back and partitions do not disappear.
         """
         old = self.cluster.topics.get(name)
         if old is None:
-            return new
+            return replace(new, had=0 if is_born else len(new.partitions))
         if new.topic_id != old.topic_id and None not in (new.topic_id, old.topic_id):
             return self._replace(name, old, new)
         self._former_ids.confirm(name)
@@ -420,6 +437,7 @@ class MetadataManager(RequestManager):
             topic_id=new.topic_id if new.topic_id is not None else old.topic_id,
             partitions=dict(sorted(partitions.items())),
             internal=new.internal,
+            had=old.had,
         )
 
     def _replace(self, name: str, old: TopicInfo, new: TopicInfo) -> TopicInfo:
@@ -429,7 +447,7 @@ class MetadataManager(RequestManager):
             self.log.info("topic.outdated", topic=name, told=new.topic_id, known=old.topic_id)
             return old
         self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
-        return new
+        return replace(new, had=len(new.partitions))
 
     # -- the snapshot
 

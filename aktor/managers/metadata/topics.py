@@ -108,6 +108,12 @@ class MissingTopics:
         refused = self._refused.get(topic)
         return refused is None or _may_be_mended(refused)
 
+    def is_absent(self, topic: str) -> bool:
+        """Whether the last answers about the topic do not know it: more than one, since a single
+        broker may lag behind the others."""
+        unknown = self._unknown.get(topic)
+        return unknown is not None and unknown.answers >= UNKNOWN_ANSWERS
+
     # -- what answers say
 
     def described(self, topic: str) -> None:

@@ -48,6 +48,7 @@ from tests.real_kafka.certificates import Certificates, make_certificates
 from tests.real_kafka.topics import produce
 
 OURS = {
+    "auto_offset_reset_new_partitions",
     "auto_offset_reset_out_of_range",
     "default_api_timeout_ms",
     "group_protocol",

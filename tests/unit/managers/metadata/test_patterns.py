@@ -334,3 +334,61 @@ def test_a_topic_that_may_not_be_described_goes_on_being_asked_for() -> None:
     assert not answer(manager, tick(manager, 1.0).request, metadata(refused), now=1.0)
 
     assert tick(manager, 1.1).requests
+
+
+# -- topics and partitions that came into being since
+
+
+def had(manager: MetadataManager) -> dict[str, int | None]:
+    return {name: info.had for name, info in manager.cluster.topics.items()}
+
+
+def test_a_topic_that_matches_and_was_in_no_answer_before_has_come_into_being() -> None:
+    manager = a_manager_that_found("orders", a_topic("orders-1"))
+
+    refresh(manager, metadata(a_topic("orders-1"), a_topic("orders-2")), now=300.0)
+
+    assert had(manager) == {"orders-1": 1, "orders-2": 0}
+
+
+def test_what_another_pattern_finds_was_there_before() -> None:
+    manager = a_manager_that_found("orders", a_topic("orders-1"), a_topic("bills"))
+
+    manager.handle(tracking(".*"))
+    refresh(manager, metadata(a_topic("orders-1"), a_topic("bills")), now=1.0)
+
+    assert had(manager) == {"orders-1": 1, "bills": 1}
+
+
+def test_what_a_question_finds_beside_a_pattern_was_there_before() -> None:
+    manager = a_manager_that_found("orders", a_topic("orders-1"))
+
+    manager.handle(TrackTopics(owner="question 1", topics=frozenset({"bills"})))
+    refresh(manager, metadata(a_topic("orders-1"), a_topic("bills")), now=1.0)
+
+    assert had(manager) == {"orders-1": 1, "bills": 1}
+
+
+def test_partitions_that_come_later_do_not_change_how_many_there_were() -> None:
+    manager = a_manager_that_found("orders", a_topic("orders-1"))
+
+    grown = a_topic("orders-1", {0: (1, 5), 1: (1, 0)})
+    refresh(manager, metadata(grown), now=300.0)
+
+    info = manager.cluster.topics["orders-1"]
+    assert [info.has_gained(partition) for partition in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize(("unknown", "expected"), [(0, 1), (1, 1), (2, 0), (3, 0)])
+def test_a_topic_that_more_than_one_answer_did_not_know_has_come_into_being(
+    unknown: int, expected: int
+) -> None:
+    """A single broker may lag behind the others."""
+    manager = MetadataManager(SETTINGS)
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"orders"})))
+
+    for turn in range(unknown):
+        refresh(manager, metadata(a_topic("orders", error=UNKNOWN_TOPIC)), now=5.0 * turn)
+    refresh(manager, metadata(a_topic("orders")), now=100.0)
+
+    assert had(manager) == {"orders": expected}

@@ -1,0 +1,114 @@
+"""Which partitions without a committed offset are new: with "latest", those are read from their
+first record.
+
+A partition that a topic gains has no position, and "latest" would skip every record that is written
+to it before somebody notices it (KAFKA-12261, KIP-1327). Brokers do not tell when a partition was
+made. So there are two witnesses, and without one of them a partition is not new:
+
+- The metadata: the topic had fewer partitions, or did not exist, when this member began to follow
+  it.
+- The group, for a member that did not see that: offsets are committed for all partitions of the
+  topic with lower numbers, and for none from there on. Only with auto-commit on: it commits the
+  position of each partition that is owned, also where there are no records. A group that commits
+  only what it has read leaves gaps, or nothing to tell a new partition from an idle one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from kafka.structs import TopicPartition
+
+from aktor.events.metadata import Cluster, TopicInfo
+from aktor.settings import Settings
+
+__all__ = ["NewPartitions", "Verdict"]
+
+#: Whether a partition is new, and why.
+Verdict = tuple[bool, str]
+
+NO_TOPIC: Final = False, "its topic is not described yet"
+NO_AUTO_COMMIT: Final = False, "auto-commit is off: an idle partition may have no committed offset"
+FIRST: Final = False, "it is the first partition of its topic"
+NOTHING: Final = False, "the group has committed nothing for its topic"
+GAPS: Final = False, "the group has committed no offset for others of its topic, either"
+
+
+class NewPartitions:
+    """Owns what is asked of the group's offsets, to find out which partitions are new."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._asks_group = settings.group_id is not None and settings.enable_auto_commit
+        #: By topic: the partitions in question, and for which others an offset is committed.
+        self._in_question: dict[str, set[int]] = {}
+        self._committed: dict[str, dict[int, bool]] = {}
+
+    def note(self, committed: Mapping[TopicPartition, object]) -> None:
+        """These offsets were looked up; None where none is committed."""
+        for tp, offset in committed.items():
+            if self._asks_group:
+                self._committed.setdefault(tp.topic, {})[tp.partition] = offset is not None
+
+    def judge(self, tp: TopicPartition, cluster: Cluster) -> Verdict | None:
+        """Whether this partition, which has no committed offset, is new. None: `missing` must be
+        looked up first, and `note` called."""
+        info = cluster.topics.get(tp.topic)
+        if info is None:
+            return NO_TOPIC
+        if seen := self.seen(tp, info):
+            return True, seen
+        if not self._asks_group:
+            return NO_AUTO_COMMIT
+        if tp.partition == min(info.partitions, default=tp.partition):
+            return FIRST
+        self._in_question.setdefault(tp.topic, set()).add(tp.partition)
+        return None if self._missing_of(tp.topic, info) else self._by_group(tp, info)
+
+    def seen(self, tp: TopicPartition, info: TopicInfo | None) -> str:
+        """How this member has seen that the partition is new; "" if it has not."""
+        if info is None or not info.has_gained(tp.partition):
+            return ""
+        if not info.had:
+            return "its topic did not exist when this member began to look for it"
+        return f"its topic had {info.had} partitions when this member began to follow it"
+
+    def _by_group(self, tp: TopicPartition, info: TopicInfo) -> Verdict:
+        committed = self._committed[tp.topic]
+        if not any(committed.values()):
+            return NOTHING
+        first = min(number for number in info.partitions if not committed[number])
+        if any(committed[number] for number in info.partitions if number > first):
+            return GAPS
+        return True, f"the group has committed offsets for all of its topic's first {first}, only"
+
+    def missing(self, cluster: Cluster) -> frozenset[TopicPartition]:
+        """The partitions whose committed offsets must be known, and are not."""
+        return frozenset(
+            TopicPartition(topic, number)
+            for topic in self._in_question
+            if (info := cluster.topics.get(topic)) is not None
+            for number in self._missing_of(topic, info)
+        )
+
+    def _missing_of(self, topic: str, info: TopicInfo) -> Collection[int]:
+        return info.partitions.keys() - self._committed.get(topic, {}).keys()
+
+    @property
+    def in_question(self) -> frozenset[TopicPartition]:
+        """The partitions that have no verdict yet."""
+        return frozenset(
+            TopicPartition(topic, number)
+            for topic, numbers in self._in_question.items()
+            for number in numbers
+        )
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not in question any more. What is known of a topic is forgotten with the last
+        partition in question: the group may commit more."""
+        for tp in partitions:
+            self._in_question.get(tp.topic, set()).discard(tp.partition)
+        self._in_question = {topic: left for topic, left in self._in_question.items() if left}
+        self._committed = {
+            topic: known for topic, known in self._committed.items() if topic in self._in_question
+        }

@@ -1,0 +1,281 @@
+"""With "latest": which partitions without a committed offset are read from their first record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from kafka.errors import GroupAuthorizationFailedError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.events.commits import (
+    FindStartingOffsets,
+    StartingOffsetsFailed,
+    StartingOffsetsFound,
+)
+from aktor.events.metadata import ClusterChanged
+from aktor.events.positions import (
+    Assigned,
+    AssignmentChanged,
+    PositionsFailed,
+    Reset,
+    ResetPositions,
+    SeekPartitions,
+)
+from aktor.managers.positions import PositionManager
+from aktor.settings import Settings
+from aktor.trace import recording
+from aktor.values import replace
+from tests.unit.managers.builders_positions import a_cluster, answer, asked_of, offsets, tick
+
+T = [TopicPartition("t", number) for number in range(4)]
+EARLIEST, LATEST = -2, -1
+
+
+def a_topic_of(partitions: int, *, had: int | None, version: int = 1) -> ClusterChanged:
+    """Topic t has so many partitions, and `had` when it was first seen."""
+    changed = a_cluster(dict.fromkeys(T[:partitions], (1, 5)), version=version)
+    topics = {name: replace(info, had=had) for name, info in changed.cluster.topics.items()}
+    return ClusterChanged(cluster=replace(changed.cluster, topics=topics))
+
+
+class Case:
+    """A manager of these partitions, and what its trace tells."""
+
+    def __init__(self, partitions: int = 4, *, had: int | None = 4, **settings: Any) -> None:
+        self.trace, self.events = recording()
+        self.manager = PositionManager(
+            Settings(**{"group_id": "g", "auto_offset_reset": "latest"} | settings),
+            trace=self.trace,
+        )
+        self.manager.handle(a_topic_of(partitions, had=had))
+
+    def assign(self, *numbers: int, epoch: int = 1, **how: Any) -> list[object]:
+        return self.manager.handle(
+            AssignmentChanged(
+                partitions={T[number]: Assigned(epoch=epoch) for number in numbers},
+                **{"by_group": True} | how,
+            )
+        )
+
+    def committed(self, found: Mapping[int, int | None]) -> list[object]:
+        return self.manager.handle(
+            StartingOffsetsFound(
+                offsets={
+                    T[number]: None if offset is None else OffsetAndMetadata(offset, "", -1)
+                    for number, offset in found.items()
+                }
+            )
+        )
+
+    def asks_for(self) -> dict[int, int]:
+        """Of which partitions an end of the log is asked for now, and which one."""
+        requests = tick(self.manager, 0.0).requests
+        return {tp.partition: at for request in requests for tp, at in asked_of(request).items()}
+
+    def judged(self) -> list[tuple[list[str], bool]]:
+        return [
+            (one["partitions"], one["new"])
+            for one in self.events
+            if one["event"] == "partition.judged"
+        ]
+
+
+def looked_up(said: list[object]) -> set[int]:
+    """The partitions whose committed offsets are asked for."""
+    return {
+        tp.partition
+        for message in said
+        if isinstance(message, FindStartingOffsets)
+        for tp in message.partitions
+    }
+
+
+def test_a_partition_that_the_topic_gained_is_read_from_its_first_record() -> None:
+    case = Case(3, had=2)
+    case.assign(1, 2)
+
+    said = case.committed({1: 7, 2: None})
+
+    assert looked_up(said) == set()
+    assert case.asks_for() == {2: EARLIEST}
+    assert case.judged() == [(["t-2"], True)]
+
+
+def test_a_topic_that_came_into_being_is_read_from_its_first_records() -> None:
+    case = Case(2, had=0)
+    case.assign(0, 1)
+
+    case.committed({0: None, 1: None})
+
+    assert case.asks_for() == {0: EARLIEST, 1: EARLIEST}
+
+
+def test_a_partition_that_is_assigned_before_it_is_described_is_judged_when_it_is() -> None:
+    """The coordinator may know it sooner."""
+    case = Case(0, had=None)
+    case.assign(1)
+    case.committed({1: None})
+    assert case.asks_for() == {}
+
+    case.manager.handle(a_topic_of(2, had=0, version=2))
+
+    assert case.asks_for() == {1: EARLIEST}
+
+
+@pytest.mark.parametrize(
+    ("others", "timestamp"),
+    [
+        ({0: 7, 1: 0, 2: 3}, EARLIEST),
+        ({0: 7, 1: 0, 2: None}, EARLIEST),
+        ({0: None, 1: 0, 2: 3}, LATEST),
+        ({0: 7, 1: None, 2: 3}, LATEST),
+        ({0: None, 1: None, 2: None}, LATEST),
+    ],
+)
+def test_a_member_that_came_later_judges_by_what_the_group_has_committed(
+    others: dict[int, int | None], timestamp: int
+) -> None:
+    case = Case()
+    case.assign(3)
+
+    said = case.committed({3: None})
+    assert looked_up(said) == {0, 1, 2}
+    assert case.asks_for() == {}
+    case.committed(others)
+
+    assert case.asks_for() == {3: timestamp}
+    assert case.judged() == [(["t-3"], timestamp == EARLIEST)]
+
+
+def test_the_offsets_of_other_partitions_may_be_found_one_after_the_other() -> None:
+    case = Case()
+    case.assign(2, 3)
+    case.committed({2: None, 3: None})
+
+    case.committed({0: 7})
+    assert case.asks_for() == {}
+    case.committed({1: 7})
+
+    assert case.asks_for() == {2: EARLIEST, 3: EARLIEST}
+
+
+def test_what_is_known_of_a_group_is_looked_up_anew_the_next_time() -> None:
+    case = Case()
+    case.assign(3)
+    case.committed({3: None})
+    case.committed({0: None, 1: None, 2: None})
+
+    case.assign(2, 3, epoch=2)
+    said = case.committed({2: None, 3: None})
+
+    assert looked_up(said) == {0, 1}
+
+
+def test_the_first_partition_of_a_topic_is_never_new_by_what_is_committed() -> None:
+    case = Case()
+    case.assign(0)
+
+    said = case.committed({0: None})
+
+    assert looked_up(said) == set()
+    assert case.asks_for() == {0: LATEST}
+
+
+@pytest.mark.parametrize(
+    ("settings", "how"),
+    [
+        ({"auto_offset_reset_new_partitions": "latest"}, {}),
+        ({}, {"by_group": False}),  # assigned by hand
+        ({"auto_offset_reset": "by_duration:PT1H"}, {}),
+        ({"auto_offset_reset": "earliest"}, {}),
+    ],
+)
+def test_otherwise_a_new_partition_is_as_any_other(
+    settings: dict[str, Any], how: dict[str, Any]
+) -> None:
+    case = Case(3, had=2, **settings)
+    case.assign(2, **how)
+
+    said = case.committed({2: None})
+
+    assert looked_up(said) == set()
+    assert case.judged() == []
+    assert case.asks_for().keys() == {2}
+
+
+def test_without_auto_commit_the_group_is_not_asked() -> None:
+    case = Case(enable_auto_commit=False)
+    case.assign(3)
+
+    said = case.committed({3: None})
+
+    assert looked_up(said) == set()
+    assert case.asks_for() == {3: LATEST}
+
+
+def test_without_a_group_the_metadata_tells() -> None:
+    case = Case(3, had=2, group_id=None)
+
+    case.assign(1, 2, by_group=False, all_of_topics=True)
+
+    assert case.asks_for() == {1: LATEST, 2: EARLIEST}
+
+
+def test_a_look_up_that_was_given_up_with_a_partition_is_asked_for_again() -> None:
+    """The commit manager forgets look-ups of partitions that are taken away."""
+    case = Case()
+    case.assign(0, 3)
+    case.committed({0: 7, 3: None})
+    case.manager.handle(
+        AssignmentChanged(partitions={T[0]: Assigned(epoch=1), T[3]: Assigned(epoch=1)})
+    )
+
+    said = case.assign(3)
+
+    assert looked_up(said) == {1, 2}
+    case.committed({1: 7, 2: 7})
+    assert case.asks_for() == {3: EARLIEST}
+
+
+@pytest.mark.parametrize("ends", ["revoked", "sought", "reset"])
+def test_a_partition_that_was_in_question_and_is_not_any_more_is_left_alone(ends: str) -> None:
+    case = Case()
+    case.assign(2, 3)
+    case.committed({2: 5, 3: None})
+    if ends == "revoked":
+        assert looked_up(case.assign(2)) == set()
+    elif ends == "sought":
+        case.manager.handle(SeekPartitions(partitions={T[3]: Assigned(epoch=2)}))
+    else:
+        reset = Reset(epoch=2, from_offset=9)
+        case.manager.handle(ResetPositions(partitions={T[3]: reset}, because="out of range"))
+
+    case.committed({0: 7, 1: 7})
+
+    assert case.asks_for() == ({3: LATEST} if ends == "reset" else {})
+    assert case.judged() == []
+
+
+def test_an_error_of_the_other_offsets_is_an_error_of_the_partition_in_question() -> None:
+    case = Case()
+    case.assign(3)
+    case.committed({3: None})
+    refused = GroupAuthorizationFailedError("g")
+
+    said = case.manager.handle(StartingOffsetsFailed(partitions=frozenset(T[:3]), error=refused))
+
+    assert said == [PositionsFailed(epochs={T[3]: 1}, error=refused)]
+
+
+def test_the_reset_says_why_it_begins_at_the_first_record() -> None:
+    case = Case(3, had=2)
+    case.assign(2)
+    case.committed({2: None})
+
+    answer(case.manager, tick(case.manager, 0.0).request, offsets({T[2]: 0}))
+
+    (reset,) = (one for one in case.events if one["event"] == "position.reset")
+    assert (reset["strategy"], reset["level"]) == ("earliest", "info")
+    assert reset["because"] == "its topic had 2 partitions when this member began to follow it"
