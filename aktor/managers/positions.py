@@ -554,7 +554,7 @@ class PositionManager(RequestManager):
                 },
                 nodes={tp: one.node for tp, one in found.items()},
             )
-            rewinds = self.settings.auto_offset_reset in POLICIES
+            rewinds = self._out_of_range.strategy is not None
             self._say(TruncationFound(partitions=found, rewinds=rewinds))
 
     # -- what was committed

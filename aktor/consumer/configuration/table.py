@@ -253,7 +253,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             notes=(
                 "upper or lower case; None means `'none'`; a duration is written as in ISO 8601"
                 " (`P1DT12H`, `PT90S`), and the end of the log is taken if no record is that young;"
-                " `'smallest'` and `'largest'` are deprecated. Anything else is refused: kafka-python takes it for `'none'`"
+                " `'smallest'` and `'largest'` are deprecated. Anything else is refused:"
+                " kafka-python takes it for `'none'`"
             ),
         ),
         Setting(

@@ -245,7 +245,7 @@ def test_by_duration_the_first_record_of_the_last_so_many_seconds_is_looked_for(
     said = answer(manager, request, offsets({T0: 17}))
 
     assert asked_of(request) == {T0: 6_400_500}
-    assert resolved_in(said) == {T0: at(17)}
+    assert resolved_in(said) == {T0: at(17, leader_epoch=-1)}
 
 
 def test_by_duration_the_log_ends_where_no_record_is_so_young_and_none_is_lost_meanwhile() -> None:
@@ -268,7 +268,7 @@ def test_by_duration_a_record_that_came_after_the_end_was_asked_for_is_found() -
 
     said = answer(manager, tick(manager, 0.1, wall=10_000.1).request, offsets({T0: 19}))
 
-    assert resolved_in(said) == {T0: at(19)}
+    assert resolved_in(said) == {T0: at(19, leader_epoch=-1)}
 
 
 def test_by_duration_an_error_is_followed_by_the_same_question_after_the_backoff() -> None:
