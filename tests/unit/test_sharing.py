@@ -44,7 +44,7 @@ def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
         ("tests/kafka/test_commits.py::test_it[embedded-7]", "embedded"),
         ("tests/kafka/test_security.py::test_it", "real"),
         ("tests/clients/test_migration.py::test_it", "embedded"),
-        ("tests/unit/managers/commits/test_manager.py::test_it", ""),
+        ("tests/unit/managers/commits/test_manager_errors.py::test_it", ""),
     ],
 )
 def test_which_kafka_a_test_runs_on_is_told_by_its_id(test: str, kafka: str) -> None:

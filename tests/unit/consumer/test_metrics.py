@@ -10,8 +10,8 @@ from kafka.metrics import KafkaMetric
 from aktor.actors.network.metrics import METRICS
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
-from tests.unit.consumer.core.test_delivery import OVERHEAD, A, B, a_chunk
-from tests.unit.consumer.core.test_engine import Site, a_site
+from tests.unit.consumer.core.builders import Site, a_site
+from tests.unit.consumer.core.builders_chunks import OVERHEAD, A, B, a_chunk
 
 FETCH = "consumer-fetch-manager-metrics"
 COORDINATOR = "consumer-coordinator-metrics"

@@ -11,8 +11,8 @@ from aktor.consumer.core.partition_errors import TRIES
 from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Position, SeekPartitions
-from tests.unit.consumer.core.test_delivery import A, B, a_chunk, a_chunk_of, a_refusal
-from tests.unit.consumer.core.test_engine import Site, a_site
+from tests.unit.consumer.core.builders import Site, a_site
+from tests.unit.consumer.core.builders_chunks import A, B, a_chunk, a_chunk_of, a_refusal
 from tests.unit.records.building import a_batch, values
 
 SETTINGS: Any = {"retry_backoff": 0.1, "retry_backoff_max": 1.0}

@@ -25,7 +25,7 @@ from aktor.events.positions import AssignmentChanged, Position, SeekPartitions
 from aktor.managers.fetch.manager import FetchManager
 from aktor.settings import Settings
 from aktor.trace import silent
-from tests.unit.consumer.core.test_delivery import read
+from tests.unit.consumer.core.builders_chunks import read
 from tests.unit.managers.fetch.builders import Around, of, offsets, tp
 from tests.unit.records.building import a_batch, values
 

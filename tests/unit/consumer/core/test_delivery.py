@@ -1,11 +1,7 @@
-"""What is given out, in which order, and what becomes of the rest. Builders for chunks too."""
+"""What is given out, in which order, and what becomes of the rest.."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,117 +14,27 @@ from aktor.consumer.core.delivery import Delivery
 from aktor.errors import CorruptBatchError, RecordDeserializationError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
-from aktor.records import Columns, RecordReader
+from aktor.records import Columns
 from aktor.trace import recording, silent
+from tests.unit.consumer.core.builders_chunks import (
+    OVERHEAD,
+    A,
+    B,
+    C,
+    a_chunk,
+    a_chunk_of,
+    a_refusal,
+    offsets,
+    read,
+)
+from tests.unit.consumer.core.builders_delivery import a_delivery, interrupted_at, resolve
 from tests.unit.records.building import TRANSACTIONAL, a_batch, a_marker, values
-
-A = TopicPartition("orders", 0)
-B = TopicPartition("orders", 1)
-C = TopicPartition("orders", 2)
-
-#: What a chunk counts against the buffer beside its bytes.
-OVERHEAD = 100
-
-
-def read(chunk: Chunk) -> RecordReader:
-    """The reader that the consumer makes of a chunk; the value b"bad" is refused.
-
-    Ctrl-C comes while the value b"interrupt" is deserialized.
-    """
-    return RecordReader(
-        chunk.data,
-        topic=chunk.partition.topic,
-        partition=chunk.partition.partition,
-        fetch_offset=chunk.offset,
-        deserialize_value=_deserialize,
-    )
-
-
-def _deserialize(_topic: str, _headers: object, raw: bytes | None) -> bytes | None:
-    if raw == b"bad":
-        raise ValueError("cannot read this")
-    if raw == b"interrupt":
-        raise KeyboardInterrupt
-    return raw
-
-
-def a_chunk(
-    partition: TopicPartition = A,
-    offset: int = 0,
-    *contents: bytes,
-    count: int = 3,
-    epoch: int = 1,
-    leader_epoch: int = 5,
-    high_watermark: int = -1,
-) -> Chunk:
-    """`count` records (or these contents) at consecutive offsets from `offset` on."""
-    contents = contents or tuple(b"%d" % (offset + one) for one in range(count))
-    data = a_batch(values(*contents), base_offset=offset, leader_epoch=leader_epoch)
-    return a_chunk_of(
-        data,
-        partition=partition,
-        offset=offset,
-        end=offset + len(contents),
-        epoch=epoch,
-        high_watermark=high_watermark,
-    )
-
-
-def a_chunk_of(
-    data: bytes,
-    *,
-    partition: TopicPartition = A,
-    offset: int = 0,
-    end: int = -1,
-    epoch: int = 1,
-    high_watermark: int = -1,
-) -> Chunk:
-    return Chunk(
-        partition=partition,
-        epoch=epoch,
-        offset=offset,
-        end=end,
-        data=memoryview(data),
-        size=len(data) + OVERHEAD,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-    )
-
-
-def a_refusal(
-    error: Exception, *, partition: TopicPartition = A, offset: int = 0, epoch: int = 1
-) -> Chunk:
-    """A chunk that brings an error of the broker instead of records."""
-    return Chunk(partition=partition, epoch=epoch, offset=offset, error=error)
-
-
-def a_delivery(*partitions: TopicPartition, at: int = 0) -> Delivery:
-    """These (default: A) are assigned, in epochs 1, 2, ..., and stand at this offset."""
-    delivery = Delivery(read, silent())
-    delivery.assign(partitions or [A])
-    resolve(delivery, at=at)
-    delivery.take_moved()
-    return delivery
-
-
-def resolve(delivery: Delivery, *, at: int = 0) -> None:
-    """Every partition without a position gets this one."""
-    found = {
-        one: Assigned(epoch=state.epoch, position=Position(offset=at))
-        for one, state in delivery.partitions.items()
-        if state.offset is None
-    }
-    delivery.apply(PositionsResolved(partitions=found))
 
 
 def error_of(delivery: Delivery, *, again: bool = True) -> Exception | None:
     """The error that a poll would raise now."""
     due = delivery.next_error(again=again)
     return None if due is None else due[1]
-
-
-def offsets(taken: dict[TopicPartition, list[Any]]) -> dict[TopicPartition, list[int]]:
-    return {one: [record.offset for record in records] for one, records in taken.items()}
 
 
 # -- what is dropped, what is kept
@@ -843,31 +749,6 @@ def test_what_is_owned_is_told_at_whatever_line_an_interrupt_comes() -> None:
         assert set(told(events)) == {("partitions.assigned",)}
         if not happened:
             return
-
-
-@contextlib.contextmanager
-def interrupted_at(line: int, function: Any) -> Iterator[list[int]]:
-    """An interrupt at this line that the function runs, if it runs so many; it is passed over."""
-    run = 0
-    happened: list[int] = []
-
-    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal run
-        if frame.f_code is not function.__code__:
-            return None
-        run += event == "line"
-        if event == "line" and run == line:
-            happened.append(line)
-            raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            yield happened
-    finally:
-        sys.settrace(before)
 
 
 def test_an_assignment_of_many_partitions_is_told_in_full() -> None:

@@ -15,8 +15,8 @@ from aktor.events.membership import Loss, RunRevokedCallback
 from aktor.events.metadata import TopicsRefused
 from aktor.events.polling import Poll
 from aktor.events.positions import Position
-from tests.unit.consumer.core.test_delivery import A, B, a_chunk, a_chunk_of, a_refusal
-from tests.unit.consumer.core.test_engine import Site, a_member, a_site
+from tests.unit.consumer.core.builders import Site, a_member, a_site
+from tests.unit.consumer.core.builders_chunks import A, B, a_chunk, a_chunk_of, a_refusal
 from tests.unit.records.building import TRANSACTIONAL, a_batch, a_marker, values
 
 

@@ -20,8 +20,8 @@ from aktor.events.membership import (
     SubscriptionChanged,
 )
 from aktor.events.metadata import Cluster, ClusterChanged, TopicInfo, TopicPattern, TrackTopics
-from tests.unit.consumer.core.test_delivery import A
-from tests.unit.consumer.core.test_engine import Site, a_member, an_assignment
+from tests.unit.consumer.core.builders import Site, a_member, an_assignment
+from tests.unit.consumer.core.builders_chunks import A
 
 ORDERS = TopicPattern(pattern=re.compile("orders.*"))
 

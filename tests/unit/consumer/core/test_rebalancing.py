@@ -27,15 +27,8 @@ from aktor.events.membership import (
 from aktor.events.positions import Assigned, AssignmentChanged, Position
 from aktor.trace import recording, silent
 from aktor.values import replace
-from tests.unit.consumer.core.test_delivery import (
-    A,
-    B,
-    a_chunk,
-    a_delivery,
-    interrupted_at,
-    offsets,
-    read,
-)
+from tests.unit.consumer.core.builders_chunks import A, B, a_chunk, offsets, read
+from tests.unit.consumer.core.builders_delivery import a_delivery, interrupted_at
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import pytest
 
 from aktor.consumer.core import batch
 from aktor.consumer.core.iteration import LOOK_EVERY
-from tests.unit.consumer.core.test_delivery import a_chunk
-from tests.unit.consumer.core.test_engine import Site, a_site
+from tests.unit.consumer.core.builders import Site, a_site
+from tests.unit.consumer.core.builders_chunks import a_chunk
 
 pytestmark = pytest.mark.skipif(batch.iterator is None, reason="nothing is compiled here")
 

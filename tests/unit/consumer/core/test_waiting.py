@@ -31,8 +31,8 @@ from aktor.events.positions import (
     ResetStrategy,
 )
 from aktor.records import Columns
-from tests.unit.consumer.core.test_delivery import A, B, a_chunk, offsets
-from tests.unit.consumer.core.test_engine import ORDERS, ScriptedBell, Site, an_assignment
+from tests.unit.consumer.core.builders import ORDERS, ScriptedBell, Site, an_assignment
+from tests.unit.consumer.core.builders_chunks import A, B, a_chunk, offsets
 
 T = TypeVar("T")
 

@@ -12,10 +12,17 @@ from kafka.protocol.metadata import FindCoordinatorResponse
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime.manager import RequestManager
-from aktor.events.commits import CommitBeforeRevocation, CommitOffsets, FetchCommittedOffsets
-from aktor.events.coordinator import CoordinatorFound
+from aktor.errors import AuthenticationError
+from aktor.events.answers import Failed
+from aktor.events.commits import (
+    CommitBeforeRevocation,
+    CommitOffsets,
+    FetchCommittedOffsets,
+    FindStartingOffsets,
+)
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import Tick, Ticked
-from aktor.events.membership import MemberChanged, MemberState
+from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicInfo
 from aktor.events.network import Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -315,3 +322,35 @@ def asked_to_fetch(request: Request) -> set[TopicPartition]:
 def at_every_version(body: Any, versions: range) -> list[Any]:
     """The request as a broker of each of these versions reads it."""
     return [type(body).decode(body.encode(version=one), version=one) for one in versions]
+
+
+LOST = CoordinatorLost(because="it is silent")
+
+BAD_CREDENTIALS = AuthenticationError(broker="b:1", mechanism="PLAIN", reason="no")
+
+
+def find(*partitions: TopicPartition) -> FindStartingOffsets:
+    return FindStartingOffsets(partitions=frozenset(partitions))
+
+
+def succeed(manager: CommitManager, turn: Turn, now: float = 0.0) -> list[object]:
+    """The broker stores what this turn asked for."""
+    return answer(manager, turn.request, committed(turn.request), now=now)
+
+
+def error_of(said: list[object]) -> Exception:
+    """The error of the only answer; the group may be asked about us besides."""
+    (failed,) = (one for one in said if not isinstance(one, ConfirmSession))
+    assert isinstance(failed, Failed)
+    return failed.error
+
+
+def auto(*partitions: TopicPartition, **kwargs: Any) -> CommitManager:
+    """A commit manager whose auto-commit timer runs since 0 and has an interval of 5 s."""
+    manager = committing(*partitions, **{"enable_auto_commit": True, **kwargs})
+    manager.handle(polled(0.0))
+    tick(manager, 0.0)
+    return manager
+
+
+REBALANCING = member(5, MemberState.REBALANCING)

@@ -6,14 +6,25 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from kafka.errors import (
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    InvalidRequestError,
+    UnknownError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
 from kafka.structs import TopicPartition
 
-from aktor.events.membership import LeaveGroup, Operation, SubscriptionChanged
-from aktor.events.metadata import Cluster, ClusterChanged, TopicsNamed
+from aktor.errors import InvalidRegularExpressionError
+from aktor.events.coordinator import CoordinatorLost
+from aktor.events.membership import LeaveGroup, Operation, SessionExtended, SubscriptionChanged
+from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicsNamed
 from aktor.events.network import Request
 from aktor.managers.membership.auto import AutoMembershipManager
 from aktor.managers.membership.consumer.manager import ConsumerMembershipManager, ProtocolChoice
-from aktor.managers.membership.consumer.states import State
+from aktor.managers.membership.consumer.states import IN_GROUP, State
 from aktor.protocol.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -21,7 +32,15 @@ from aktor.protocol.consumer_group import (
 from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import replace
-from tests.unit.managers.membership.builders import OK, Scene, a_cluster, partitions
+from tests.unit.managers.membership.builders import (
+    FENCED_INSTANCE_ID,
+    GROUP_AUTHORIZATION_FAILED,
+    GROUP_MAX_SIZE_REACHED,
+    OK,
+    Scene,
+    a_cluster,
+    partitions,
+)
 
 HEARTBEAT: Any = ConsumerGroupHeartbeatRequest
 
@@ -241,3 +260,77 @@ class AutoScene(ConsumerScene):
             incarnation=incarnation,
             trace=trace,
         )
+
+
+OTHER_COORDINATOR = Broker(node_id=2, host="kafka-2", port=9092)
+
+LOST = CoordinatorLost(because="it is silent")
+
+
+def a_member(**settings: Any) -> ConsumerScene:
+    return ConsumerScene(**settings)
+
+
+def a_static_member(**settings: Any) -> ConsumerScene:
+    return ConsumerScene(group_instance_id="instance-1", **settings)
+
+
+def a_stable_member(owned: str = "a-0 a-1", **settings: Any) -> ConsumerScene:
+    return ConsumerScene(**settings).is_stable(owned)
+
+
+def a_member_in(state: State) -> ConsumerScene:
+    """A member of a-0 and a-1 that is in this state, with nothing to be said."""
+    scene = ConsumerScene()
+    if state is State.UNSUBSCRIBED:
+        return scene
+    if state is State.JOINING:
+        scene.wants_to_join("a")
+        return scene
+    if state is State.FREEING_INSTANCE_ID:
+        scene = a_static_member()
+        scene.wants_to_join("a")
+        scene.is_refused(UNRELEASED_INSTANCE_ID)
+        assert scene.state is state
+        return scene
+    if state is State.RECONCILING:
+        return scene.is_reconciling()
+    if state is State.ACKNOWLEDGING:
+        scene.is_reconciling()
+        scene.next_beat()
+        scene.apply()
+        return scene
+    scene.is_stable()
+    if state is State.FENCED:
+        scene.is_refused(FENCED_MEMBER_EPOCH)
+    if state is State.STALE:
+        misses_its_poll(scene)
+    if state is State.LEAVING:
+        scene.leave()
+    if state is State.FATAL:
+        scene.is_refused(GROUP_AUTHORIZATION_FAILED)
+    assert scene.state is state
+    return scene
+
+
+def misses_its_poll(scene: ConsumerScene) -> None:
+    """The application does not poll for five minutes; heartbeats are answered."""
+    while scene.state in IN_GROUP:
+        scene.now = scene.wake_at
+        scene.tick()
+        if scene.state in IN_GROUP:
+            scene.answer(scene.beat(), heard())
+        scene.messages = [one for one in scene.messages if not isinstance(one, SessionExtended)]
+
+
+FATAL = [
+    (GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "READ on the group"),
+    (INVALID_REQUEST, InvalidRequestError, "broker's log"),
+    (GROUP_MAX_SIZE_REACHED, GroupMaxSizeReachedError, "group.consumer.max.size"),
+    (UNSUPPORTED_ASSIGNOR, UnsupportedAssignorError, "group_remote_assignor"),
+    (INVALID_REGULAR_EXPRESSION, InvalidRegularExpressionError, "RE2"),
+    (FENCED_INSTANCE_ID, FencedInstanceIdError, "group_instance_id"),
+    (UNSUPPORTED_VERSION, UnsupportedVersionError, "set group_protocol to 'classic'"),
+    (-1, UnknownError, "broker's log"),
+    (30_000, UnknownError, "broker's log"),
+]

@@ -1,0 +1,13 @@
+"""Fixtures for the tests of the engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.consumer.core.builders import Site
+
+
+@pytest.fixture(params=[True, False], ids=["at once", "generator"])
+def both_ways_to_poll(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever holds for a poll holds for both."""
+    monkeypatch.setattr(Site, "at_once", request.param)

@@ -1,0 +1,9 @@
+"""What an application tells a member of a classic group."""
+
+from __future__ import annotations
+
+from aktor.events.membership import LeaveGroup
+
+
+def a_leave(deadline: float, ticket: int = 7) -> LeaveGroup:
+    return LeaveGroup(ticket=ticket, deadline=deadline, because="close")
