@@ -572,6 +572,18 @@ def test_only_the_adapters_import_kafka_net() -> None:
             assert path.name in adapters, f"{path} imports kafka.net"
 
 
+def test_no_module_of_tests_imports_a_test_module() -> None:
+    """What several test modules need is in a builders module beside them: who changes a test
+    module then changes no other one's tests."""
+    found = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for name in imports(path)
+        if re.match(r"tests\.(.+\.)?test_\w+$", name)
+    }
+    assert found == set()
+
+
 def test_nobody_imports_the_links_at_the_root() -> None:
     for folder in ("aktor", "tests", "examples", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):

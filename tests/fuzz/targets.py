@@ -15,15 +15,9 @@ from typing import Final
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION, parse_fetch_response
 from aktor.records.extent import extent
 from tests.unit.managers.fetch.builders import Around
-from tests.unit.records.building import (
-    a_batch,
-    a_marker,
-    lz4_of_kafka,
-    values,
-    with_right_checksum,
-)
-from tests.unit.records.test_fuzz import SAMPLES
-from tests.unit.records.test_hostile import assert_harmless
+from tests.unit.records.builders_hostile import assert_harmless
+from tests.unit.records.builders_samples import SAMPLES
+from tests.unit.records.building import a_batch, a_marker, lz4_of_kafka, values, with_right_checksum
 
 __all__ = ["CORPUS", "TARGETS", "corpus", "seeds"]
 

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from kafka import KafkaProducer
+
 from aktor import KafkaConsumer, TopicPartition
 from tests.embedded import Cluster
+from tests.real_kafka import topics
 
 #: Our source and Spark's own.
 OURS: Final = "aktor"
@@ -139,3 +142,22 @@ def read(kafka: Cluster, topic: str, isolation: str = "read_committed") -> list[
         while any(consumer.position(one) < end for one, end in ends.items()):
             found += [one for batch in consumer.poll(1000).values() for one in batch]
     return sorted(found, key=lambda one: (one.partition, one.offset))
+
+
+def filled(
+    kafka: Cluster, topic: str, *, partitions: int = 4, count: int = 1000, create: bool = True
+) -> None:
+    """A topic with keys, nulls, empty values and headers."""
+    if create:
+        topics.create_topic(kafka.bootstrap_servers, topic, partitions=partitions)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in range(count):
+        producer.send(
+            topic,
+            key=b"key-%d" % number if number % 3 or number % 5 == 2 else None,
+            value={1: b"", 2: None}.get(number % 5, b"value-%d" % number),
+            partition=number % partitions,
+            headers=[("trace", b"%d" % number), ("empty", b"")][: number % 3],
+        )
+    producer.flush()
+    producer.close()

@@ -479,3 +479,13 @@ def batches(kafka: Cluster, topic: str, *contents: Iterable[bytes], **settings: 
             for value in content:
                 producer.send(topic, value=value, partition=0)
             producer.flush()
+
+
+def produced_everywhere(kafka: Cluster, topic: str, count: int, start: int = 0) -> list[bytes]:
+    """Write so many values, spread over all six partitions, and return them."""
+    wanted = numbered(count, start)
+    with topics.producer(kafka.bootstrap_servers) as producer:
+        for index, value in enumerate(wanted):
+            producer.send(topic, value=value, partition=index % 6)
+        producer.flush()
+    return wanted

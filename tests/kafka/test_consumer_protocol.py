@@ -34,6 +34,7 @@ from tests.kafka.support import (
     numbered,
     poll,
     poll_until,
+    produced_everywhere,
     quick,
     raised_within,
     read,
@@ -43,7 +44,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.kafka.test_group import produced_everywhere
 from tests.real_kafka import KafkaCluster, topics
 
 NEW: Mapping[str, Any] = {"group_protocol": "consumer"}

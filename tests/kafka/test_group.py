@@ -24,6 +24,7 @@ from tests.kafka.support import (
     Notes,
     numbered,
     poll_until,
+    produced_everywhere,
     quick,
     read,
     wait_until,
@@ -58,16 +59,6 @@ class Theirs(kafka_python.KafkaConsumer):
 def six(kafka: Cluster, topic: str) -> str:
     """A topic of six partitions."""
     return topics.create_topic(kafka.bootstrap_servers, topic, partitions=6)
-
-
-def produced_everywhere(kafka: Cluster, topic: str, count: int, start: int = 0) -> list[bytes]:
-    """Write so many values, spread over all six partitions, and return them."""
-    wanted = numbered(count, start)
-    with topics.producer(kafka.bootstrap_servers) as producer:
-        for index, value in enumerate(wanted):
-            producer.send(topic, value=value, partition=index % 6)
-        producer.flush()
-    return wanted
 
 
 def test_a_group_of_one_is_given_every_record_once_and_each_partition_in_order(

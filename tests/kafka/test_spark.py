@@ -4,29 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka import KafkaProducer
-
 from tests.embedded import Cluster
-from tests.real_kafka import topics
-
-
-def filled(
-    kafka: Cluster, topic: str, *, partitions: int = 4, count: int = 1000, create: bool = True
-) -> None:
-    """A topic with keys, nulls, empty values and headers."""
-    if create:
-        topics.create_topic(kafka.bootstrap_servers, topic, partitions=partitions)
-    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
-    for number in range(count):
-        producer.send(
-            topic,
-            key=b"key-%d" % number if number % 3 or number % 5 == 2 else None,
-            value={1: b"", 2: None}.get(number % 5, b"value-%d" % number),
-            partition=number % partitions,
-            headers=[("trace", b"%d" % number), ("empty", b"")][: number % 3],
-        )
-    producer.flush()
-    producer.close()
+from tests.kafka.spark_support import filled
 
 
 def loaded(spark: Any, name: str, kafka: Cluster, topic: str, **options: Any) -> Any:

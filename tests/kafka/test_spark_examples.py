@@ -12,7 +12,7 @@ import pytest
 from aktor import KafkaConsumer
 from examples import spark_batch, spark_sink, spark_stream
 from tests.embedded import Cluster
-from tests.kafka.test_spark import filled
+from tests.kafka.spark_support import filled
 from tests.real_kafka import topics
 
 

@@ -46,6 +46,7 @@ from aktor.managers.positions import PositionManager
 from aktor.protocol.api_versions import ApiVersions
 from aktor.settings import Settings
 from tests.unit.managers import builders_positions as positions
+from tests.unit.managers.builders_coordinator import coordinating
 from tests.unit.managers.commits import builders as commits
 from tests.unit.managers.fetch import builders as fetching
 from tests.unit.managers.membership import builders as classic
@@ -60,7 +61,6 @@ from tests.unit.managers.membership.consumer.builders import (
     a_leave,
     refused,
 )
-from tests.unit.managers.test_coordinator import coordinating
 
 #: How long after the refusal we look at what is sent: longer than any backoff.
 PATIENCE = 2.5

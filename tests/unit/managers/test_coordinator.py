@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import pytest
 from kafka.errors import (
@@ -34,6 +33,7 @@ from aktor.managers.coordinator import (
 from aktor.settings import Settings
 from aktor.state_table import IllegalTransitionError
 from aktor.trace import recording
+from tests.unit.managers.builders_coordinator import coordinating
 from tests.unit.managers.commits.builders import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_AUTHORIZATION_FAILED,
@@ -47,11 +47,6 @@ from tests.unit.managers.commits.builders import (
     no_coordinator,
     tick,
 )
-
-
-def coordinating(**settings: Any) -> CoordinatorManager:
-    """A coordinator manager of the group g."""
-    return CoordinatorManager(Settings(**{"group_id": "g", **settings}))
 
 
 def knowing(node: int = 1, *, at: float = 0.0) -> CoordinatorManager:

@@ -31,8 +31,8 @@ from aktor.events.positions import PositionsFailed
 from aktor.protocol.error_codes import Answer
 from aktor.protocol.refusals import topics_refused
 from aktor.protocol.remedies import remedy
+from tests.unit.managers.builders_error_codes import ANSWERS, errors_of
 from tests.unit.managers.builders_errors import Outcome, Probe
-from tests.unit.managers.test_error_codes import ANSWERS, errors_of
 
 TOPIC = r"\btopics? (t|u|'t'|'u')(\W|$)"
 PARTITION = r"\bt-0\b"

@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError
 from aktor.errors import HandlerError
 from aktor.processing import Failure, Retries, dead_letter
 from aktor.processing.plan import Plan, plan
-from tests.unit.processing.test_work import a_record
+from tests.unit.processing.builders import a_record
 
 
 def a_plan(handler: Any = print, **changed: Any) -> Plan:

@@ -8,17 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
-from aktor.processing.raw import ConsumerRecord
 from aktor.processing.work import Task, Work
+from tests.unit.processing.builders import P, a_record
 
-P = TopicPartition("orders", 0)
 Q = TopicPartition("orders", 1)
-
-
-def a_record(offset: int, key: Any = None, *, partition: TopicPartition = P) -> ConsumerRecord:
-    return ConsumerRecord(
-        partition.topic, partition.partition, 3, offset, 0, 0, key, b"", [], None, -1, 0, -1
-    )
 
 
 def some_work(order: str = "key", *keys: Any) -> Work:

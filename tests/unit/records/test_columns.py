@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.errors import KafkaError
 
-from aktor.records import columns as python
 from aktor.records.columns import Columns, to_records
 from tests.unit.records import building
+from tests.unit.records.builders_twins import SAMPLES, batch_bytes, kinds
 from tests.unit.records.building import (
     LOG_APPEND_TIME,
     READERS,
@@ -24,15 +24,6 @@ from tests.unit.records.building import (
     take_all,
     values,
 )
-from tests.unit.records.test_twins import SAMPLES, batch_bytes
-
-
-def kinds() -> dict[str, Any]:
-    """The columns that go with each reader."""
-    made: dict[str, Any] = {"python": python.Columns}
-    if "compiled" in READERS:
-        made["compiled"] = building.kernel.Columns
-    return made
 
 
 def some_columns(limit: int = 1000, max_bytes: int | None = None, **how: Any) -> Columns:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.errors import KafkaError, UnsupportedCodecError
 
-from aktor.errors import BatchTooLargeError, CorruptBatchError
+from aktor.errors import CorruptBatchError
 from tests.unit.records import building
+from tests.unit.records.builders_hostile import assert_harmless, error_of
+from tests.unit.records.builders_twins import kinds
 from tests.unit.records.building import (
     READERS,
     TRANSACTIONAL,
@@ -26,10 +24,6 @@ from tests.unit.records.building import (
     values,
     with_right_checksum,
 )
-from tests.unit.records.test_columns import kinds
-from tests.unit.records.test_twins import assert_alike
-
-EXPECTED = (CorruptBatchError, BatchTooLargeError, UnsupportedCodecError)
 
 #: Fields of a v2 batch: name -> (where, how it is packed).
 FIELDS = {
@@ -71,35 +65,6 @@ def with_field(batch: bytes, at: int, form: str, number: int) -> bytes:
     damaged = bytearray(batch)
     struct.pack_into(form, damaged, at, number)
     return bytes(damaged)
-
-
-def assert_harmless(data: bytes, **how: Any) -> None:
-    """Each reader gives records or one of the expected errors, at a place that is asked for."""
-    for reader, kind in kinds().items():
-        made = a_reader(data, reader=reader, **how)
-        _assert_ends(made, partial(made.take, 50), how.get("fetch_offset", 0))
-        made = a_reader(data, reader=reader, **how)
-        _assert_ends(made, partial(made.fill, kind(100, None)), how.get("fetch_offset", 0))
-    assert_alike(data, **how)
-
-
-def _assert_ends(made: Any, step: Callable[[], Any], offset: int) -> None:
-    error = _error_of(step)
-    if error is None:
-        assert made.exhausted
-    else:
-        assert "orders-3" in str(error)
-        assert getattr(error, "offset", offset) >= offset
-    assert made.next_offset >= offset
-
-
-def _error_of(step: Callable[[], Any]) -> KafkaError | None:
-    try:
-        for _ in range(9):
-            step()
-    except EXPECTED as error:
-        return error
-    return None
 
 
 SOUND = a_batch(values(b"one", b"two", b"three"), base_offset=7)
@@ -195,7 +160,7 @@ def test_any_codec_in_any_format_is_read_or_named(reader: str, codec: int, magic
         a_batch(values(b"x"), flags=codec, magic=magic, compress=lambda data: data)
     )
     made = a_reader(batch, reader=reader)
-    error = _error_of(lambda: made.take(5))
+    error = error_of(lambda: made.take(5))
 
     assert (error is None) == (codec == 0 and magic == 2)
     assert error is None or "orders-3" in str(error)

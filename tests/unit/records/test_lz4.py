@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.records.builders_twins import assert_alike
 from tests.unit.records.building import (
     READERS,
     a_batch,
@@ -19,7 +20,6 @@ from tests.unit.records.building import (
     lz4_of_kafka,
     values,
 )
-from tests.unit.records.test_twins import assert_alike
 
 KIB = 1024
 WORDS = b"to be read as it was written, "

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,8 +33,6 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.sockets import frames
-from aktor.actors.sockets.addresses import Resolver
-from aktor.actors.sockets.kafka_net import KafkaNet
 from aktor.errors import AuthenticationError, FrameError
 from aktor.events.sockets import (
     ConnectionClosed,
@@ -43,15 +41,9 @@ from aktor.events.sockets import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.settings import Settings
 from tests.unit.actors.sockets.certificates import Certificates
-from tests.unit.actors.sockets.sasl_broker import (
-    give_token,
-    plain,
-    read_token,
-    scram,
-    shake_hands,
-)
+from tests.unit.actors.sockets.net_client import LIMIT, Client
+from tests.unit.actors.sockets.sasl_broker import give_token, plain, read_token, scram, shake_hands
 from tests.unit.actors.sockets.scripted_broker import (
     SPOKEN,
     Peer,
@@ -63,57 +55,7 @@ from tests.unit.actors.sockets.scripted_broker import (
 )
 from tests.unit.leftovers import open_files
 
-#: However a test fails, it fails within this time.
-LIMIT = 30.0
-
 SECRET = "hunter2-canary"
-
-
-class Client:
-    """A KafkaNet and what it has reported."""
-
-    def __init__(self, *, resolve: Resolver = socket.getaddrinfo, **settings: Any) -> None:
-        self.told: list[Any] = []
-        self.clock: Callable[[], float] = time.monotonic
-        self.net = KafkaNet(
-            Settings(**settings), self.told.append, lambda: self.clock(), resolve=resolve
-        )
-        self.ids = 0
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.net.close()
-
-    def connect(self, port: int, host: str = "127.0.0.1", *, key: str = "a", **more: Any) -> Any:
-        """Connect; returns the report."""
-        self.net.connect(key, host, port, more.pop("timeout", LIMIT), **more)
-        return self.next()
-
-    def send(self, body: Any = None, *, key: str = "a") -> int:
-        self.ids += 1
-        self.net.send(key, self.ids, body or MetadataRequest(topics=None))
-        return self.ids
-
-    def ask(self, body: Any = None, *, key: str = "a") -> Any:
-        """Send; returns the report."""
-        self.send(body, key=key)
-        return self.next()
-
-    def next(self) -> Any:
-        """The next report."""
-        end = time.monotonic() + LIMIT
-        while not self.told:
-            assert time.monotonic() < end, "no report came"
-            self.net.wait(0.1)
-        return self.told.pop(0)
-
-    def idle(self, seconds: float) -> None:
-        """Turn the loop for this long."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.net.wait(0.01)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ import pytest
 
 from aktor.actors.sockets.proxy import ProxyError, parse_proxy, tunnel
 from aktor.events.sockets import ConnectionFailed, ConnectionOpened, RequestAnswered
+from tests.unit.actors.sockets.net_client import LIMIT, Client
 from tests.unit.actors.sockets.scripted_broker import Peer, ScriptedBroker
-from tests.unit.actors.sockets.test_kafka_net import LIMIT, Client
 
 SECRET = "hunter2-canary"
 

@@ -19,15 +19,12 @@ from aktor.events.answers import Answered, Failed
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import (
     Broker,
-    Cluster,
-    ClusterChanged,
     DescribeTopics,
     LeadersMoved,
     NameTopics,
     PartitionInfo,
     RefreshMetadata,
     TopicInfo,
-    TopicsRefused,
     TrackTopics,
 )
 from aktor.events.network import Destination, Rebootstrap, Request
@@ -47,6 +44,7 @@ from tests.unit.managers.builders_positions import (
     tick,
     topic_id,
 )
+from tests.unit.managers.metadata.builders import cluster_in, refresh, refusals_in
 
 REBOOTSTRAP_REQUIRED = 129
 
@@ -69,23 +67,6 @@ def a_manager_that_knows(*topics: Any, now: float = 0.0) -> MetadataManager:
     manager = a_manager(tracking=[one.name for one in topics])
     answer(manager, tick(manager, now).request, metadata(*topics), now=now)
     return manager
-
-
-def refresh(manager: MetadataManager, response: Any, now: float) -> list[object]:
-    """Somebody finds the snapshot stale; a broker answers at `now`."""
-    manager.handle(RefreshMetadata(because="a test"))
-    return answer(manager, tick(manager, now).request, response, now=now)
-
-
-def cluster_in(said: list[object]) -> Cluster:
-    """The one snapshot that was told."""
-    (cluster,) = (one.cluster for one in said if isinstance(one, ClusterChanged))
-    return cluster
-
-
-def refusals_in(said: list[object]) -> list[TopicsRefused]:
-    """What was told about topics that cannot be read."""
-    return [one for one in said if isinstance(one, TopicsRefused)]
 
 
 def names(request: Request) -> list[str]:

@@ -30,7 +30,7 @@ from tests.unit.managers.builders_positions import (
     tick,
     topic_id,
 )
-from tests.unit.managers.metadata.test_manager import cluster_in, refresh, refusals_in
+from tests.unit.managers.metadata.builders import cluster_in, refresh, refusals_in
 
 SETTINGS = Settings(retry_backoff=0.1, retry_backoff_max=1.0, metadata_max_age=300.0)
 
