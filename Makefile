@@ -37,7 +37,7 @@ SINCE ?= $(shell git merge-base HEAD main 2>/dev/null || echo HEAD)
 unexport PYTHONDONTWRITEBYTECODE
 
 test: venv
-	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \
+	@if missing=$$($(PY) -m tests.kafka.real --missing); then $(PY) -m tests.kafka.real --prepare; \
 	else echo "left out: the tests of tests/kafka on a real Kafka (they run on the embedded one), since $$missing"; fi
 	@$(PY) -m pytest $(BESIDE) -m "$(CHOOSE)" $(ARGS)
 
@@ -46,13 +46,13 @@ check: lint
 
 # The checkout itself is not installed for it, and nothing is compiled: the twins in Python are enough.
 demo: $(WITH)demo
-	@$(if $(REAL),$(PY) -m tests.real_kafka --run )$(PY) -m aktor.cli demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(ARGS)
+	@$(if $(REAL),$(PY) -m tests.kafka.real --run )$(PY) -m aktor.cli demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(ARGS)
 
 demo-spark: $(WITH)spark $(WITH)demo $(KERNEL)
 	@$(PY) -m examples.spark_demo $(ARGS)
 
 kafka: $(WITH)demo
-	@$(PY) -m tests.real_kafka --nodes $(NODES) --port $(PORT)
+	@$(PY) -m tests.kafka.real --nodes $(NODES) --port $(PORT)
 
 lint: venv
 	@$(VENV)/bin/ruff check --quiet --output-format concise .

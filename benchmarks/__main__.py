@@ -18,7 +18,7 @@ import time
 from typing import Final
 
 from benchmarks.site import Site
-from tests.real_kafka import KafkaClusterError, KafkaDownloadError, KafkaUnavailableError
+from tests.kafka.real import KafkaClusterError, KafkaDownloadError, KafkaUnavailableError
 
 #: Each is a module here with `tables(site)`.
 BENCHMARKS: Final = (

@@ -24,7 +24,7 @@ from benchmarks.clients import import_client, installed, open_client
 from benchmarks.handover import PARTITIONS, POLL_S, Gaps, member, one_round, produce
 from benchmarks.site import Site, new_name
 from benchmarks.tables import Table, at_most, spread
-from tests.real_kafka import KafkaCluster, topics
+from tests.kafka.real import KafkaCluster, topics
 
 ROUNDS: Final = 3
 FIRST_ROUNDS: Final = 10

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from tests.real_kafka import KafkaCluster, topics
+from tests.kafka.real import KafkaCluster, topics
 
 __all__ = ["Site"]
 

@@ -15,7 +15,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 
 #: Tests on brokers, and those in virtual time: `make test` has them.
-SLOW: Final = ("kafka", "clients", "reality", "simulation", "spark")
+SLOW: Final = ("kafka", "clients", "simulation", "spark")
 
 
 def changed_since(commit: str) -> set[str]:

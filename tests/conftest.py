@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.real_kafka import what_is_missing
+from tests.kafka.real import what_is_missing
 
 #: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
-ON_BROKERS = ("tests/kafka/", "tests/clients/", "tests/reality/", "tests/spark/rebalances/")
+ON_BROKERS = ("tests/kafka/", "tests/clients/", "tests/spark/rebalances/")
 
 #: Those that run on a real Kafka only, and so do not say it in their names.
 REAL = (
     "tests/kafka/test_fixture.py",
-    "tests/kafka/test_reality.py",
+    "tests/kafka/recorded/test_real.py",
     "tests/kafka/test_security.py",
 )
 

@@ -12,7 +12,7 @@ from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.settings import ClusterSettings
 from tests.clients.java import JavaTools
-from tests.real_kafka import what_is_missing
+from tests.kafka.real import what_is_missing
 
 #: Impatient, as tests are: what a member does is seen by the others at its next heartbeat.
 _GROUPS = GroupSettings(

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.clients.support import SOON_S, Record
-from tests.real_kafka import KafkaCluster, launch
-from tests.real_kafka.archive import class_archive
-from tests.real_kafka.broker import Jvm
+from tests.kafka.real import KafkaCluster, launch
+from tests.kafka.real.archive import class_archive
+from tests.kafka.real.broker import Jvm
 
 TOOLS: Final = "org.apache.kafka.tools"
 #: One JVM may be slow on a busy machine.

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.embedded import Cluster, EmbeddedCluster
-from tests.real_kafka import KafkaCluster, what_is_missing
+from tests.kafka.embedded import Cluster, EmbeddedCluster
+from tests.kafka.real import KafkaCluster, what_is_missing
 from tests.spark import session
 
 CLUSTERS: dict[str, Callable[[int], Cluster]] = {"embedded": EmbeddedCluster, "real": KafkaCluster}

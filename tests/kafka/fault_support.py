@@ -42,10 +42,10 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from aktor.consumer.system import HOST
 from aktor.simulation.history import Event, told_by
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.referee import Telling, Verdict, Written, judge, longest_wait
 from tests.kafka.support import ROOT, hurried, wait_until
-from tests.real_kafka import topics
 
 PARTITIONS: Final = 12
 RECORDS_PER_SECOND: Final = 300

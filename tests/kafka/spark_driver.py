@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
 from tests.kafka.spark_support import OURS, reader
 from tests.kafka.support import Child, wait_until
 

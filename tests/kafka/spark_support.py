@@ -10,8 +10,8 @@ from typing import Any, Final
 from kafka import KafkaProducer
 
 from aktor import KafkaConsumer, TopicPartition
-from tests.embedded import Cluster
-from tests.real_kafka import topics
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 
 #: Our source and Spark's own.
 OURS: Final = "aktor"

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from tests.embedded import Cluster
-from tests.real_kafka import topics
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 
 ROOT = Path(__file__).parents[2]
 

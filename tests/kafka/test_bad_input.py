@@ -33,7 +33,8 @@ from aktor.errors import (
     CorruptBatchError,
     RecordDeserializationError,
 )
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import KafkaCluster, topics
 from tests.kafka.support import (
     PROMPT_S,
     SOON_S,
@@ -52,7 +53,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import KafkaCluster, topics
 
 #: What the client finds out by itself, after several attempts, and long before a poll of 20 s ends.
 TOLD_S = 10.0

@@ -16,7 +16,8 @@ from kafka.errors import (
 )
 
 from aktor import OffsetAndMetadata, TopicPartition
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import (
     SOON_S,
     Group,
@@ -34,7 +35,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import topics
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from aktor.errors import InvalidRegularExpressionError
 from tests.clients.java import JavaTools
 from tests.clients.members import aktor_member, confluent_member, together_then_alone
 from tests.clients.support import PARTITIONS, At
-from tests.embedded import Cluster, EmbeddedCluster
+from tests.kafka.embedded import Cluster, EmbeddedCluster
+from tests.kafka.real import KafkaCluster, topics
 from tests.kafka.support import (
     SOON_S,
     Group,
@@ -44,7 +45,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import KafkaCluster, topics
 
 NEW: Mapping[str, Any] = {"group_protocol": "consumer"}
 ASSIGNORS = pytest.mark.parametrize("assignor", ["uniform", "range"])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real.ports import free_ports
 from tests.kafka.support import wait_until
-from tests.real_kafka.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120

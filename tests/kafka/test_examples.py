@@ -25,10 +25,10 @@ from examples import (
     watch_from_another_thread,
 )
 from examples.wait_for_kafka import wait_for_kafka
-from tests.embedded import EmbeddedCluster
+from tests.kafka.embedded import EmbeddedCluster
+from tests.kafka.real.ports import free_ports
+from tests.kafka.real.topics import create_topic, produce
 from tests.kafka.support import PROMPT_S, ROOT, SOON_S, quick
-from tests.real_kafka.ports import free_ports
-from tests.real_kafka.topics import create_topic, produce
 
 #: A busy machine may stand still before the first record, while the program joins its group.
 PATIENT_MS = PROMPT_S * 1000

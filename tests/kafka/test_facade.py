@@ -20,9 +20,9 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import SOON_S, numbered
-from tests.real_kafka import topics
 
 Program = Callable[[Any, dict[str, Any], str], Any]
 

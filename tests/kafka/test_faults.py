@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
 from tests.kafka.fault_support import PARTITIONS, Manner, Stage, Verdict
 from tests.kafka.support import PROMPT_S, poll_until, quick, wait_until
 

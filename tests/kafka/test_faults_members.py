@@ -8,7 +8,7 @@ import time
 import pytest
 
 from aktor import TopicPartition
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
 from tests.kafka.fault_support import SESSION_S, Manner, Stage, Verdict
 from tests.kafka.support import PROMPT_S, quick
 

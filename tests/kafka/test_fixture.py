@@ -23,8 +23,8 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from tests.real_kafka import KafkaCluster, KafkaClusterError, topics
-from tests.real_kafka.security import MECHANISMS, USERS, UnsecuredToken
+from tests.kafka.real import KafkaCluster, KafkaClusterError, topics
+from tests.kafka.real.security import MECHANISMS, USERS, UnsecuredToken
 
 pytestmark = pytest.mark.real("it is about the real cluster itself")
 
@@ -239,7 +239,7 @@ def test_bob_may_do_what_acls_allow_and_no_more(
 def test_brokers_die_with_a_process_that_is_killed() -> None:
     program = (
         "import sys, time\n"
-        "from tests.real_kafka import KafkaCluster\n"
+        "from tests.kafka.real import KafkaCluster\n"
         "kafka = KafkaCluster()\n"
         "kafka.start()\n"
         "kafka.pause(1)\n"

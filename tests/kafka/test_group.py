@@ -15,7 +15,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from aktor import TopicPartition
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import (
     PROMPT_S,
     SOON_S,
@@ -29,7 +30,6 @@ from tests.kafka.support import (
     read,
     wait_until,
 )
-from tests.real_kafka import topics
 
 EAGER = [RangePartitionAssignor, RoundRobinPartitionAssignor]
 COOPERATIVE = [CooperativeStickyAssignor]

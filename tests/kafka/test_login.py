@@ -11,9 +11,9 @@ import pytest
 from aktor import KafkaConsumer, TopicPartition
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.errors import AuthenticationError, BootstrapError
+from tests.kafka.real import topics
+from tests.kafka.real.security import USERS, UnsecuredToken
 from tests.kafka.support import PROMPT_S, QUICK, numbered, read, values
-from tests.real_kafka import topics
-from tests.real_kafka.security import USERS, UnsecuredToken
 
 pytestmark = pytest.mark.embedded("test_security asks the same of a real one")
 

@@ -12,9 +12,9 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from tests.clients.migration import change_and_change_back
 from tests.clients.support import PARTITIONS, At
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import ready
-from tests.real_kafka import topics
 
 pytestmark = pytest.mark.real("it has its tests on the embedded one")
 

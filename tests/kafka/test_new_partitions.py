@@ -10,9 +10,9 @@ import pytest
 from kafka.structs import OffsetAndMetadata
 
 from aktor import KafkaConsumer, TopicPartition
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import numbered, poll_until, quick, read, read_for
-from tests.real_kafka import topics
 
 LATEST = {
     "auto_offset_reset": "latest",

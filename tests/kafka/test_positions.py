@@ -19,7 +19,8 @@ from kafka.structs import OffsetAndTimestamp
 
 from aktor import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from aktor.errors import WakeupError
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import (
     PROMPT_S,
     SOON_S,
@@ -37,7 +38,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import topics
 
 COMPRESSIONS = pytest.mark.parametrize("compression", [None, "gzip", "lz4", "zstd", "snappy"])
 

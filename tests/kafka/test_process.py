@@ -24,8 +24,8 @@ from aktor.errors import (
     WorkerDiedError,
 )
 from aktor.processing import Processed, Retries, dead_letter
+from tests.kafka.real.topics import create_topic, produce
 from tests.kafka.support import PROMPT_S, named, quick, traced, wait_until
-from tests.real_kafka.topics import create_topic, produce
 
 #: Long enough to join the group on a busy machine; then nothing comes any more.
 IDLE_MS = 3000

@@ -20,7 +20,8 @@ from aktor import (
     TopicPartition,
 )
 from aktor.errors import ConsumerClosedError, UserCallbackError, WakeupError
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import (
     PROMPT_S,
     SOON_S,
@@ -40,7 +41,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import topics
 
 #: Short, and longer than a machine that others share may stand still, with the brokers on it.
 SESSION_S = 3.0

@@ -14,7 +14,9 @@ from kafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 from kafka.serializer import Deserializer
 
 from aktor import TopicPartition
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
+from tests.kafka.real.topics import Transaction
 from tests.kafka.support import (
     SOON_S,
     batches,
@@ -29,8 +31,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import topics
-from tests.real_kafka.topics import Transaction
 
 #: gzip is in the standard library; the others need cramjam to be read.
 COMPRESSIONS = pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])

@@ -18,6 +18,9 @@ from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailed
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.errors import AuthenticationError, BootstrapError
+from tests.kafka.real import KafkaCluster, topics
+from tests.kafka.real.certificates import make_certificates
+from tests.kafka.real.security import MECHANISMS, USERS, UnsecuredToken
 from tests.kafka.support import (
     PROMPT_S,
     QUICK,
@@ -33,9 +36,6 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import KafkaCluster, topics
-from tests.real_kafka.certificates import make_certificates
-from tests.real_kafka.security import MECHANISMS, USERS, UnsecuredToken
 
 pytestmark = pytest.mark.real("the embedded Kafka has neither TLS nor ACLs")
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from aktor import TopicPartition
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, SOON_S, Child, numbered, quick
-from tests.real_kafka import topics
 
 COUNT = 3000
 

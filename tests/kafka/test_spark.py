@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
 from tests.kafka.spark_support import filled
 
 

@@ -10,7 +10,9 @@ from confluent_kafka import Producer
 from kafka.structs import TopicPartition
 from pyspark.sql.functions import expr
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
+from tests.kafka.real.topics import Transaction
 from tests.kafka.spark_support import (
     NATIVE,
     OURS,
@@ -20,8 +22,6 @@ from tests.kafka.spark_support import (
     offsets,
 )
 from tests.kafka.support import numbered, wait_until
-from tests.real_kafka import topics
-from tests.real_kafka.topics import Transaction
 
 EVERY_CODEC: tuple[Any, ...] = (None, "gzip", "snappy", "lz4", "zstd")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kafka.structs import TopicPartition
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.spark_support import NATIVE, OURS, SOURCES, Stream
 from tests.kafka.support import numbered
-from tests.real_kafka import topics
 
 BOTH_WAYS = pytest.mark.parametrize(
     ("first", "then"), [(NATIVE, OURS), (OURS, NATIVE)], ids=["to ours", "to Spark's own"]

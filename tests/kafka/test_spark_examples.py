@@ -11,9 +11,9 @@ import pytest
 
 from aktor import KafkaConsumer
 from examples import spark_batch, spark_sink, spark_stream
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.spark_support import filled
-from tests.real_kafka import topics
 
 
 def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import pytest
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.spark_driver import Driver, parquet_query, times_written
 from tests.kafka.spark_support import OURS, read, reader
 from tests.kafka.support import numbered, wait_until
-from tests.real_kafka import topics
 
 #: Several of them are more than what lies between a Python worker and its JVM, so that the worker
 #: is in the midst of its range for as long as the task runs.

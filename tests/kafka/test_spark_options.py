@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import aktor.spark
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.spark_support import OURS, batch, reader, rows
 from tests.kafka.support import ROOT, numbered
-from tests.real_kafka import topics
 
 #: Two canaries, which no output or file may have: one is given in the options themselves, the
 #: other stands in the environment, and the options refer to it.

@@ -15,10 +15,10 @@ import pytest
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.errors import ConfigurationError
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.spark_support import read
 from tests.kafka.support import ROOT
-from tests.real_kafka import topics
 
 CANARY = "c4nary-s3cret"
 LITERAL = "l1teral-c4nary"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.embedded import Cluster
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
 from tests.kafka.spark_standalone import SparkStandalone
 from tests.kafka.support import Child
-from tests.real_kafka import topics
 
 PARTITIONS = 4
 COUNT = 500

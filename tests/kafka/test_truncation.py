@@ -10,9 +10,9 @@ import pytest
 
 from aktor import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from aktor.errors import LogTruncationError
-from tests.embedded import Cluster, EmbeddedCluster
+from tests.kafka.embedded import Cluster, EmbeddedCluster
+from tests.kafka.real import topics
 from tests.kafka.support import SOON_S, named, offsets, poll, quick, read, traced, wait_until
-from tests.real_kafka import topics
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 

@@ -52,7 +52,8 @@ def stages(files: Sequence[Path], gate: bool) -> Iterator[tuple[str, list[str]]]
     if units:
         yield "units", [*units, "-m", "not gate", *LEFT_OUT]
     yield "scenarios", ["tests/scenarios", "-m", "not gate"]
-    others = ["tests/unit", "tests/simulation", "tests/spark", "tests/reality", "tests/fuzz"]
+    others = ["tests/unit", "tests/simulation", "tests/spark", "tests/fuzz"]
+    others += [f"tests/kafka/recorded/test_{one}.py" for one in ("embedded", "observing")]
     yield "make test", [*others, "-m", "not gate", *LEFT_OUT]
     if gate:
         yield ".ci/run", [*others, "-m", "gate", *LEFT_OUT]

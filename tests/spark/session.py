@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.real_kafka.install import fetched, jars_folder, java_is_missing
+from tests.kafka.real.install import fetched, jars_folder, java_is_missing
 
 _POM = Path(__file__).with_name("pom.xml")
 _ROOT = Path(__file__).parent.parent.parent

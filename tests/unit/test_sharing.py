@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
-    on_brokers, others = "tests/reality/test_observing.py", "tests/unit/test_sharing.py"
+    on_brokers, others = "tests/kafka/recorded/test_observing.py", "tests/unit/test_sharing.py"
     # What this process is told as a worker of pytest-xdist does not concern the other one.
     environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
 
@@ -43,6 +43,8 @@ def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
         ("tests/kafka/test_commits.py::test_it[real]", "real"),
         ("tests/kafka/test_commits.py::test_it[embedded-7]", "embedded"),
         ("tests/kafka/test_security.py::test_it", "real"),
+        ("tests/kafka/recorded/test_real.py::test_it", "real"),
+        ("tests/kafka/recorded/test_embedded.py::test_it", "embedded"),
         ("tests/clients/test_migration.py::test_it", "embedded"),
         ("tests/unit/managers/commits/test_manager_errors.py::test_it", ""),
     ],

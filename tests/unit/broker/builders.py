@@ -13,7 +13,7 @@ from aktor.broker.partition import Partition
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topology import Node
 from aktor.broker.wire import APIS
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker import harness
 from tests.unit.broker.harness import NOW, Asked, Journal, a_call
 from tests.unit.broker.log.building import a_batch

@@ -11,7 +11,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from aktor.broker.wire import APIS
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.log.building import a_batch
 
 #: Longer than anything here takes; whoever waits so long has waited for nothing.

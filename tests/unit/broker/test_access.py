@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aktor.broker.codes import Code
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import a_cluster, ask
 
 ANY, ALLOW, READ, TOPIC, LITERAL = 1, 3, 3, 2, 3

@@ -11,7 +11,7 @@ from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
 from aktor.broker.wire import APIS, Api
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import a_cluster, ask, send
 from tests.unit.broker.harness import NOW
 

@@ -19,7 +19,7 @@ from aktor.broker.log.store import FileStore
 from aktor.broker.partition import NO_LEADER
 from aktor.broker.topics import GROUP_OFFSETS
 from aktor.broker.topology import java_hash
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import (
     ORDERS,
     a_cluster,

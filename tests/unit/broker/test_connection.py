@@ -28,7 +28,7 @@ from aktor.broker.faults import (
     Truncate,
 )
 from aktor.broker.sasl import Authentication, Users
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.raw_client import frame_of, versions_frame
 
 MOST = 100 * 1024 * 1024

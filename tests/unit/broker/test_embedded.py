@@ -28,7 +28,7 @@ from aktor.broker.server import PortInUseError
 from aktor.broker.settings import ClusterSettings
 from aktor.errors import AuthenticationError
 from aktor.records import RecordReader
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.clocks import StandingClock
 from tests.unit.broker.log.building import a_batch
 from tests.unit.broker.raw_client import (

@@ -10,7 +10,7 @@ import pytest
 
 from aktor.broker.codes import Code, Refused
 from aktor.broker.fetch_sessions import FetchSession, FetchSessions
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 
 GREATEST = 2**31 - 1
 ID = UUID(int=7)

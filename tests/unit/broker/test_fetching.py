@@ -9,7 +9,7 @@ import pytest
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.records import RecordReader
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import (
     ORDERS,
     a_cluster,

@@ -11,7 +11,7 @@ from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.wire import APIS
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import ORDERS, a_cluster, ask, partition_of, pass_time, write
 from tests.unit.broker.harness import NOW
 

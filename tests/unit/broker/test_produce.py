@@ -7,7 +7,7 @@ import pytest
 from aktor.broker.call import CLOSE
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import (
     ORDERS,
     a_cluster,

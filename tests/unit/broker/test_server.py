@@ -25,7 +25,7 @@ from aktor.broker.server import Clock, PortInUseError, Server
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topology import Node
 from aktor.broker.wire import APIS
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.clocks import StandingClock
 from tests.unit.broker.raw_client import (
     PATIENCE,

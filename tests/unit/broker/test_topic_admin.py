@@ -10,7 +10,7 @@ import pytest
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.groups.settings import GroupSettings
-from tests.reality.messages import request
+from tests.kafka.recorded.messages import request
 from tests.unit.broker.builders import (
     ORDERS,
     a_cluster,

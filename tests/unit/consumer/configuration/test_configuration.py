@@ -44,8 +44,8 @@ from aktor.consumer.configuration.table import SETTINGS
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import recording
-from tests.real_kafka.certificates import Certificates, make_certificates
-from tests.real_kafka.topics import produce
+from tests.kafka.real.certificates import Certificates, make_certificates
+from tests.kafka.real.topics import produce
 
 OURS = {
     "auto_offset_reset_new_partitions",
