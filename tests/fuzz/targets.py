@@ -14,7 +14,7 @@ from typing import Final
 
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION, parse_fetch_response
 from aktor.records.extent import extent
-from tests.unit.managers.fetch.builders import Around
+from tests.unit.managers.fetch.builders import FetchHarness
 from tests.unit.records.builders_hostile import assert_harmless
 from tests.unit.records.builders_samples import SAMPLES
 from tests.unit.records.building import a_batch, a_marker, lz4_of_kafka, values, with_right_checksum
@@ -52,14 +52,14 @@ def fetch(data: bytes) -> None:
     version = MIN_VERSION + (data[0] if data else 0) % (MAX_VERSION - MIN_VERSION + 1)
     with suppress(ValueError):
         response = parse_fetch_response(memoryview(data[1:]), version)
-        around = Around.reading({0: 1, 1: 1})
-        around.answer(
-            around.the_request(),
+        harness = FetchHarness.reading({0: 1, 1: 1})
+        harness.answer(
+            harness.the_request(),
             *response.partitions,
             error_code=response.error_code,
             session_id=response.session_id,
         )
-        around.tick(after=1.0)
+        harness.tick(after=1.0)
 
 
 TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {"records": records, "fetch": fetch}

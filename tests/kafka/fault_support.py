@@ -1,10 +1,10 @@
 """A group under load while things break; what its members were given a referee judges.
 
-with Stage(kafka, topic, group) as stage:      # creates the topic
-    stage.join("a", "b", "c")                  # or join("a", process=True), to be shot at
-    stage.load()                               # 300 unique values a second from here on
+with World(kafka, topic, group) as world:      # creates the topic
+    world.join("a", "b", "c")                  # or join("a", process=True), to be shot at
+    world.load()                               # 300 unique values a second from here on
     ...                                        # whatever shall go wrong
-    verdict = stage.finish()                   # all that was acknowledged has been delivered
+    verdict = world.finish()                   # all that was acknowledged has been delivered
     assert verdict.faults == []
 
 A member polls, says what it was given, works for 20 ms, commits, and says what it committed: in
@@ -527,7 +527,7 @@ def _in_short(member: str, told: Report) -> str:
     return f"{member} {what} {rest}"[:200]
 
 
-class Stage:
+class World:
     """Owns the members, the writer and the history of one test."""
 
     def __init__(

@@ -15,7 +15,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from tests.kafka.embedded import Cluster
-from tests.kafka.fault_support import PARTITIONS, Manner, Stage, Verdict
+from tests.kafka.fault_support import PARTITIONS, Manner, Verdict, World
 from tests.kafka.support import PROMPT_S, poll_until, quick, wait_until
 
 MEMBERS = ("a", "b", "c")
@@ -42,37 +42,37 @@ FREEZE_S = 9.0
 FREEZING = pytest.mark.once("it takes 12 s; a frozen broker is met below in 3 s")
 
 
-def settled_and_loaded(stage: Stage) -> None:
+def settled_and_loaded(world: World) -> None:
     """Three members share the partitions, and records flow."""
-    stage.join(*MEMBERS)
-    stage.settled(*MEMBERS)
-    stage.load()
+    world.join(*MEMBERS)
+    world.settled(*MEMBERS)
+    world.load()
 
 
-def assert_undisturbed(stage: Stage, verdict: Verdict) -> None:
+def assert_undisturbed(world: World, verdict: Verdict) -> None:
     """Nothing lost or repeated, no rebalance, no partition lost, no commit that failed."""
     assert verdict.faults == []
     assert verdict.repeated == 0
-    assert stage.unrest == []
+    assert world.unrest == []
 
 
-def assert_resumed(stage: Stage, verdict: Verdict, within: float) -> None:
+def assert_resumed(world: World, verdict: Verdict, within: float) -> None:
     """No partition stood still for longer, or not for us alone: then Kafka had none for anybody."""
     longest = max(verdict.waits, key=verdict.waits.__getitem__)
-    waited, alike = verdict.waits[longest], stage.witnessed(longest)
-    assert waited < within + alike, stage.story(longest, verdict)
+    waited, alike = verdict.waits[longest], world.witnessed(longest)
+    assert waited < within + alike, world.story(longest, verdict)
 
 
-def others_lead(stage: Stage, node: int, topic: str) -> float:
+def others_lead(world: World, node: int, topic: str) -> float:
     """Wait until nothing of the topic is led by this broker, which is gone; how long Kafka took.
 
     About 3 s on an idle machine; up to 6.6 s were seen where it was the active controller.
     """
-    other = next(one for one in stage.kafka.node_ids if one != node)
+    other = next(one for one in world.kafka.node_ids if one != node)
 
     def led() -> bool:
         try:
-            return any(one.leader == node for one in stage.kafka.view(other).of_topic(topic))
+            return any(one.leader == node for one in world.kafka.view(other).of_topic(topic))
         except OSError:  # too busy to say
             return True
 
@@ -81,17 +81,17 @@ def others_lead(stage: Stage, node: int, topic: str) -> float:
     return time.monotonic() - began
 
 
-def freeze_until_others_lead(stage: Stage, node: int, topic: str) -> float:
+def freeze_until_others_lead(world: World, node: int, topic: str) -> float:
     """Stop a broker, and give clients the time to go on; how long Kafka took to go on itself."""
-    stage.kafka.pause(node)
-    elected_after = others_lead(stage, node, topic)
+    world.kafka.pause(node)
+    elected_after = others_lead(world, node, topic)
     time.sleep(max(FREEZE_S - elected_after, FETCHED_AFTER_ELECTION_S + 0.5))
     return elected_after
 
 
-def longest_commit(stage: Stage) -> float:
+def longest_commit(world: World) -> float:
     """How long the slowest commit took, in seconds."""
-    return max(float(report["took"]) for report in stage.ensemble.said("committed"))
+    return max(float(report["took"]) for report in world.ensemble.said("committed"))
 
 
 def offsets_partition(group: str) -> int:
@@ -108,86 +108,86 @@ def offsets_partition(group: str) -> int:
 def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_no_rebalance(
     kafka3: Cluster, topic: str, group: str, role: str
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
-        settled_and_loaded(stage)
+    with World(kafka3, topic, group) as world:
+        settled_and_loaded(world)
 
-        node = stage.coordinator() if role == "coordinator" else stage.bystander()
+        node = world.coordinator() if role == "coordinator" else world.bystander()
         kafka3.kill(node)
-        elected_after = others_lead(stage, node, OFFSETS_TOPIC)
+        elected_after = others_lead(world, node, OFFSETS_TOPIC)
         kafka3.restart(node)
-        verdict = stage.finish()
+        verdict = world.finish()
 
-        assert_undisturbed(stage, verdict)
+        assert_undisturbed(world, verdict)
         # Kafka takes its time when the machine is busy; then no client can be faster.
         assert verdict.resume < max(RESUME_AFTER_DEATH_S, elected_after + FETCHED_AFTER_ELECTION_S)
         longest = max(RESUME_AFTER_DEATH_S, elected_after + COMMITTED_AFTER_ELECTION_S)
-        assert longest_commit(stage) < longest
+        assert longest_commit(world) < longest
 
 
 def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
-        settled_and_loaded(stage)
-        stage.call_witness()
+    with World(kafka3, topic, group) as world:
+        settled_and_loaded(world)
+        world.call_witness()
 
         for node in kafka3.node_ids:
             kafka3.restart(node)
-        verdict = stage.finish()
+        verdict = world.finish()
 
         # Among the faults it looks for: a member's position that is not what it was given.
-        assert_undisturbed(stage, verdict)
-        assert_resumed(stage, verdict, RESUME_AFTER_SHUTDOWN_S)
+        assert_undisturbed(world, verdict)
+        assert_resumed(world, verdict, RESUME_AFTER_SHUTDOWN_S)
 
 
 @PROTOCOLS
 def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group, manner=manner) as stage:
-        settled_and_loaded(stage)
-        stage.call_witness()
+    with World(kafka3, topic, group, manner=manner) as world:
+        settled_and_loaded(world)
+        world.call_witness()
 
-        before = stage.coordinator()
-        after = stage.bystander()
+        before = world.coordinator()
+        after = world.bystander()
         partition = offsets_partition(group)
         kafka3.move_leader(OFFSETS_TOPIC, partition, after)
         time.sleep(1)
-        moved_to = stage.coordinator()
-        verdict = stage.finish()
+        moved_to = world.coordinator()
+        verdict = world.finish()
 
         assert moved_to == after != before
-        assert_undisturbed(stage, verdict)
-        assert_resumed(stage, verdict, RESUME_AFTER_SHUTDOWN_S)
-        assert longest_commit(stage) < RESUME_AFTER_SHUTDOWN_S
+        assert_undisturbed(world, verdict)
+        assert_resumed(world, verdict, RESUME_AFTER_SHUTDOWN_S)
+        assert longest_commit(world) < RESUME_AFTER_SHUTDOWN_S
 
 
 def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_sees_no_error(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
-        settled_and_loaded(stage)
-        stage.call_witness()
+    with World(kafka3, topic, group) as world:
+        settled_and_loaded(world)
+        world.call_witness()
 
-        node = stage.coordinator()
+        node = world.coordinator()
         began = time.monotonic()
         kafka3.terminate(node)
-        others_lead(stage, node, OFFSETS_TOPIC)
+        others_lead(world, node, OFFSETS_TOPIC)
         elected_after = time.monotonic() - began
         kafka3.restart(node)
-        verdict = stage.finish()
+        verdict = world.finish()
 
-        assert_undisturbed(stage, verdict)
-        assert_resumed(stage, verdict, RESUME_AFTER_SHUTDOWN_S)
+        assert_undisturbed(world, verdict)
+        assert_resumed(world, verdict, RESUME_AFTER_SHUTDOWN_S)
         # Kafka takes its time when the machine is busy; then no client can be faster.
-        assert longest_commit(stage) < max(RESUME_AFTER_SHUTDOWN_S, elected_after + PROMPT_S)
+        assert longest_commit(world) < max(RESUME_AFTER_SHUTDOWN_S, elected_after + PROMPT_S)
 
 
 def test_another_coordinator_is_found_at_once_however_long_fetches_wait(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
     with (
-        Stage(kafka3, topic, group) as stage,
+        World(kafka3, topic, group) as world,
         quick(
             kafka3, topic, group_id=group, fetch_max_wait_ms=25_000, session_timeout_ms=30_000
         ) as consumer,
@@ -195,9 +195,9 @@ def test_another_coordinator_is_found_at_once_however_long_fetches_wait(
         poll_until(consumer, consumer.assignment, "the consumer owns the partitions")
         consumer.poll(1000)  # now each broker keeps a Fetch
 
-        node = stage.coordinator()
+        node = world.coordinator()
         kafka3.terminate(node)
-        elected_after = others_lead(stage, node, OFFSETS_TOPIC)
+        elected_after = others_lead(world, node, OFFSETS_TOPIC)
         began = time.monotonic()
         consumer.commit(timeout_ms=30_000)
 
@@ -211,22 +211,22 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
     kafka3: Cluster, topic: str, group: str, role: str
 ) -> None:
     # Auto-commit: what a member does then depends on the leaders of its partitions alone.
-    with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
-        settled_and_loaded(stage)
-        stage.call_witness()
+    with World(kafka3, topic, group, enable_auto_commit=True) as world:
+        settled_and_loaded(world)
+        world.call_witness()
 
-        node = stage.coordinator() if role == "coordinator" else stage.bystander()
-        led = stage.led_by(node)
-        elected_after = freeze_until_others_lead(stage, node, topic)
+        node = world.coordinator() if role == "coordinator" else world.bystander()
+        led = world.led_by(node)
+        elected_after = freeze_until_others_lead(world, node, topic)
         kafka3.resume(node)
-        verdict = stage.finish()
+        verdict = world.finish()
 
-        assert_undisturbed(stage, verdict)
+        assert_undisturbed(world, verdict)
         others = {one: wait for one, wait in verdict.waits.items() if one not in led}
         assert len(others) == PARTITIONS - len(led) < PARTITIONS
         longest = max(others, key=others.__getitem__)
         # A live node may stand still too, for the machine's reasons; then everybody waits for it.
-        assert others[longest] < PROMPT_S + stage.witnessed(longest), stage.story(longest, verdict)
+        assert others[longest] < PROMPT_S + world.witnessed(longest), world.story(longest, verdict)
         # Kafka takes its time when the machine is busy; then no client can be faster.
         assert verdict.resume < max(RESUME_AFTER_FREEZE_S, elected_after + FETCHED_AFTER_ELECTION_S)
 
@@ -235,32 +235,32 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
 def test_commits_go_to_another_coordinator_when_theirs_freezes(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
-        settled_and_loaded(stage)
+    with World(kafka3, topic, group) as world:
+        settled_and_loaded(world)
 
-        node = stage.coordinator()
+        node = world.coordinator()
         kafka3.pause(node)
-        elected_after = others_lead(stage, node, OFFSETS_TOPIC)
+        elected_after = others_lead(world, node, OFFSETS_TOPIC)
         elected_at = time.monotonic()
         # All of them find the new coordinator: the old one comes back only then.
         for member in MEMBERS:
             wait_until(
-                lambda member=member: stage.ensemble.said("committed", by=member, since=elected_at),
+                lambda member=member: world.ensemble.said("committed", by=member, since=elected_at),
                 f"{member} commits while the old coordinator is frozen",
             )
         kafka3.resume(node)
-        verdict = stage.finish()
+        verdict = world.finish()
 
-        assert_undisturbed(stage, verdict)
+        assert_undisturbed(world, verdict)
         longest = max(RESUME_AFTER_FREEZE_S, elected_after + COMMITTED_AFTER_ELECTION_S)
-        assert longest_commit(stage) < longest
+        assert longest_commit(world) < longest
 
 
 def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
-        node = stage.coordinator()
+    with World(kafka3, topic, group) as world:
+        node = world.coordinator()
         consumer = quick(kafka3, topic, group_id=group, session_timeout_ms=30_000)
         poll_until(consumer, consumer.assignment, "the consumer owns the partitions")
         one = next(iter(consumer.assignment()))
@@ -283,8 +283,8 @@ def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
 def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_is_delivered(
     kafka3: Cluster, topic: str, group: str, unique: Callable[[str], str]
 ) -> None:
-    with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
-        settled_and_loaded(stage)
+    with World(kafka3, topic, group, enable_auto_commit=True) as world:
+        settled_and_loaded(world)
         other = quick(kafka3, topic, group_id=unique("group"))
         poll_until(other, other.assignment, "the other consumer owns the partitions")
 
@@ -299,13 +299,13 @@ def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_
 
         def in_vain(member: str) -> bool:
             """Whether it has polled after all that was fetched before was given to it."""
-            polls = stage.ensemble.said("polled", by=member, since=down_at)
+            polls = world.ensemble.said("polled", by=member, since=down_at)
             return len(polls) > 3 and not any(poll["got"] for poll in polls[-3:])
 
         wait_until(lambda: all(map(in_vain, MEMBERS)), "everybody polls in vain")
-        polls = stage.ensemble.said("polled", since=down_at)
+        polls = world.ensemble.said("polled", since=down_at)
         kafka3.restart(*kafka3.node_ids)
-        verdict = stage.finish(within=60)
+        verdict = world.finish(within=60)
 
         assert closed_after < 3 + PROMPT_S
         assert max(poll["took"] for poll in polls) < PROMPT_S

@@ -9,7 +9,7 @@ import pytest
 
 from aktor import TopicPartition
 from tests.kafka.embedded import Cluster
-from tests.kafka.fault_support import SESSION_S, Manner, Stage, Verdict
+from tests.kafka.fault_support import SESSION_S, Manner, Verdict, World
 from tests.kafka.support import PROMPT_S, quick
 
 pytestmark = pytest.mark.once("brokers are well here; members and their sessions take the time")
@@ -24,12 +24,12 @@ MAY_TAKE_S = 3.0
 DAWDLE_S = 8.0
 
 
-def settled_and_loaded(stage: Stage, *, a_is_a_process: bool = False, **settings_of_a: int) -> None:
+def settled_and_loaded(world: World, *, a_is_a_process: bool = False, **settings_of_a: int) -> None:
     """Three members share the partitions, and records flow."""
-    stage.join("a", process=a_is_a_process, **settings_of_a)
-    stage.join("b", "c")
-    stage.settled(*MEMBERS)
-    stage.load()
+    world.join("a", process=a_is_a_process, **settings_of_a)
+    world.join("b", "c")
+    world.settled(*MEMBERS)
+    world.load()
 
 
 def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]:
@@ -39,10 +39,10 @@ def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]
     return max(inside), max(outside)
 
 
-def taken_over(stage: Stage, partitions: set[int], since: float) -> dict[int, float]:
+def taken_over(world: World, partitions: set[int], since: float) -> dict[int, float]:
     """When each of these partitions was first given to somebody."""
     taken: dict[int, float] = {}
-    for report in stage.ensemble.said("assigned", since=since):
+    for report in world.ensemble.said("assigned", since=since):
         for one in partitions.intersection(report["partitions"]):
             taken[one] = min(report["at"], taken.get(one, report["at"]))
     return taken
@@ -52,13 +52,13 @@ def taken_over(stage: Stage, partitions: set[int], since: float) -> dict[int, fl
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group, manner=manner) as stage:
-        settled_and_loaded(stage, a_is_a_process=True)
-        orphans = stage.shares()["a"]
+    with World(kafka3, topic, group, manner=manner) as world:
+        settled_and_loaded(world, a_is_a_process=True)
+        orphans = world.shares()["a"]
 
-        stage.kill("a")
-        stage.settled("b", "c")
-        verdict = stage.finish()
+        world.kill("a")
+        world.settled("b", "c")
+        verdict = world.finish()
 
         assert verdict.faults == []
         of_orphans, of_others = longest_waits(verdict, orphans)
@@ -74,34 +74,34 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
 def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not_its_own(
     kafka3: Cluster, topic: str, group: str, manner: Manner, ahead: bool
 ) -> None:
-    with Stage(kafka3, topic, group, manner=manner) as stage:
+    with World(kafka3, topic, group, manner=manner) as world:
         if ahead:  # it can't keep up, and never asks the group for anything
             settings = {"max_poll_records": 2, "enable_auto_commit": True}
         else:
             settings = {}
-        settled_and_loaded(stage, a_is_a_process=True, **settings)
-        owned = stage.shares()["a"]
+        settled_and_loaded(world, a_is_a_process=True, **settings)
+        owned = world.shares()["a"]
 
-        stage.members["a"].stop()
-        stage.settled("b", "c", ignoring="a")
+        world.members["a"].stop()
+        world.settled("b", "c", ignoring="a")
         time.sleep(1)
         continued_at = time.monotonic()
-        stage.members["a"].go_on()
-        stage.settled(*MEMBERS)
-        verdict = stage.finish()
+        world.members["a"].go_on()
+        world.settled(*MEMBERS)
+        verdict = world.finish()
 
         # Among the faults it looks for: a record read from a partition that somebody else owned.
         assert verdict.faults == []
         told = [
             (report["said"], report.get("how"))
-            for member, report in stage.ensemble.reports
+            for member, report in world.ensemble.reports
             if member == "a"
             and report["at"] > continued_at
             and report["said"] in ("released", "assigned", "read")
         ]
         assert told[:2] == [("released", "lost"), ("assigned", None)]
         assert {
-            one for r in stage.ensemble.said("released", by="a") for one in r["partitions"]
+            one for r in world.ensemble.said("released", by="a") for one in r["partitions"]
         } >= owned
 
 
@@ -110,24 +110,24 @@ def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
     may_take = round(MAY_TAKE_S * 1000)
-    with Stage(kafka3, topic, group, manner=manner, max_poll_interval_ms=may_take) as stage:
-        settled_and_loaded(stage)
-        owned = stage.shares()["a"]
+    with World(kafka3, topic, group, manner=manner, max_poll_interval_ms=may_take) as world:
+        settled_and_loaded(world)
+        owned = world.shares()["a"]
 
-        began = stage.dawdle("a", seconds=DAWDLE_S)
-        stage.settled("b", "c", ignoring="a")
-        stage.settled(*MEMBERS)
-        verdict = stage.finish()
+        began = world.dawdle("a", seconds=DAWDLE_S)
+        world.settled("b", "c", ignoring="a")
+        world.settled(*MEMBERS)
+        verdict = world.finish()
 
         assert verdict.faults == []
-        lost = stage.ensemble.said("released", by="a", since=began)[0]
+        lost = world.ensemble.said("released", by="a", since=began)[0]
         assert (lost["how"], set(lost["partitions"])) == ("lost", owned)
         # It hears of it when it is done; by then the others have had its partitions for a while,
         # but not before its time was up, which counts from the beginning of its last poll.
         assert lost["at"] - began >= DAWDLE_S
-        polled = [one for one in stage.ensemble.said("polled", by="a") if one["at"] <= began][-1]
+        polled = [one for one in world.ensemble.said("polled", by="a") if one["at"] <= began][-1]
         time_up = polled["at"] - polled["took"] + MAY_TAKE_S
-        taken = taken_over(stage, owned, since=began)
+        taken = taken_over(world, owned, since=began)
         assert taken.keys() == owned
         assert all(time_up < at < lost["at"] for at in taken.values())
         of_its_own, of_others = longest_waits(verdict, owned)
@@ -139,17 +139,17 @@ def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back
 def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group, manner=manner) as stage:
-        settled_and_loaded(stage)
+    with World(kafka3, topic, group, manner=manner) as world:
+        settled_and_loaded(world)
 
-        stage.join("d")
-        stage.settled(*MEMBERS, "d")
-        stage.leave("d")
-        stage.settled(*MEMBERS)
-        verdict = stage.finish()
+        world.join("d")
+        world.settled(*MEMBERS, "d")
+        world.leave("d")
+        world.settled(*MEMBERS)
+        verdict = world.finish()
 
-        commits = [one for one in stage.ensemble.said("committed") if one["where"] == "revoked"]
-        refused = [one for one in stage.ensemble.said("refused") if one["where"] == "revoked"]
+        commits = [one for one in world.ensemble.said("committed") if one["where"] == "revoked"]
+        refused = [one for one in world.ensemble.said("refused") if one["where"] == "revoked"]
         assert len(commits) >= 4
         assert refused == []
         assert verdict.faults == []
@@ -161,20 +161,20 @@ def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
     chance = random.Random(f"joins and leaves {manner}")
-    with Stage(kafka3, topic, group, manner=manner) as stage:
-        settled_and_loaded(stage)
+    with World(kafka3, topic, group, manner=manner) as world:
+        settled_and_loaded(world)
         present, names = list(MEMBERS), (f"m{number}" for number in range(100))
 
         until = time.monotonic() + 10
         while time.monotonic() < until:
             if len(present) > 1 and (len(present) == 4 or chance.random() < 0.5):
-                stage.leave(present.pop(chance.randrange(len(present))))
+                world.leave(present.pop(chance.randrange(len(present))))
             else:
                 present.append(next(names))
-                stage.join(present[-1])
+                world.join(present[-1])
             time.sleep(chance.uniform(0, 1.5))
-        stage.settled(*present)
-        verdict = stage.finish()
+        world.settled(*present)
+        verdict = world.finish()
 
         assert verdict.faults == []
         assert verdict.repeated == 0
@@ -184,18 +184,18 @@ def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
 def test_after_a_clean_end_the_group_stands_where_its_members_were_and_the_next_one_goes_on(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
-    with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
-        settled_and_loaded(stage, a_is_a_process=True)
+    with World(kafka3, topic, group, enable_auto_commit=True) as world:
+        settled_and_loaded(world, a_is_a_process=True)
 
-        stage.leave("a")  # SIGTERM: its handler ends the loop, and the consumer is closed
-        stage.settled("b", "c")
-        stage.leave("b")
-        stage.leave("c")
-        stage.join("d")
-        verdict = stage.finish()
+        world.leave("a")  # SIGTERM: its handler ends the loop, and the consumer is closed
+        world.settled("b", "c")
+        world.leave("b")
+        world.leave("c")
+        world.join("d")
+        verdict = world.finish()
 
         assert verdict.faults == []
         assert verdict.repeated == 0
         with quick(kafka3, group_id=group) as reader:
-            ends = {p: reader.committed(TopicPartition(topic, p)) for p in stage.written()}
-        assert ends == stage.written()
+            ends = {p: reader.committed(TopicPartition(topic, p)) for p in world.written()}
+        assert ends == world.written()

@@ -97,7 +97,7 @@ class Reader(ConsumerRebalanceListener):
     def __init__(self, history: History, consumer: KafkaConsumer) -> None:
         self.history = history
         self.consumer = consumer
-        self.tell = history.world.site(consumer).tell
+        self.tell = history.world.host(consumer).tell
         #: Killed, or so long asleep that the group has forgotten it.
         self.gone = False
         #: ("assigned" | "revoked" | "lost", partitions) in the order of the calls.

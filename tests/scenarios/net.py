@@ -35,7 +35,7 @@ FASTEST = 0.0005
 SLOWEST = 0.003
 
 
-class Scene(Timeline, Protocol):
+class NetWorld(Timeline, Protocol):
     """What the net needs of the world."""
 
     cluster: Cluster
@@ -45,12 +45,12 @@ class Scene(Timeline, Protocol):
 class ScriptedNet:
     """Owns the connections of one consumer."""
 
-    def __init__(self, scene: Scene, client_id: str, tell: Callable[[Message], None]) -> None:
-        self._scene = scene
+    def __init__(self, world: NetWorld, client_id: str, tell: Callable[[Message], None]) -> None:
+        self._world = world
         self._client_id = client_id
         self._tell = tell
         self._connections: dict[str, _Connection] = {}
-        scene.cluster.on_down.append(self.broker_down)
+        world.cluster.on_down.append(self.broker_down)
 
     # -- what the network actor calls
 
@@ -65,14 +65,14 @@ class ScriptedNet:
         jitter: float = 0.5,
     ) -> None:
         """Broker n is the host "b<n>", or as it advertises."""
-        connection = _Connection(key, self._scene.cluster.node_at(host))
+        connection = _Connection(key, self._world.cluster.node_at(host))
         self._connections[key] = connection
-        unreachable = self._scene.cluster.unreachable
+        unreachable = self._world.cluster.unreachable
         if unreachable.get(host, "") is None:
             reason, after = f"not connected within {timeout:g} s", timeout
         else:
             reason, after = unreachable.get(host), self._latency()
-        self._scene.after(after, lambda: self._connected(connection, host, reason))
+        self._world.after(after, lambda: self._connected(connection, host, reason))
 
     def _connected(self, connection: _Connection, host: str, reason: str | None) -> None:
         if self._connections.get(connection.key) is not connection:
@@ -82,13 +82,13 @@ class ScriptedNet:
             error = KafkaConnectionError(f"broker {host}: {reason}")
             if reason.startswith("not connected"):
                 error.__cause__ = TimeoutError()
-            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._scene.now))
-        elif self._scene.cluster.up.get(connection.node):
-            self._tell(ConnectionOpened(key=connection.key, now=self._scene.now))
+            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._world.now))
+        elif self._world.cluster.up.get(connection.node):
+            self._tell(ConnectionOpened(key=connection.key, now=self._world.now))
         else:
             del self._connections[connection.key]
             error = KafkaConnectionError(f"broker b{connection.node}: connection refused")
-            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._scene.now))
+            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._world.now))
 
     def send(self, key: str, request_id: int, body: Any) -> None:
         """Into the queue of the broker's end of the connection."""
@@ -96,14 +96,14 @@ class ScriptedNet:
         if connection is None:
             error = KafkaConnectionError(f"connection {key} is closed")
             self._tell(
-                RequestBroken(key=key, request_id=request_id, error=error, now=self._scene.now)
+                RequestBroken(key=key, request_id=request_id, error=error, now=self._world.now)
             )
             return
         kind = type(body)
-        if kind.name.removesuffix("Request") in self._scene.cluster.too_old_for:
+        if kind.name.removesuffix("Request") in self._world.cluster.too_old_for:
             old = IncompatibleBrokerVersion(f"broker b{connection.node} is too old for {kind.name}")
             self._tell(
-                RequestBroken(key=key, request_id=request_id, error=old, now=self._scene.now)
+                RequestBroken(key=key, request_id=request_id, error=old, now=self._world.now)
             )
             return
         version = VERSIONS.api_version(body)
@@ -126,7 +126,7 @@ class ScriptedNet:
     def close(self) -> None:
         """Close everything."""
         self._connections.clear()
-        self._scene.cluster.on_down.remove(self.broker_down)
+        self._world.cluster.on_down.remove(self.broker_down)
 
     def wait(self, timeout: float) -> None:
         """The world does the waiting."""
@@ -141,7 +141,7 @@ class ScriptedNet:
         for connection in [one for one in self._connections.values() if one.node == node]:
             del self._connections[connection.key]
             error = KafkaConnectionError(f"broker b{node} closed the connection")
-            self._tell(ConnectionClosed(key=connection.key, error=error, now=self._scene.now))
+            self._tell(ConnectionClosed(key=connection.key, error=error, now=self._world.now))
 
     # -- the brokers' end
 
@@ -159,7 +159,7 @@ class ScriptedNet:
             self._in_order(connection, lambda: self._answer(connection, request_id, response))
             self._serve(connection)
 
-        self._scene.cluster.handle(connection.node, body, self._client_id, _encoded(reply, version))
+        self._world.cluster.handle(connection.node, body, self._client_id, _encoded(reply, version))
 
     def _answer(self, connection: _Connection, request_id: int, answer: tuple[Any, int]) -> None:
         if self._connections.get(connection.key) is not connection:
@@ -171,18 +171,18 @@ class ScriptedNet:
                 request_id=request_id,
                 response=response,
                 version=version,
-                now=self._scene.now,
+                now=self._world.now,
             )
         )
 
     def _in_order(self, connection: _Connection, act: Callable[[], None]) -> None:
         """After the latency, and not before what was sent the same way earlier."""
-        now = self._scene.now
+        now = self._world.now
         connection.busy_until = max(now + self._latency(), connection.busy_until)
-        self._scene.after(connection.busy_until - now, act)
+        self._world.after(connection.busy_until - now, act)
 
     def _latency(self) -> float:
-        return self._scene.random.uniform(FASTEST, SLOWEST)
+        return self._world.random.uniform(FASTEST, SLOWEST)
 
 
 class _Connection:

@@ -181,7 +181,7 @@ class Program:
             before = len(self.caught)
             self.attempt(self.consumer.close)
             self.cut_short |= len(self.caught) > before
-            if self.world.site(self.consumer).dispatcher.ended:
+            if self.world.host(self.consumer).dispatcher.ended:
                 return
         raise AssertionError("it cannot be closed")
 

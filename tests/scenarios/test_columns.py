@@ -328,7 +328,7 @@ def test_a_range_goes_on_where_the_log_begins_if_it_is_asked_to(world: World, po
 
     assert places(table) == [(0, n) for n in range(12, 20)]
     assert [consumer.position(one) for one in (T0, T1)] == [20, 20]
-    told = world.sites[-1].named("range.shortened")
+    told = world.hosts[-1].named("range.shortened")
     assert {(event["offset"], event["log_start"]) for event in told} == {(3, 12), (0, 30)}
 
 

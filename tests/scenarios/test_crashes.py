@@ -25,7 +25,7 @@ from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
 from aktor.simulation.faults.crashes import HEARS_OF, in_start_order
-from tests.scenarios.play import T0, Play
+from tests.scenarios.harness import T0, Harness
 from tests.scenarios.world import Sabotage, World, seeds
 
 #: Every supervised actor, in start order.
@@ -49,26 +49,26 @@ NOT_PROVOKED = {(actor, ActorsRestarted) for actor in HEARS_OF} | {
 
 
 def test_the_scenario_provokes_every_message_but_the_ones_that_are_listed() -> None:
-    play = Play(seed=0)
+    harness = Harness(seed=0)
     seen: set[tuple[str, type]] = set()
-    play.site.before_each = lambda actor, message: seen.add((actor.name, type(message)))
+    harness.host.before_each = lambda actor, message: seen.add((actor.name, type(message)))
 
-    play.run()
-    play.must_have_recovered()
-    play.end()
+    harness.run()
+    harness.must_have_recovered()
+    harness.end()
 
     assert {point for point in POINTS if point not in seen} == NOT_PROVOKED
 
 
 def test_the_scenario_goes_well_when_nobody_falls_over() -> None:
-    play = Play(seed=0)
+    harness = Harness(seed=0)
 
-    play.run()
-    play.must_have_recovered()
-    play.end()
+    harness.run()
+    harness.must_have_recovered()
+    harness.end()
 
-    assert [one for one in play.errors if isinstance(one, ActorRestartedError)] == []
-    assert play.site.named("actor.crashed", "actor.restarted") == []
+    assert [one for one in harness.errors if isinstance(one, ActorRestartedError)] == []
+    assert harness.host.named("actor.crashed", "actor.restarted") == []
 
 
 @pytest.mark.parametrize("seed", seeds(1))
@@ -80,12 +80,12 @@ def test_the_scenario_goes_well_when_nobody_falls_over() -> None:
 )
 def test_a_consumer_recovers_when(actor: str, message: type, times: int, seed: int) -> None:
     """... this actor falls over the first (two) messages of this type."""
-    play = Play(seed)
-    happened = play.site.crash(actor, message, times=times)
+    harness = Harness(seed)
+    happened = harness.host.crash(actor, message, times=times)
 
-    play.run()
-    play.must_have_recovered()
-    play.end()
+    harness.run()
+    harness.must_have_recovered()
+    harness.end()
 
     assert happened, "nothing was tested"
 
@@ -102,7 +102,7 @@ STOPS: dict[str, Callable[[CooperativeActor], object]] = {
 @pytest.mark.parametrize("actor", [one.name for one in ACTORS])
 def test_a_consumer_recovers_when_pykka_stops_an_actor(actor: str, how: str) -> None:
     """Its supervisor has not ordered it, so it is a crash."""
-    play = Play(seed=0)
+    harness = Harness(seed=0)
     stopped: list[str] = []
 
     def before(receiver: CooperativeActor, message: object) -> None:
@@ -110,19 +110,19 @@ def test_a_consumer_recovers_when_pykka_stops_an_actor(actor: str, how: str) -> 
             stopped.append(actor)
             STOPS[how](receiver)
 
-    play.site.before_each = before
-    play.run()
-    play.must_have_recovered()
-    play.end()
+    harness.host.before_each = before
+    harness.run()
+    harness.must_have_recovered()
+    harness.end()
 
-    assert [one["crashed"] for one in play.site.named("actor.crashed")] == stopped == [actor]
+    assert [one["crashed"] for one in harness.host.named("actor.crashed")] == stopped == [actor]
 
 
 @pytest.mark.parametrize(("actor", "first_of"), HEARS_OF.items())
 def test_a_consumer_recovers_when_an_actor_crashes_at_the_news_that_another_was_restarted(
     actor: str, first_of: str
 ) -> None:
-    play = Play(seed=0)
+    harness = Harness(seed=0)
     fallen: list[str] = []
 
     def before(receiver: CooperativeActor, message: object) -> None:
@@ -134,10 +134,10 @@ def test_a_consumer_recovers_when_an_actor_crashes_at_the_news_that_another_was_
             fallen.append(receiver.name)
             raise Sabotage(receiver.name)
 
-    play.site.before_each = before
-    play.run()
-    play.must_have_recovered()
-    play.end()
+    harness.host.before_each = before
+    harness.run()
+    harness.must_have_recovered()
+    harness.end()
 
     assert fallen == [first_of, actor]
 
@@ -164,7 +164,7 @@ def test_a_look_up_goes_on_when_a_lost_listener_looks_something_up_before_it() -
         consumer.subscribe(["orders"], listener=Looking())
         consumer.poll(timeout_ms=5_000)
         assert consumer.assignment()
-        happened = world.site(consumer).crash("membership", Tick)
+        happened = world.host(consumer).crash("membership", Tick)
         world.sleep(10.0)
         assert happened
 
@@ -184,40 +184,40 @@ ASKED: dict[str, tuple[type, Callable[[Any], Any]]] = {
 def test_a_question_to_an_actor_that_falls_over_it_ends_at_once_and_can_be_asked_again(
     call: str,
 ) -> None:
-    play = Play(seed=0)
+    harness = Harness(seed=0)
     message, ask = ASKED[call]
     (actor,) = ROUTES[message]
-    play.site.crash(actor, message)
+    harness.host.crash(actor, message)
 
-    began = play.world.now
+    began = harness.world.now
     with pytest.raises(ActorRestartedError, match=actor) as raised:
-        ask(play.consumer)
-    took = play.world.now - began
-    play.drive(1.0)
-    ask(play.consumer)
+        ask(harness.consumer)
+    took = harness.world.now - began
+    harness.drive(1.0)
+    ask(harness.consumer)
 
     assert took < 0.01
     assert isinstance(raised.value.__cause__, Sabotage)
     assert raised.value.retriable
-    play.end()
+    harness.end()
 
 
-def a_consumer_without_budget(actor: str) -> Play:
+def a_consumer_without_budget(actor: str) -> Harness:
     """One whose actor falls over every message."""
-    play = Play(seed=0)
-    play.site.crash(actor, Tick, times=1000)
-    play.site.dispatcher.tell(actor, Tick(now=play.world.now, jitter=0.0))
-    return play
+    harness = Harness(seed=0)
+    harness.host.crash(actor, Tick, times=1000)
+    harness.host.dispatcher.tell(actor, Tick(now=harness.world.now, jitter=0.0))
+    return harness
 
 
 @pytest.mark.parametrize("actor", [one.name for one in ACTORS])
 def test_when_an_actor_falls_over_too_often_every_call_ends_in_the_reason(actor: str) -> None:
-    play = a_consumer_without_budget(actor)
-    consumer = play.consumer
+    harness = a_consumer_without_budget(actor)
+    consumer = harness.consumer
     future = consumer.commit_async({T0: OffsetAndMetadata(1, "", -1)})
 
     with pytest.raises(ActorCrashedError, match=actor) as raised:
-        play.drive(60.0)
+        harness.drive(60.0)
     later = []
     for call in (
         lambda: consumer.poll(timeout_ms=100),
@@ -235,47 +235,47 @@ def test_when_an_actor_falls_over_too_often_every_call_ends_in_the_reason(actor:
     assert {type(one.__cause__) for one in later} == {Sabotage}
     assert future.is_done
     assert consumer.status().state.startswith("failed")
-    play.end()
+    harness.end()
 
 
 def test_a_position_of_what_a_restarted_member_gave_up_is_refused_by_its_name() -> None:
     """Found by a simulation: it was a KeyError."""
-    play = Play(seed=0)
-    play.site.crash("membership", Tick)
-    play.world.sleep(1.0)
+    harness = Harness(seed=0)
+    harness.host.crash("membership", Tick)
+    harness.world.sleep(1.0)
 
     with pytest.raises(IllegalStateError, match="orders-0 is not assigned any more"):
-        play.consumer.position(T0)
-    play.consumer.pause()
-    assert play.site.named("call.repaired") == [], "it is no interrupt"
-    play.end()
+        harness.consumer.position(T0)
+    harness.consumer.pause()
+    assert harness.host.named("call.repaired") == [], "it is no interrupt"
+    harness.end()
 
 
 def test_a_call_that_waits_when_an_actor_is_given_up_ends_at_once() -> None:
-    play = Play(seed=0)
-    play.world.cluster.drop_next("OffsetFetch", times=100)
-    play.world.after(0.5, lambda: play.site.crash("fetch", Tick, times=1000))
+    harness = Harness(seed=0)
+    harness.world.cluster.drop_next("OffsetFetch", times=100)
+    harness.world.after(0.5, lambda: harness.host.crash("fetch", Tick, times=1000))
 
-    began = play.world.now
+    began = harness.world.now
     with pytest.raises(ActorCrashedError) as raised:
-        play.consumer.committed(T0, timeout_ms=30_000)
+        harness.consumer.committed(T0, timeout_ms=30_000)
 
-    assert play.world.now - began < 3.0
+    assert harness.world.now - began < 3.0
     assert isinstance(raised.value.__cause__, Sabotage)
-    play.end()
+    harness.end()
 
 
 def test_a_consumer_that_was_given_up_closes_at_once_and_leaves_nothing_behind() -> None:
-    play = a_consumer_without_budget("metadata")
+    harness = a_consumer_without_budget("metadata")
     with pytest.raises(ActorCrashedError):
-        play.drive(60.0)
+        harness.drive(60.0)
 
-    began = play.world.now
-    play.consumer.close()
+    began = harness.world.now
+    harness.consumer.close()
 
-    assert play.world.now == began
-    assert play.site.dispatcher.ended
-    play.end()
+    assert harness.world.now == began
+    assert harness.host.dispatcher.ended
+    harness.end()
 
 
 @pytest.mark.parametrize("actor", ["network", "fetch"])
@@ -283,14 +283,14 @@ def test_the_listener_of_a_consumer_that_was_given_up_hears_at_close_what_is_los
     actor: str,
 ) -> None:
     """Found by a crash drill: it heard nothing, and kept what it had of its partitions."""
-    play = Play(seed=0)
-    play.drive(1.0)
-    owned = play.consumer.assignment()
-    play.site.crash(actor, Tick, times=1000)
+    harness = Harness(seed=0)
+    harness.drive(1.0)
+    owned = harness.consumer.assignment()
+    harness.host.crash(actor, Tick, times=1000)
     with pytest.raises(ActorCrashedError):
-        play.drive(60.0)
+        harness.drive(60.0)
 
-    play.end()
+    harness.end()
 
     assert owned
-    assert play.reader.calls[-1] == ("lost", owned)
+    assert harness.reader.calls[-1] == ("lost", owned)

@@ -356,6 +356,6 @@ def test_commits_go_round_a_join_that_waits_for_a_member_that_died(world: World)
     world.trickle("orders", 100, over=30.0)
     history.drive(30.0)
 
-    mine = world.site(first.consumer)
+    mine = world.host(first.consumer)
     assert not mine.named("coordinator.lost")
     first.consumer.commit(timeout_ms=2_000)

@@ -160,7 +160,7 @@ def test_a_call_that_fails_keeps_what_was_fetched(name: str) -> None:
         FAILURES[name](consumer)
         consumer.pause()
 
-        assert world.site(consumer).named("call.repaired") == []
+        assert world.host(consumer).named("call.repaired") == []
         assert consumer.status().partitions[T0].buffered_bytes == buffered
 
 
@@ -183,7 +183,7 @@ def test_an_unsubscribe_whose_listener_raises_needs_no_repair() -> None:
             consumer.unsubscribe()
         consumer.subscribe(["orders"])
 
-        assert world.site(consumer).named("call.repaired") == []
+        assert world.host(consumer).named("call.repaired") == []
 
 
 def interrupted_unsubscribe(at: int) -> tuple[int, int]:

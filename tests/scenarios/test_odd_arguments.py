@@ -19,7 +19,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from tests.scenarios.reading import T0, T1
-from tests.scenarios.world import Site, World
+from tests.scenarios.world import World, WorldHost
 
 
 class Offsets(dict[Any, Any]):
@@ -109,10 +109,10 @@ def a_consumer(world: World) -> KafkaConsumer:
     return consumer
 
 
-def nobody_suffered(site: Site) -> None:
+def nobody_suffered(host: WorldHost) -> None:
     """No actor crashed, nobody was told what nobody knows."""
-    assert not site.named("actor.crashed", "actor.restarted"), site.recent()
-    assert not site.named("message.dropped"), site.recent()
+    assert not host.named("actor.crashed", "actor.restarted"), host.recent()
+    assert not host.named("message.dropped"), host.recent()
 
 
 def call(world: World, consumer: KafkaConsumer, name: str, odd: Any) -> None:
@@ -136,7 +136,7 @@ def test_odd_arguments_are_typed_errors_of_the_caller_at_once(name: str) -> None
             if name == "poll" and odd == math.inf:
                 consumer.seek(T0, 0)  # it waits for as long as it takes
             call(world, consumer, name, odd)
-            nobody_suffered(world.site(consumer))
+            nobody_suffered(world.host(consumer))
             if consumer.status().state == "closed":
                 consumer = a_consumer(world)
             elif consumer.assignment() != {T0, T1}:
@@ -148,7 +148,7 @@ def test_odd_arguments_are_typed_errors_of_the_caller_at_once(name: str) -> None
         assert len(consumer.poll(timeout_ms=5000, max_records=100)) >= 1
         consumer.commit()
         assert consumer.committed(T0) is not None or consumer.committed(T1) is not None
-        nobody_suffered(world.site(consumer))
+        nobody_suffered(world.host(consumer))
 
 
 @given(
@@ -174,7 +174,7 @@ def test_odd_arguments_in_any_order_leave_a_consumer_that_works(
                 continue  # what it raises is its own matter
             with suppress(KafkaError):  # what a broker says to odd things is typed, too
                 call(world, consumer, name, odd)
-            nobody_suffered(world.site(consumer))
+            nobody_suffered(world.host(consumer))
             if consumer.status().state == "closed":
                 consumer = a_consumer(world)
         with suppress(KafkaError):
@@ -183,4 +183,4 @@ def test_odd_arguments_in_any_order_leave_a_consumer_that_works(
         consumer.seek_to_beginning()
 
         assert consumer.poll(timeout_ms=20_000)
-        nobody_suffered(world.site(consumer))
+        nobody_suffered(world.host(consumer))

@@ -468,7 +468,7 @@ def test_the_buffer_stays_within_its_bound_while_the_application_stalls(world: W
 
     def look() -> None:
         nonlocal most
-        in_port = sum(chunk.size for chunk in world.site(consumer).port.chunks)
+        in_port = sum(chunk.size for chunk in world.host(consumer).port.chunks)
         in_delivery = consumer.status().partitions.values()
         most = max(most, in_port + sum(one.buffered_bytes for one in in_delivery))
 

@@ -75,7 +75,7 @@ def test_auto_asks_once_in_a_consumers_life(world: World) -> None:
 def test_auto_asks_once_though_the_actor_that_asked_fell_over(world: World) -> None:
     consumer = a_member(world, group_protocol="auto")
     read(world, consumer, 20)
-    happened = world.site(consumer).crash("membership", Tick)
+    happened = world.host(consumer).crash("membership", Tick)
 
     world.cluster.fill("orders", 10)
     read(world, consumer, 20)

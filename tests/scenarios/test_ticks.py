@@ -9,7 +9,7 @@ from aktor.actors.runtime.ticks import Ticks
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
 from aktor.simulation.faults.crashes import ACTORS
-from tests.scenarios.play import Play
+from tests.scenarios.harness import Harness
 from tests.scenarios.world import seeds
 
 
@@ -51,23 +51,23 @@ def test_who_was_told_nothing_and_did_not_want_to_wake_has_nothing_to_send(
         begin(ticks, now)
 
     monkeypatch.setattr(Ticks, "begin", begin_with_news_for_all)
-    play = Play(seed)
+    harness = Harness(seed)
     asker = Asker()
-    play.site.before_each = asker.hear
+    harness.host.before_each = asker.hear
 
-    play.run()
+    harness.run()
 
     assert asker.asked_in_vain > 1000
     assert asker.surprises == []
-    play.end()
+    harness.end()
 
 
 def test_who_has_no_reason_to_be_asked_is_never_asked() -> None:
-    play = Play(seed=0)
+    harness = Harness(seed=0)
     asker = Asker()
-    play.site.before_each = asker.hear
+    harness.host.before_each = asker.hear
 
-    play.run()
+    harness.run()
 
     assert asker.asked_in_vain == 0
-    play.end()
+    harness.end()

@@ -202,7 +202,7 @@ def test_what_ran_out_of_time_says_what_stood_in_its_way(
         assert re.search(r"within 3(\.0)? s", text), text
         assert re.search(why, text), text
         assert "Check that" in text, "what to do about it"
-        world.site(consumer).freeze()  # closing would take its time
+        world.host(consumer).freeze()  # closing would take its time
 
 
 @pytest.mark.parametrize("name", ["commit", "committed", *LOOK_UPS])

@@ -124,7 +124,7 @@ def test_an_actor_that_falls_over_the_question_what_came_of_the_attempts_ends_no
 ) -> None:
     world.cluster.down(1, 2, 3)
     consumer = a_member(world)
-    fell = world.site(consumer).crash("network", ReportBootstrap, times=2)
+    fell = world.host(consumer).crash("network", ReportBootstrap, times=2)
 
     for _ in range(2):
         assert consumer.poll(timeout_ms=1000) == {}
@@ -298,13 +298,13 @@ def test_a_consumer_that_stood_still_asks_the_group_before_it_gives_anything_out
     world.sleep(20.0)
     assert world.cluster.group("g").members == {}
     world.thaw(consumer)
-    lost_at = len(world.site(consumer).events)
+    lost_at = len(world.host(consumer).events)
     taken = consumer.poll(timeout_ms=0)
     records = read(world, consumer, 80)
 
     assert taken == {}
     assert len(records) == 80  # from the beginning: nothing was committed
-    since = world.site(consumer).events[lost_at:]
+    since = world.host(consumer).events[lost_at:]
     assert [one["event"] for one in since if one["event"] == "session.unconfirmed"]
 
 
@@ -312,13 +312,13 @@ def test_a_consumer_that_stood_still_asks_the_group_before_it_gives_anything_out
 def test_a_consumer_that_nobody_closed_can_be_dropped(world: World, commits: bool) -> None:
     consumer = a_member(world)
     read(world, consumer, 80)
-    site = world.site(consumer)
+    host = world.host(consumer)
     if commits:  # its answer is still to come
         consumer.commit_async(callback=lambda offsets, answer: None)
 
-    site.consumer = None  # type: ignore[assignment]
+    host.consumer = None  # type: ignore[assignment]
     del consumer
     gc.collect()
 
-    assert site.dispatcher.ended
-    world.sites.remove(site)
+    assert host.dispatcher.ended
+    world.hosts.remove(host)

@@ -92,7 +92,7 @@ def test_with_a_policy_reading_goes_on_where_the_logs_differ(
     assert [(one.offset, one.value) for one in after] == list(enumerate(NEW[:count], start=10))
     assert consumer.position(T0) == 10 + count
     assert consumer.position(T1) == 20
-    *_, reset = world.site(consumer).named("position.reset")
+    *_, reset = world.host(consumer).named("position.reset")
     assert reset["because"] == "the log was truncated"
     assert (reset["from_offsets"], reset["partitions"]) == ({"orders-0": 20}, {"orders-0": 10})
 

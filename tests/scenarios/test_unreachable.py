@@ -140,7 +140,7 @@ def test_a_cluster_that_was_reached_and_goes_down_is_waited_for(world: World) ->
     read(world, consumer, 80)
 
     hide(world, REFUSED)
-    world.site(consumer).cut()
+    world.host(consumer).cut()
 
     assert errors_of(world, lambda: consumer.poll(timeout_ms=1_000), until=20.0) == []
 
@@ -170,7 +170,7 @@ def test_the_status_names_partitions_whose_leader_has_not_been_reached_for_long(
     consumer.assign([T0, TopicPartition("orders", 1)])
     read(world, consumer, 80)
     hide(world, REFUSED, 1)
-    world.site(consumer).cut()
+    world.host(consumer).cut()
 
     world.sleep(20.0)
     assert consumer.status().partitions[T0].trouble == ""

@@ -57,7 +57,7 @@ class World(VirtualTime):
         self.seed = seed
         self.random = random.Random(seed)
         self.cluster = Cluster(self, brokers=brokers)
-        self.sites: list[Site] = []
+        self.hosts: list[WorldHost] = []
         #: What all consumers told, in order, each event with its consumer's name as `whose`.
         self.told: list[Event] = []
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
@@ -72,33 +72,33 @@ class World(VirtualTime):
 
     def consumer(self, *topics: str, **configs: Any) -> KafkaConsumer:
         """A real consumer that lives here; `configs` as for KafkaConsumer."""
-        site = Site(self, len(self.sites))
-        self.sites.append(site)
+        host = WorldHost(self, len(self.hosts))
+        self.hosts.append(host)
 
-        configs = {"bootstrap_servers": "b1:9092,b2:9092", "client_id": site.name} | configs
-        here = HOST.set(site)
+        configs = {"bootstrap_servers": "b1:9092,b2:9092", "client_id": host.name} | configs
+        here = HOST.set(host)
         try:
-            site.consumer = KafkaConsumer(*topics, **configs)
+            host.consumer = KafkaConsumer(*topics, **configs)
         finally:
             HOST.reset(here)
-        return site.consumer
+        return host.consumer
 
-    def site(self, consumer: KafkaConsumer) -> Site:
+    def host(self, consumer: KafkaConsumer) -> WorldHost:
         """What this consumer runs on."""
-        return next(one for one in self.sites if one.consumer is consumer)
+        return next(one for one in self.hosts if one.consumer is consumer)
 
     def kill(self, consumer: KafkaConsumer) -> None:
         """The process is gone: its connections break, nobody says good-bye."""
-        self.site(consumer).freeze()
-        self.site(consumer).cut()
+        self.host(consumer).freeze()
+        self.host(consumer).cut()
 
     def freeze(self, consumer: KafkaConsumer) -> None:
         """The process stands still (swapped out, paused with its virtual machine)."""
-        self.site(consumer).freeze()
+        self.host(consumer).freeze()
 
     def thaw(self, consumer: KafkaConsumer) -> None:
         """It goes on as if nothing had been."""
-        self.site(consumer).frozen = False
+        self.host(consumer).frozen = False
 
     # -- time
 
@@ -157,12 +157,12 @@ class World(VirtualTime):
 
     def _turn_one(self) -> float | None:
         """One turn of somebody who has something to do, else the earliest wake time."""
-        sites = [one for one in self.sites if one.running]
-        if len(sites) > 1:
-            self.random.shuffle(sites)
+        hosts = [one for one in self.hosts if one.running]
+        if len(hosts) > 1:
+            self.random.shuffle(hosts)
         wake_at = math.inf
-        for site in sites:
-            idle_until = site.turn()
+        for host in hosts:
+            idle_until = host.turn()
             if idle_until is None:
                 self._stir("somebody never rests")
                 return None
@@ -197,20 +197,20 @@ class World(VirtualTime):
 
     def close(self) -> None:
         """Close every consumer that is still there."""
-        for site in self.sites:
-            if site.running:
-                site.consumer.close()
+        for host in self.hosts:
+            if host.running:
+                host.consumer.close()
 
     def check(self) -> None:
         """No question is open, nobody was told what they do not know, no chunk went astray."""
-        for site in self.sites:
-            if not site.frozen:
-                assert site.port.open_questions == 0, f"open questions of {site.consumer}"
+        for host in self.hosts:
+            if not host.frozen:
+                assert host.port.open_questions == 0, f"open questions of {host.consumer}"
             unknown = [
-                one for one in site.named("message.dropped") if one.get("because") == "unknown"
+                one for one in host.named("message.dropped") if one.get("because") == "unknown"
             ]
             assert not unknown, unknown
-            gaps = [one for one in site.named("chunk.dropped") if one["level"] == "error"]
+            gaps = [one for one in host.named("chunk.dropped") if one["level"] == "error"]
             assert not gaps, gaps
 
     def __enter__(self) -> World:
@@ -220,11 +220,11 @@ class World(VirtualTime):
         if kind is None:
             self.close()
             self.check()
-        for site in self.sites:
-            site.end()
+        for host in self.hosts:
+            host.end()
 
 
-class Site(Host):
+class WorldHost(Host):
     """What one consumer of the world runs on: its bell, dispatcher, sockets and trace."""
 
     def __init__(self, world: World, number: int) -> None:
@@ -361,19 +361,19 @@ class Sabotage(RuntimeError):
 class WorldDispatcher(Dispatcher):
     """A dispatcher without a thread: the world turns it."""
 
-    def __init__(self, site: Site, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, host: WorldHost, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.site = site
+        self.host = host
         self.ended = False
         self.before_each = self._inject_faults
         self._sleeping = True  # always: without a thread it turns only when it was woken
 
     def _wake_for_mail(self) -> None:
-        self.site.asleep_until = -math.inf
+        self.host.asleep_until = -math.inf
 
     def _inject_faults(self, actor: CooperativeActor, message: Any) -> None:
-        if self.site.before_each is not None:
-            self.site.before_each(actor, message)
+        if self.host.before_each is not None:
+            self.host.before_each(actor, message)
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""

@@ -10,7 +10,7 @@ from kafka.metrics import KafkaMetric
 from aktor.actors.network.metrics import METRICS
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
-from tests.unit.consumer.core.builders import Site, a_site
+from tests.unit.consumer.core.builders import EngineHarness, a_consumer
 from tests.unit.consumer.core.builders_chunks import OVERHEAD, A, B, a_chunk
 
 FETCH = "consumer-fetch-manager-metrics"
@@ -24,16 +24,16 @@ def an_actor(name: str, *, incarnation: int = 1, **counters: float) -> ActorStat
     return ActorStatus(name=name, incarnation=incarnation, dead_letters=0, counters=counted)
 
 
-def metrics_of(site: Site, *actors: ActorStatus) -> Any:
-    return ConsumerMetrics({"client_id": "app"}).snapshot(site.engine, actors, raw=False)
+def metrics_of(harness: EngineHarness, *actors: ActorStatus) -> Any:
+    return ConsumerMetrics({"client_id": "app"}).snapshot(harness.engine, actors, raw=False)
 
 
 def test_records_and_bytes_are_counted_as_they_are_given_out() -> None:
-    site = a_site()
-    site.fetched(first := a_chunk(count=3), second := a_chunk(offset=3, count=3))
-    site.poll(limit=4)
+    harness = a_consumer()
+    harness.fetched(first := a_chunk(count=3), second := a_chunk(offset=3, count=3))
+    harness.poll(limit=4)
 
-    fetch = metrics_of(site)[FETCH]
+    fetch = metrics_of(harness)[FETCH]
 
     assert fetch["records-consumed-total"] == 4
     assert fetch["bytes-consumed-total"] == first.size - OVERHEAD
@@ -41,19 +41,19 @@ def test_records_and_bytes_are_counted_as_they_are_given_out() -> None:
 
 
 def test_the_largest_lag_counts_from_the_position_to_the_end() -> None:
-    site = a_site(A, B)
-    site.fetched(
+    harness = a_consumer(A, B)
+    harness.fetched(
         a_chunk(A, count=3, epoch=1, high_watermark=10),
         a_chunk(B, 0, count=3, epoch=2, high_watermark=4),
     )
-    site.poll()
+    harness.poll()
 
-    assert metrics_of(site)[FETCH]["records-lag-max"] == 7
-    assert metrics_of(site)[COORDINATOR]["assigned-partitions"] == 2
+    assert metrics_of(harness)[FETCH]["records-lag-max"] == 7
+    assert metrics_of(harness)[COORDINATOR]["assigned-partitions"] == 2
 
 
 def test_nothing_fetched_is_no_lag() -> None:
-    assert metrics_of(a_site())[FETCH]["records-lag-max"] == 0
+    assert metrics_of(a_consumer())[FETCH]["records-lag-max"] == 0
 
 
 def test_what_is_counted_stands_in_the_group_that_kafka_python_has_for_it() -> None:
@@ -63,7 +63,7 @@ def test_what_is_counted_stands_in_the_group_that_kafka_python_has_for_it() -> N
         "heartbeat-total": 3.0,
         "request-total": 4.0,
     }
-    said = metrics_of(a_site(), an_actor("network", **counted))
+    said = metrics_of(a_consumer(), an_actor("network", **counted))
 
     assert said[FETCH]["fetch-latency-avg"] == 1.0
     assert said[COORDINATOR]["commit-latency-max"] == 2.0
@@ -72,19 +72,19 @@ def test_what_is_counted_stands_in_the_group_that_kafka_python_has_for_it() -> N
 
 
 def test_restarts_are_counted_for_each_actor() -> None:
-    said = metrics_of(a_site(), an_actor("fetch"), an_actor("commits", incarnation=3))
+    said = metrics_of(a_consumer(), an_actor("fetch"), an_actor("commits", incarnation=3))
 
     assert said[CONSUMER]["fetch-restarts-total"] == 0
     assert said[CONSUMER]["commits-restarts-total"] == 2
 
 
 def test_a_later_snapshot_has_the_later_values() -> None:
-    site, metrics = a_site(), ConsumerMetrics({"client_id": "app"})
-    metrics.snapshot(site.engine, (an_actor("fetch", **{"fetch-total": 1}),), raw=False)
-    site.fetched(a_chunk(count=3))
-    site.poll()
+    harness, metrics = a_consumer(), ConsumerMetrics({"client_id": "app"})
+    metrics.snapshot(harness.engine, (an_actor("fetch", **{"fetch-total": 1}),), raw=False)
+    harness.fetched(a_chunk(count=3))
+    harness.poll()
 
-    said = metrics.snapshot(site.engine, (an_actor("fetch", **{"fetch-total": 5}),), raw=False)
+    said = metrics.snapshot(harness.engine, (an_actor("fetch", **{"fetch-total": 5}),), raw=False)
 
     assert said[FETCH]["fetch-total"] == 5
     assert said[FETCH]["records-consumed-total"] == 3
@@ -93,7 +93,7 @@ def test_a_later_snapshot_has_the_later_values() -> None:
 def test_raw_metrics_are_kafka_pythons_objects_tagged_with_the_client() -> None:
     metrics = ConsumerMetrics({"client_id": "app"})
 
-    raw = metrics.snapshot(a_site().engine, (), raw=True)
+    raw = metrics.snapshot(a_consumer().engine, (), raw=True)
 
     assert raw
     assert all(isinstance(one, KafkaMetric) for one in raw.values())
@@ -105,7 +105,7 @@ def test_raw_metrics_are_kafka_pythons_objects_tagged_with_the_client() -> None:
 
 def test_a_signal_handler_may_look_in_the_middle_of_a_look() -> None:
     """Whatever it hits, and although it may be the first that sees an actor's counters."""
-    engine = a_site().engine
+    engine = a_consumer().engine
     actors = (an_actor("fetch", **{"fetch-total": 5}), an_actor("network", **{"request-total": 4}))
     source = ConsumerMetrics.snapshot.__code__.co_filename
     lines: list[int] = []

@@ -56,8 +56,8 @@ from tests.unit.managers.membership.builders import (
 )
 from tests.unit.managers.membership.consumer.builders import (
     UNRELEASED_INSTANCE_ID,
-    AutoScene,
-    ConsumerScene,
+    AutoHarness,
+    ConsumerHarness,
     a_leave,
     refused,
 )
@@ -120,42 +120,42 @@ def _end(
     return positions.fail(manager, request, code, now=now)
 
 
-def _of_scene(
-    scene: classic.Scene, request: Request, code: What, response: Callable[[int], Any]
+def _of_harness(
+    harness: classic.MembershipHarness, request: Request, code: What, response: Callable[[int], Any]
 ) -> Outcome:
-    _refuse(scene, request, code, response)
-    _let_go(scene)
-    at_once = _bodies(scene)
-    scene.after(PATIENCE)
-    later = _bodies(scene)
-    said = list(scene.messages)
-    scene.poll()
-    return Outcome(said, at_once, later, _bodies(scene))
+    _refuse(harness, request, code, response)
+    _let_go(harness)
+    at_once = _bodies(harness)
+    harness.after(PATIENCE)
+    later = _bodies(harness)
+    said = list(harness.messages)
+    harness.poll()
+    return Outcome(said, at_once, later, _bodies(harness))
 
 
 def _refuse(
-    scene: classic.Scene, request: Request, code: What, response: Callable[[int], Any]
+    harness: classic.MembershipHarness, request: Request, code: What, response: Callable[[int], Any]
 ) -> None:
-    scene.forget()
+    harness.forget()
     if isinstance(code, int):
-        scene.answer(request, response(code))
+        harness.answer(request, response(code))
     else:
-        scene.fail(request, code)
+        harness.fail(request, code)
 
 
-def _bodies(scene: classic.Scene) -> list[Any]:
+def _bodies(harness: classic.MembershipHarness) -> list[Any]:
     """What was sent since the last look."""
-    bodies = [one.body for one in scene.requests]
-    scene.requests.clear()
+    bodies = [one.body for one in harness.requests]
+    harness.requests.clear()
     return bodies
 
 
-def _let_go(scene: classic.Scene) -> None:
+def _let_go(harness: classic.MembershipHarness) -> None:
     """The application gives up what it must: before that it is told of no error."""
-    for step in scene.messages[:]:
+    for step in harness.messages[:]:
         if isinstance(step, RevokePartitions):
-            scene.tell(PartitionsReleased(rebalance=step.rebalance, positions={}))
-            scene.tell(CallbackFinished(rebalance=step.rebalance, error=None))
+            harness.tell(PartitionsReleased(rebalance=step.rebalance, positions={}))
+            harness.tell(CallbackFinished(rebalance=step.rebalance, error=None))
 
 
 # -- the handshake
@@ -427,60 +427,64 @@ def offset_fetch_start(code: What) -> Outcome:
 
 
 def join_group(code: What) -> Outcome:
-    scene = classic.Scene().wants_to_join()
-    request = scene.sent(JoinGroupRequest)
-    return _of_scene(scene, request, code, lambda code: classic.join_refused(code, member="named"))
+    harness = classic.MembershipHarness().wants_to_join()
+    request = harness.sent(JoinGroupRequest)
+    return _of_harness(
+        harness, request, code, lambda code: classic.join_refused(code, member="named")
+    )
 
 
 def join_group_again(code: What) -> Outcome:
     """A member that has partitions."""
-    scene = _rebalances()
-    request = scene.sent(JoinGroupRequest)
-    return _of_scene(scene, request, code, lambda code: classic.join_refused(code, member="named"))
+    harness = _rebalances()
+    request = harness.sent(JoinGroupRequest)
+    return _of_harness(
+        harness, request, code, lambda code: classic.join_refused(code, member="named")
+    )
 
 
-def _rebalances() -> classic.Scene:
+def _rebalances() -> classic.MembershipHarness:
     """A member that keeps its partitions while its group rebalances."""
-    scene = a_stable_cooperative_member()
-    scene.beats(classic.REBALANCE_IN_PROGRESS)
-    return scene
+    harness = a_stable_cooperative_member()
+    harness.beats(classic.REBALANCE_IN_PROGRESS)
+    return harness
 
 
 def sync_group_again(code: What) -> Outcome:
     """A member that has partitions."""
-    scene = _rebalances()
+    harness = _rebalances()
     joined = classic.joined(generation=2, assignor="cooperative-sticky")
-    scene.answer(scene.sent(JoinGroupRequest), joined)
-    return _of_scene(scene, scene.sent(SyncGroupRequest), code, classic.sync_refused)
+    harness.answer(harness.sent(JoinGroupRequest), joined)
+    return _of_harness(harness, harness.sent(SyncGroupRequest), code, classic.sync_refused)
 
 
 def sync_group(code: What) -> Outcome:
-    scene = classic.Scene().is_syncing()
-    return _of_scene(scene, scene.sent(SyncGroupRequest), code, classic.sync_refused)
+    harness = classic.MembershipHarness().is_syncing()
+    return _of_harness(harness, harness.sent(SyncGroupRequest), code, classic.sync_refused)
 
 
 def heartbeat(code: What) -> Outcome:
-    scene = classic.Scene().is_stable()
-    while not scene.has_sent(HeartbeatRequest):
-        scene.now = scene.wake_at
-        scene.tick()
-    return _of_scene(scene, scene.sent(HeartbeatRequest), code, classic.beaten)
+    harness = classic.MembershipHarness().is_stable()
+    while not harness.has_sent(HeartbeatRequest):
+        harness.now = harness.wake_at
+        harness.tick()
+    return _of_harness(harness, harness.sent(HeartbeatRequest), code, classic.beaten)
 
 
 def leave_group(code: What) -> Outcome:
-    scene = classic.Scene().is_stable()
-    scene.tell(LeaveGroup(ticket=7, deadline=scene.now + 10, because="close"))
-    return _of_scene(scene, scene.sent(LeaveGroupRequest), code, classic.left)
+    harness = classic.MembershipHarness().is_stable()
+    harness.tell(LeaveGroup(ticket=7, deadline=harness.now + 10, because="close"))
+    return _of_harness(harness, harness.sent(LeaveGroupRequest), code, classic.left)
 
 
 def describe_groups(code: What) -> Outcome:
     """Later the topic gets more partitions."""
-    scene = a_leader_that_came_back(a=3)
-    request = scene.sent(DescribeGroupsRequest)
-    _refuse(scene, request, code, lambda code: classic.described("a-0 a-1", code=code))
-    scene.after(PATIENCE)
-    scene.see(a=4)
-    return Outcome(list(scene.messages), _bodies(scene), [])
+    harness = a_leader_that_came_back(a=3)
+    request = harness.sent(DescribeGroupsRequest)
+    _refuse(harness, request, code, lambda code: classic.described("a-0 a-1", code=code))
+    harness.after(PATIENCE)
+    harness.see(a=4)
+    return Outcome(list(harness.messages), _bodies(harness), [])
 
 
 # -- the consumer protocol
@@ -491,97 +495,100 @@ def _why(code: int) -> Any:
 
 
 def consumer_join(code: What) -> Outcome:
-    scene = ConsumerScene()
-    scene.wants_to_join()
-    return _of_scene(scene, scene.next_beat(), code, _why)
+    harness = ConsumerHarness()
+    harness.wants_to_join()
+    return _of_harness(harness, harness.next_beat(), code, _why)
 
 
 def consumer_join_and_close(code: What) -> Outcome:
-    scene = ConsumerScene()
-    scene.wants_to_join()
-    return _closed(scene, code)
+    harness = ConsumerHarness()
+    harness.wants_to_join()
+    return _closed(harness, code)
 
 
 def consumer_static_join(code: What) -> Outcome:
-    scene = ConsumerScene(group_instance_id="i")
-    scene.wants_to_join()
-    return _of_scene(scene, scene.next_beat(), code, _why)
+    harness = ConsumerHarness(group_instance_id="i")
+    harness.wants_to_join()
+    return _of_harness(harness, harness.next_beat(), code, _why)
 
 
 def consumer_auto_join(code: What) -> Outcome:
     """With `group_protocol="auto"`."""
-    scene = AutoScene()
-    scene.wants_to_join()
-    return _of_scene(scene, scene.next_beat(), code, _why)
+    harness = AutoHarness()
+    harness.wants_to_join()
+    return _of_harness(harness, harness.next_beat(), code, _why)
 
 
 def consumer_free(code: What) -> Outcome:
-    scene = ConsumerScene(group_instance_id="i")
-    scene.wants_to_join()
-    scene.is_refused(UNRELEASED_INSTANCE_ID)
-    return _of_scene(scene, scene.next_beat(), code, _why)
+    harness = ConsumerHarness(group_instance_id="i")
+    harness.wants_to_join()
+    harness.is_refused(UNRELEASED_INSTANCE_ID)
+    return _of_harness(harness, harness.next_beat(), code, _why)
 
 
 def consumer_heartbeat(code: What) -> Outcome:
-    scene = ConsumerScene().is_stable()
-    return _of_scene(scene, scene.next_beat(), code, _why)
+    harness = ConsumerHarness().is_stable()
+    return _of_harness(harness, harness.next_beat(), code, _why)
 
 
 def consumer_heartbeat_and_close(code: What) -> Outcome:
-    return _closed(ConsumerScene().is_stable(), code)
+    return _closed(ConsumerHarness().is_stable(), code)
 
 
-def _closed(scene: ConsumerScene, code: What) -> Outcome:
+def _closed(harness: ConsumerHarness, code: What) -> Outcome:
     """The application leaves at once, before the member can come back."""
-    _refuse(scene, scene.next_beat(), code, _why)
-    scene.leave()
-    return Outcome(list(scene.messages), _bodies(scene), [])
+    _refuse(harness, harness.next_beat(), code, _why)
+    harness.leave()
+    return Outcome(list(harness.messages), _bodies(harness), [])
 
 
 def consumer_leave(code: What) -> Outcome:
-    scene = ConsumerScene().is_stable()
-    scene.tell(a_leave(scene.now + 10))
-    return _of_scene(scene, scene.beat(), code, _why)
+    harness = ConsumerHarness().is_stable()
+    harness.tell(a_leave(harness.now + 10))
+    return _of_harness(harness, harness.beat(), code, _why)
 
 
 # -- fetching
 
 
 def _of_fetch(
-    around: fetching.Around, request: Request, code: What, answer: Callable[[int], list[object]]
+    harness: fetching.FetchHarness,
+    request: Request,
+    code: What,
+    answer: Callable[[int], list[object]],
 ) -> Outcome:
-    said = answer(code) if isinstance(code, int) else around.fail(request, code)
-    at_once = [one.body for one in around.tick()]
-    wakes_in = around.wake_at - around.now
-    later = [one.body for one in around.tick(PATIENCE)]
+    said = answer(code) if isinstance(code, int) else harness.fail(request, code)
+    at_once = [one.body for one in harness.tick()]
+    wakes_in = harness.wake_at - harness.now
+    later = [one.body for one in harness.tick(PATIENCE)]
     return Outcome(said, at_once, later, wakes_in=wakes_in)
 
 
 def fetch_session(code: What) -> Outcome:
-    around = fetching.Around.reading({0: 1})
-    around.answer(around.the_request(), fetching.of(0))
-    request = around.the_request(1.0)
-    return _of_fetch(around, request, code, lambda code: around.answer(request, error_code=code))
+    harness = fetching.FetchHarness.reading({0: 1})
+    harness.answer(harness.the_request(), fetching.of(0))
+    request = harness.the_request(1.0)
+    return _of_fetch(harness, request, code, lambda code: harness.answer(request, error_code=code))
 
 
 def fetch(code: What) -> Outcome:
-    around = fetching.Around.reading({0: 1})
-    request = around.the_request()
+    harness = fetching.FetchHarness.reading({0: 1})
+    request = harness.the_request()
     return _of_fetch(
-        around,
+        harness,
         request,
         code,
-        lambda code: around.answer(request, fetching.of(0, error_code=code)),
+        lambda code: harness.answer(request, fetching.of(0, error_code=code)),
     )
 
 
 def fetch_replica(code: What) -> Outcome:
-    around = fetching.Around.reading({0: 1})
-    around.answer(around.the_request(), fetching.of(0, preferred_read_replica=2))
-    request = around.the_request()
+    harness = fetching.FetchHarness.reading({0: 1})
+    harness.answer(harness.the_request(), fetching.of(0, preferred_read_replica=2))
+    request = harness.the_request()
     return _of_fetch(
-        around,
+        harness,
         request,
         code,
-        lambda code: around.answer(request, fetching.of(0, error_code=code)),
+        lambda code: harness.answer(request, fetching.of(0, error_code=code)),
     )

@@ -216,7 +216,7 @@ class Port:
         self.heard.append(message)
 
 
-class SupervisorScene:
+class SupervisorHarness:
     """A supervisor over a network and two workers, in virtual time."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -264,84 +264,84 @@ class SupervisorScene:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_managers_are_ticked_in_their_fixed_order_under_any_seed(seed: int) -> None:
-    scene = SupervisorScene(seed)
+    harness = SupervisorHarness(seed)
 
-    scene.run(25.0)
+    harness.run(25.0)
 
-    ticked = [name for name, what, _ in scene.log if what == "ticked"]
+    ticked = [name for name, what, _ in harness.log if what == "ticked"]
     assert ticked == ["metadata", "fetch"] * 3
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_crashed_child_is_replaced_and_the_others_hear_of_it(seed: int) -> None:
-    scene = SupervisorScene(seed)
-    scene.run(1.0)
+    harness = SupervisorHarness(seed)
+    harness.run(1.0)
 
-    scene.crash("metadata")
+    harness.crash("metadata")
 
-    assert scene.supervisor.incarnations == {"network": 1, "metadata": 2, "fetch": 2}
-    restarted = [one for one in scene.port.heard if isinstance(one, ActorsRestarted)]
+    assert harness.supervisor.incarnations == {"network": 1, "metadata": 2, "fetch": 2}
+    restarted = [one for one in harness.port.heard if isinstance(one, ActorsRestarted)]
     assert [one.actors for one in restarted] == [("metadata", "fetch")]
     assert isinstance(restarted[0].because, ValueError)
 
 
 def test_a_child_above_the_crashed_one_lives_on_and_hears_of_it() -> None:
-    scene = SupervisorScene()
-    scene.run(1.0)
+    harness = SupervisorHarness()
+    harness.run(1.0)
 
-    scene.crash("fetch")
+    harness.crash("fetch")
 
-    assert ("metadata", "heard of", "fetch") in scene.log
-    assert scene.supervisor.incarnations["metadata"] == 1
+    assert ("metadata", "heard of", "fetch") in harness.log
+    assert harness.supervisor.incarnations["metadata"] == 1
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_who_starts_afresh_is_told_the_facts_and_nobody_else_hears_them_again(seed: int) -> None:
-    scene = SupervisorScene(seed)
-    scene.run(1.0)
-    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
-    scene.run(1.0)
+    harness = SupervisorHarness(seed)
+    harness.run(1.0)
+    harness.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    harness.run(1.0)
 
-    scene.crash("fetch")
+    harness.crash("fetch")
 
-    known = [(name, number) for name, what, number in scene.log if what == "knows the cluster"]
+    known = [(name, number) for name, what, number in harness.log if what == "knows the cluster"]
     assert known == [("fetch", 1), ("fetch", 2)]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_fact_that_is_told_between_a_crash_and_the_restart_is_not_missed(seed: int) -> None:
-    scene = SupervisorScene(seed)
-    scene.run(1.0)
+    harness = SupervisorHarness(seed)
+    harness.run(1.0)
 
-    scene.dispatcher.tell("fetch", "boom")
-    while not any(one["event"] == "actor.crashed" for one in scene.events):
-        scene.dispatcher.turn()
-    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
-    scene.run(1.0)
+    harness.dispatcher.tell("fetch", "boom")
+    while not any(one["event"] == "actor.crashed" for one in harness.events):
+        harness.dispatcher.turn()
+    harness.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    harness.run(1.0)
 
-    assert ("fetch", "knows the cluster", 2) in scene.log
+    assert ("fetch", "knows the cluster", 2) in harness.log
 
 
 def test_facts_of_an_actor_that_starts_afresh_are_forgotten() -> None:
-    scene = SupervisorScene()
-    scene.run(1.0)
-    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
-    scene.run(1.0)
+    harness = SupervisorHarness()
+    harness.run(1.0)
+    harness.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    harness.run(1.0)
 
-    scene.crash("metadata")
+    harness.crash("metadata")
 
-    assert ("fetch", "knows the cluster", 2) not in scene.log
+    assert ("fetch", "knows the cluster", 2) not in harness.log
 
 
 def test_after_a_restart_the_clock_goes_on() -> None:
-    scene = SupervisorScene()
-    scene.run(1.0)
-    scene.crash("network")
-    scene.log.clear()
+    harness = SupervisorHarness()
+    harness.run(1.0)
+    harness.crash("network")
+    harness.log.clear()
 
-    scene.run(21.0)
+    harness.run(21.0)
 
-    assert [name for name, what, _ in scene.log if what == "ticked"][:4] == [
+    assert [name for name, what, _ in harness.log if what == "ticked"][:4] == [
         "metadata",
         "fetch",
     ] * 2
@@ -349,42 +349,42 @@ def test_after_a_restart_the_clock_goes_on() -> None:
 
 @pytest.mark.parametrize("name", ["network", "metadata", "fetch"])
 def test_when_the_budget_is_spent_the_consumer_fails_with_one_typed_error(name: str) -> None:
-    scene = SupervisorScene()
-    scene.run(1.0)
+    harness = SupervisorHarness()
+    harness.run(1.0)
 
     for _ in range(3):
-        scene.crash(name)
+        harness.crash(name)
 
-    failed = [one.error for one in scene.port.heard if isinstance(one, ConsumerFailed)]
+    failed = [one.error for one in harness.port.heard if isinstance(one, ConsumerFailed)]
     assert len(failed) == 1
     assert isinstance(failed[0], ActorCrashedError)
     assert failed[0].actor == name
     assert isinstance(failed[0].__cause__, ValueError)
-    assert scene.dispatcher.failure is failed[0]
+    assert harness.dispatcher.failure is failed[0]
 
 
 def test_every_crash_and_restart_is_traced_with_its_cause() -> None:
-    scene = SupervisorScene()
-    scene.run(1.0)
+    harness = SupervisorHarness()
+    harness.run(1.0)
 
-    scene.crash("fetch")
+    harness.crash("fetch")
 
-    names = [one["event"] for one in scene.events]
+    names = [one["event"] for one in harness.events]
     assert "actor.crashed" in names
-    restarted = next(one for one in scene.events if one["event"] == "actor.restarted")
+    restarted = next(one for one in harness.events if one["event"] == "actor.restarted")
     assert restarted["because"] == "ValueError: boom"
     assert restarted["handling"] == "str"
 
 
 def test_status_names_each_actor_with_its_incarnation() -> None:
-    scene = SupervisorScene()
-    scene.run(1.0)
-    scene.crash("fetch")
+    harness = SupervisorHarness()
+    harness.run(1.0)
+    harness.crash("fetch")
 
-    scene.dispatcher.publish(ReportStatus(ticket=1))
-    scene.run(0.1)
+    harness.dispatcher.publish(ReportStatus(ticket=1))
+    harness.run(0.1)
 
-    answer = scene.port.heard[-1]
+    answer = harness.port.heard[-1]
     assert {one.name: one.incarnation for one in answer.value} == {
         "network": 1,
         "metadata": 1,

@@ -71,7 +71,7 @@ class ScriptedBell(Bell):
         return rung
 
 
-class Site:
+class EngineHarness:
     """An engine, the clock it looks at, and what it said to a background that is a script."""
 
     #: Whether a poll that need not wait ends without a generator; otherwise each poll is one.
@@ -173,36 +173,36 @@ def resolved(epoch: int, offset: int = 0, partition: TopicPartition = A) -> Posi
     return PositionsResolved(partitions={partition: Assigned(epoch=epoch, position=position)})
 
 
-def a_site(*partitions: TopicPartition, **settings: Any) -> Site:
+def a_consumer(*partitions: TopicPartition, **settings: Any) -> EngineHarness:
     """A consumer with partitions (default: A, in epoch 1) assigned by hand, at offset 0."""
-    site = Site(**settings)
-    site.assign(partitions or [A])
+    harness = EngineHarness(**settings)
+    harness.assign(partitions or [A])
     for one in partitions or [A]:
-        site.found(one)
-    until_all_is_told(site)
-    return site
+        harness.found(one)
+    until_all_is_told(harness)
+    return harness
 
 
-def a_member(*, confirmed_until: float = 145.0, **settings: Any) -> Site:
+def a_member(*, confirmed_until: float = 145.0, **settings: Any) -> EngineHarness:
     """A stable group member that owns A, in epoch 1 and at offset 0."""
-    site = Site(group_id="g", **settings)
-    site.engine.subscribe(ORDERS, None)
-    site.hear(
+    harness = EngineHarness(group_id="g", **settings)
+    harness.engine.subscribe(ORDERS, None)
+    harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=confirmed_until),
         an_assignment(A),
     )
-    site.poll()
-    site.found(A)
-    until_all_is_told(site)
-    return site
+    harness.poll()
+    harness.found(A)
+    until_all_is_told(harness)
+    return harness
 
 
-def until_all_is_told(site: Site) -> None:
+def until_all_is_told(harness: EngineHarness) -> None:
     """A position that was found in a poll is told by the next one."""
-    site.poll()
-    site.poll()
-    site.forget()
+    harness.poll()
+    harness.poll()
+    harness.forget()
 
 
 def an_assignment(*partitions: TopicPartition, rebalance: int = 1) -> AssignPartitions:

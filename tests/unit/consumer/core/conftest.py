@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.consumer.core.builders import Site
+from tests.unit.consumer.core.builders import EngineHarness
 
 
 @pytest.fixture(params=[True, False], ids=["at once", "generator"])
 def both_ways_to_poll(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever holds for a poll holds for both."""
-    monkeypatch.setattr(Site, "at_once", request.param)
+    monkeypatch.setattr(EngineHarness, "at_once", request.param)

@@ -26,7 +26,7 @@ from aktor.managers.fetch.manager import FetchManager
 from aktor.settings import Settings
 from aktor.trace import silent
 from tests.unit.consumer.core.builders_chunks import read
-from tests.unit.managers.fetch.builders import Around, of, offsets, tp
+from tests.unit.managers.fetch.builders import FetchHarness, of, offsets, tp
 from tests.unit.records.building import a_batch, values
 
 PARTITIONS = (0, 1, 2)
@@ -113,7 +113,7 @@ class Account(RuleBasedStateMachine):
         super().__init__()
         self.delivery = Delivery(read, silent())
         self.delivery.assign([tp(one) for one in PARTITIONS])
-        self.around = Around()
+        self.harness = FetchHarness()
         self.asked: list[Request] = []
         self.way: deque[Chunk] = deque()
         self.polls: deque[Poll] = deque()
@@ -123,19 +123,19 @@ class Account(RuleBasedStateMachine):
 
     def start(self, incarnation: int) -> None:
         """A fetch manager that knows the cluster, and what is assigned."""
-        self.around.manager = FetchManager(
+        self.harness.manager = FetchManager(
             Settings(max_buffered_bytes=4096, max_partition_fetch_bytes=1024),
             incarnation=incarnation,
         )
         self.asked, self.taken_back = [], 0
-        self.around.cluster({0: 1, 1: 2, 2: 1})
-        self.around.tell(AssignmentChanged(partitions=self.delivery.as_assigned(), by_group=True))
+        self.harness.cluster({0: 1, 1: 2, 2: 1})
+        self.harness.tell(AssignmentChanged(partitions=self.delivery.as_assigned(), by_group=True))
 
     # -- the background
 
     @rule(node=st.integers(0, 2), counts=st.tuples(*[st.integers(0, 9)] * len(PARTITIONS)))
     def a_fetch_is_answered(self, node: int, counts: tuple[int, ...]) -> None:
-        self.asked += self.around.tick(1.0)
+        self.asked += self.harness.tick(1.0)
         if not self.asked:
             return
         request = self.asked.pop(node % len(self.asked))
@@ -144,7 +144,7 @@ class Account(RuleBasedStateMachine):
             contents = [b"%d" % number for number in range(counts[one])]
             data = a_batch(values(*contents), base_offset=offset) if contents else b""
             answers.append(of(one, data))
-        for said in self.around.answer(request, *answers, session_id=0):
+        for said in self.harness.answer(request, *answers, session_id=0):
             if isinstance(said, RecordsFetched):
                 self.way += said.chunks
 
@@ -152,13 +152,13 @@ class Account(RuleBasedStateMachine):
     @rule()
     def a_poll_arrives(self) -> None:
         poll = self.polls.popleft()
-        self.around.tell(poll)
-        if poll.incarnation == self.around.manager.incarnation:
+        self.harness.tell(poll)
+        if poll.incarnation == self.harness.manager.incarnation:
             self.taken_back = poll.freed_bytes
 
     @rule(heard=st.booleans())
     def fetch_restarts(self, heard: bool) -> None:
-        self.start(self.around.manager.incarnation + 1)
+        self.start(self.harness.manager.incarnation + 1)
         if heard:
             self.renew()
             self.say()
@@ -186,7 +186,7 @@ class Account(RuleBasedStateMachine):
 
     def say(self) -> None:
         assigned = self.delivery.as_assigned()
-        self.around.tell(AssignmentChanged(partitions=assigned, by_group=True))
+        self.harness.tell(AssignmentChanged(partitions=assigned, by_group=True))
 
     def seek(self, partition: int, offset: int) -> None:
         self.delivery.seek(tp(partition), Position(offset=offset))
@@ -212,7 +212,7 @@ class Account(RuleBasedStateMachine):
     def a_partition_is_sought(self, partition: int, offset: int) -> None:
         self.seek(partition, offset)
         state = self.delivery.partitions[tp(partition)]
-        self.around.tell(SeekPartitions(partitions={tp(partition): state.assigned}))
+        self.harness.tell(SeekPartitions(partitions={tp(partition): state.assigned}))
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def a_partition_is_revoked_and_comes_back(self, partition: int) -> None:
@@ -237,7 +237,7 @@ class Account(RuleBasedStateMachine):
 
     @invariant()
     def the_manager_counts_what_the_application_has_not_given_back(self) -> None:
-        manager, credit = self.around.manager, self.delivery.credit
+        manager, credit = self.harness.manager, self.delivery.credit
         mine = manager.incarnation
         way = [one for one in self.way if not credit.has_counted(one)]
         chunks = [one for state in self.delivery.partitions.values() for one in state.chunks]
@@ -254,8 +254,8 @@ class Account(RuleBasedStateMachine):
         self.tell()
         while self.polls:
             self.a_poll_arrives()
-        assert self.around.manager.bytes_buffered == 0
-        assert self.around.manager.bytes_reserved == self.around.manager.bytes_asked
+        assert self.harness.manager.bytes_buffered == 0
+        assert self.harness.manager.bytes_reserved == self.harness.manager.bytes_asked
 
 
 TestAccount = Account.TestCase

@@ -33,11 +33,11 @@ from aktor.events.positions import Position, Reset, ResetPositions
 from tests.unit.consumer.core.builders import (
     CRASH,
     ORDERS,
+    EngineHarness,
     RaisingListener,
-    Site,
+    a_consumer,
     a_failure,
     a_member,
-    a_site,
 )
 from tests.unit.consumer.core.builders_chunks import A, B, C, a_chunk, a_chunk_of, a_refusal
 from tests.unit.records.building import a_batch, values
@@ -46,64 +46,64 @@ pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
 
 
 def test_a_wakeup_comes_before_records_and_takes_none() -> None:
-    site = a_site()
-    site.fetched(a_chunk())
-    site.engine.call.wakeup()
+    harness = a_consumer()
+    harness.fetched(a_chunk())
+    harness.engine.call.wakeup()
 
     with pytest.raises(WakeupError):
-        site.poll()
-    assert site.poll() == {A: [0, 1, 2]}
+        harness.poll()
+    assert harness.poll() == {A: [0, 1, 2]}
 
 
 def test_a_wakeup_ends_a_poll_that_waits() -> None:
-    site = a_site()
-    site.bell.at(103.0, site.engine.call.wakeup)
+    harness = a_consumer()
+    harness.bell.at(103.0, harness.engine.call.wakeup)
 
     with pytest.raises(WakeupError):
-        site.poll(10.0)
-    assert site.clock.now == 103.0
+        harness.poll(10.0)
+    assert harness.clock.now == 103.0
 
 
 def test_a_wakeup_outside_of_a_call_is_kept_for_the_next_one_and_spent_there() -> None:
-    site = a_site()
-    site.engine.call.wakeup()
-    site.engine.call.wakeup()
+    harness = a_consumer()
+    harness.engine.call.wakeup()
+    harness.engine.call.wakeup()
 
     with pytest.raises(WakeupError):
-        site.ask("commits", lambda ticket: ticket, deadline=200.0, what="a commit")
-    assert site.poll() == {}
+        harness.ask("commits", lambda ticket: ticket, deadline=200.0, what="a commit")
+    assert harness.poll() == {}
 
 
 def test_a_wakeup_does_not_end_a_close() -> None:
-    site = a_site()
-    site.engine.call.wakeup()
-    site.engine.call.begin_close()
+    harness = a_consumer()
+    harness.engine.call.wakeup()
+    harness.engine.call.begin_close()
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
 
 def test_a_failed_consumer_raises_before_anything_else_and_for_ever() -> None:
-    site = a_site()
+    harness = a_consumer()
     failure = ActorCrashedError(actor="fetch", reason="a bug")
-    site.fetched(a_chunk())
-    site.engine.call.wakeup()
-    site.hear(ConsumerFailed(error=failure))
+    harness.fetched(a_chunk())
+    harness.engine.call.wakeup()
+    harness.hear(ConsumerFailed(error=failure))
 
     for _ in range(2):
         with pytest.raises(ActorCrashedError):
-            site.poll()
+            harness.poll()
     with pytest.raises(ActorCrashedError):
-        site.run(site.engine.commits.commit_async({}, lambda value, error: None))
+        harness.run(harness.engine.commits.commit_async({}, lambda value, error: None))
 
 
 def test_a_connection_error_is_raised_once_and_before_records() -> None:
-    site = a_site()
-    site.fetched(a_chunk())
-    site.hear(BootstrapFailed(error=BootstrapError(attempts={})))
+    harness = a_consumer()
+    harness.fetched(a_chunk())
+    harness.hear(BootstrapFailed(error=BootstrapError(attempts={})))
 
     with pytest.raises(BootstrapError):
-        site.poll()
-    assert site.poll() == {A: [0, 1, 2]}
+        harness.poll()
+    assert harness.poll() == {A: [0, 1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_connection_error_is_raised_once_and_before_records() -> None:
     ids=lambda said: type(said).__name__,
 )
 def test_what_the_cluster_refuses_is_raised_once_and_before_records(said: Any) -> None:
-    site = a_site()
-    site.fetched(a_chunk())
-    site.hear(said)
+    harness = a_consumer()
+    harness.fetched(a_chunk())
+    harness.hear(said)
 
     with pytest.raises(type(said.error)):
-        site.poll()
-    assert site.poll() == {A: [0, 1, 2]}
+        harness.poll()
+    assert harness.poll() == {A: [0, 1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_what_the_cluster_refuses_is_raised_once_and_before_records(said: Any) -
 def test_the_traceback_of_an_error_is_not_what_the_background_keeps(told: Any) -> None:
     """It would keep a dropped consumer alive: its thread would never end."""
     told.error.__cause__ = KeyError("why")
-    site = a_site()
-    site.hear(told)
+    harness = a_consumer()
+    harness.hear(told)
 
     with pytest.raises(type(told.error)) as raised:
-        site.poll()
+        harness.poll()
 
     assert str(raised.value) == str(told.error)
     assert raised.value.__cause__ is told.error.__cause__
@@ -149,34 +149,34 @@ def test_the_traceback_of_an_error_is_not_what_the_background_keeps(told: Any) -
 
 
 def test_a_refused_coordinator_is_left_to_the_membership_to_tell() -> None:
-    site = a_member()
+    harness = a_member()
 
-    site.hear(CoordinatorRefused(error=GroupAuthorizationFailedError()))
+    harness.hear(CoordinatorRefused(error=GroupAuthorizationFailedError()))
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
 
 def test_of_two_errors_each_poll_raises_one() -> None:
-    site = a_site()
-    site.hear(
+    harness = a_consumer()
+    harness.hear(
         TopicsRefused(topics=ORDERS, error=TopicAuthorizationFailedError()),
         GroupFailed(error=GroupAuthorizationFailedError()),
     )
 
     with pytest.raises(TopicAuthorizationFailedError):
-        site.poll()
+        harness.poll()
     with pytest.raises(GroupAuthorizationFailedError):
-        site.poll()
+        harness.poll()
 
 
 def test_an_error_is_raised_before_the_records_of_others_which_come_next() -> None:
-    site = a_site(A, B)
-    site.fetched(a_refusal(TopicAuthorizationFailedError()), a_chunk(B, epoch=2))
+    harness = a_consumer(A, B)
+    harness.fetched(a_refusal(TopicAuthorizationFailedError()), a_chunk(B, epoch=2))
 
     with pytest.raises(TopicAuthorizationFailedError):
-        site.poll()
-    assert site.poll() == {B: [0, 1, 2]}
-    assert site.poll() == {}
+        harness.poll()
+    assert harness.poll() == {B: [0, 1, 2]}
+    assert harness.poll() == {}
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_an_error_is_raised_before_the_records_of_others_which_come_next() -> No
 def test_an_error_that_only_a_seek_mends_takes_turns_with_the_records_of_a_busy_partition(
     poison: Chunk,
 ) -> None:
-    site = a_site(A, B)
-    site.fetched(poison, a_chunk(B, count=30, epoch=2))
+    harness = a_consumer(A, B)
+    harness.fetched(poison, a_chunk(B, count=30, epoch=2))
     told: list[Any] = []
     for _ in range(9):
         try:
-            told.append(site.poll(limit=2)[B])
+            told.append(harness.poll(limit=2)[B])
         except KafkaError:
             told.append("error")
     begun = told.index("error")
@@ -207,149 +207,149 @@ def test_an_error_that_only_a_seek_mends_takes_turns_with_the_records_of_a_busy_
         told[1 - begun :: 2] == [[n, n + 1] for n in range(0, 10, 2)][: len(told[1 - begun :: 2])]
     )
 
-    site.engine.seek(A, Position(offset=1))
-    assert B in site.poll(limit=2)
-    assert B in site.poll(limit=2)
+    harness.engine.seek(A, Position(offset=1))
+    assert B in harness.poll(limit=2)
+    assert B in harness.poll(limit=2)
 
 
 def test_an_error_that_only_a_seek_mends_is_raised_by_each_poll_after_a_pause() -> None:
     """A loop that catches it and polls again does not spin."""
-    site = a_site(A, B, retry_backoff=0.1)
-    site.fetched(a_refusal(CorruptRecordError()))
+    harness = a_consumer(A, B, retry_backoff=0.1)
+    harness.fetched(a_refusal(CorruptRecordError()))
     moments = []
     for timeout in (10.0, 10.0, 10.0, 0.03, 0.0):
         with pytest.raises(CorruptRecordError):
-            site.poll(timeout)
-        moments.append(round(site.clock.now - 100.0, 3))
+            harness.poll(timeout)
+        moments.append(round(harness.clock.now - 100.0, 3))
 
     assert moments == [0.0, 0.1, 0.2, 0.23, 0.23]
 
 
 def test_records_that_come_before_an_error_is_raised_again_are_given_out_first() -> None:
-    site = a_site(A, B, retry_backoff=0.1)
-    site.fetched(a_refusal(CorruptRecordError()))
+    harness = a_consumer(A, B, retry_backoff=0.1)
+    harness.fetched(a_refusal(CorruptRecordError()))
     with pytest.raises(CorruptRecordError):
-        site.poll(10.0)
+        harness.poll(10.0)
 
-    site.bell.at(100.05, lambda: site.fetched(a_chunk(B, epoch=2)))
+    harness.bell.at(100.05, lambda: harness.fetched(a_chunk(B, epoch=2)))
 
-    assert site.poll(10.0) == {B: [0, 1, 2]}
-    assert site.clock.now == 100.05
+    assert harness.poll(10.0) == {B: [0, 1, 2]}
+    assert harness.clock.now == 100.05
     with pytest.raises(CorruptRecordError):
-        site.poll(10.0)
-    assert site.clock.now == 100.05
+        harness.poll(10.0)
+    assert harness.clock.now == 100.05
 
 
 def test_an_error_that_was_raised_and_is_paused_wakes_nobody_again_and_again() -> None:
-    site = a_site(A, B, retry_backoff=0.1)
-    site.fetched(a_refusal(CorruptRecordError()))
+    harness = a_consumer(A, B, retry_backoff=0.1)
+    harness.fetched(a_refusal(CorruptRecordError()))
     with pytest.raises(CorruptRecordError):
-        site.poll(10.0)
-    site.engine.pause([A], paused=True)
-    site.bell.waits.clear()
+        harness.poll(10.0)
+    harness.engine.pause([A], paused=True)
+    harness.bell.waits.clear()
 
-    assert site.poll(10.0) == {}
-    assert len(site.bell.waits) <= 3
+    assert harness.poll(10.0) == {}
+    assert len(harness.bell.waits) <= 3
 
-    site.engine.pause([A], paused=False)
+    harness.engine.pause([A], paused=False)
     with pytest.raises(CorruptRecordError):
-        site.poll(10.0)
-    assert site.clock.now == 110.0
+        harness.poll(10.0)
+    assert harness.clock.now == 110.0
 
 
 def test_records_that_were_taken_before_an_error_was_found_are_returned_first() -> None:
-    site = a_site(A, B)
-    site.fetched(a_chunk(A, 0, b"fine", b"bad"), a_chunk(B, 0, epoch=2))
+    harness = a_consumer(A, B)
+    harness.fetched(a_chunk(A, 0, b"fine", b"bad"), a_chunk(B, 0, epoch=2))
 
-    assert site.poll() == {A: [0], B: [0, 1, 2]}
-    site.fetched(a_chunk(B, 3, epoch=2))
+    assert harness.poll() == {A: [0], B: [0, 1, 2]}
+    harness.fetched(a_chunk(B, 3, epoch=2))
     with pytest.raises(RecordDeserializationError):
-        site.poll()
-    assert site.poll() == {B: [3, 4, 5]}
+        harness.poll()
+    assert harness.poll() == {B: [3, 4, 5]}
 
 
 def test_a_new_error_does_not_wait_for_the_records_that_come_after_an_old_one() -> None:
-    site = a_site(A, B, C)
-    site.fetched(a_refusal(CorruptRecordError()), a_chunk(C, epoch=3))
+    harness = a_consumer(A, B, C)
+    harness.fetched(a_refusal(CorruptRecordError()), a_chunk(C, epoch=3))
     with pytest.raises(CorruptRecordError):
-        site.poll()
+        harness.poll()
 
-    site.fetched(a_refusal(TopicAuthorizationFailedError(), partition=B, epoch=2))
+    harness.fetched(a_refusal(TopicAuthorizationFailedError(), partition=B, epoch=2))
 
     with pytest.raises(TopicAuthorizationFailedError):
-        site.poll()
-    assert site.poll() == {C: [0, 1, 2]}
+        harness.poll()
+    assert harness.poll() == {C: [0, 1, 2]}
     with pytest.raises(CorruptRecordError):
-        site.poll()
+        harness.poll()
 
 
 def test_an_offset_out_of_range_that_is_reset_keeps_nobody_back() -> None:
-    site = a_site(A, B)
-    site.fetched(a_refusal(OffsetOutOfRangeError({A: 0})), a_chunk(B, epoch=2))
+    harness = a_consumer(A, B)
+    harness.fetched(a_refusal(OffsetOutOfRangeError({A: 0})), a_chunk(B, epoch=2))
 
-    assert site.poll() == {B: [0, 1, 2]}
-    assert [one.partitions for one in site.of(ResetPositions)] == [
+    assert harness.poll() == {B: [0, 1, 2]}
+    assert [one.partitions for one in harness.of(ResetPositions)] == [
         {A: Reset(epoch=3, from_offset=0)}
     ]
 
 
 def test_many_offsets_out_of_range_are_reset_together() -> None:
-    site = a_site(A, B)
-    site.fetched(
+    harness = a_consumer(A, B)
+    harness.fetched(
         a_refusal(OffsetOutOfRangeError({A: 0})),
         a_refusal(OffsetOutOfRangeError({B: 0}), partition=B, epoch=2),
     )
 
-    assert site.poll() == {}
-    assert [one.partitions.keys() for one in site.of(ResetPositions)] == [{A, B}]
+    assert harness.poll() == {}
+    assert [one.partitions.keys() for one in harness.of(ResetPositions)] == [{A, B}]
 
 
 def test_the_error_of_a_partition_without_a_position_takes_turns_with_records_of_others() -> None:
-    site = Site()
-    site.assign([A, B])
-    site.found(B)
-    site.hear(a_failure(NoOffsetForPartitionError({A}), epoch=1))
-    site.fetched(a_chunk(B, epoch=2))
+    harness = EngineHarness()
+    harness.assign([A, B])
+    harness.found(B)
+    harness.hear(a_failure(NoOffsetForPartitionError({A}), epoch=1))
+    harness.fetched(a_chunk(B, epoch=2))
 
     with pytest.raises(NoOffsetForPartitionError):
-        site.poll()
-    assert site.poll(limit=2) == {B: [0, 1]}
+        harness.poll()
+    assert harness.poll(limit=2) == {B: [0, 1]}
     with pytest.raises(NoOffsetForPartitionError):
-        site.poll()
-    assert site.poll() == {B: [2]}
+        harness.poll()
+    assert harness.poll() == {B: [2]}
 
 
 def test_raising_an_error_again_and_again_costs_no_memory() -> None:
-    site = a_site()
-    site.fetched(a_refusal(CorruptRecordError()))
+    harness = a_consumer()
+    harness.fetched(a_refusal(CorruptRecordError()))
     depths = set()
     for _ in range(3):
         with pytest.raises(CorruptRecordError) as raised:
-            site.poll()
+            harness.poll()
         depths.add(len(raised.traceback))
 
     assert len(depths) == 1
 
 
 def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
-    site = a_member()
-    site.engine.rebalancing.tell(RaisingListener())
-    site.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
+    harness = a_member()
+    harness.engine.rebalancing.tell(RaisingListener())
+    harness.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
 
     with pytest.raises(UserCallbackError):
-        site.poll()
+        harness.poll()
 
-    assert isinstance(site.said[-1], CallbackFinished)
-    assert site.engine.rebalancing.user_code.name == ""
-    assert site.poll() == {}
+    assert isinstance(harness.said[-1], CallbackFinished)
+    assert harness.engine.rebalancing.user_code.name == ""
+    assert harness.poll() == {}
 
 
 def test_the_outcome_of_an_automatic_commit_is_told_to_the_users_callback_in_poll() -> None:
-    site = a_site()
+    harness = a_consumer()
     positions = {A: OffsetAndMetadata(3, "", 5)}
-    site.hear(AutoCommitFinished(offsets=positions, error=CRASH))
-    assert site.auto_commits == []
+    harness.hear(AutoCommitFinished(offsets=positions, error=CRASH))
+    assert harness.auto_commits == []
 
-    site.poll()
+    harness.poll()
 
-    assert site.auto_commits == [(positions, CRASH)]
+    assert harness.auto_commits == [(positions, CRASH)]

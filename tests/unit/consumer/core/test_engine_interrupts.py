@@ -34,12 +34,12 @@ from aktor.events.positions import (
 from aktor.values import replace
 from tests.unit.consumer.core.builders import (
     ORDERS,
+    EngineHarness,
     NotingListener,
     RaisingListener,
-    Site,
+    a_consumer,
     a_member,
     a_restart,
-    a_site,
     an_assignment,
     resolved,
 )
@@ -50,42 +50,42 @@ pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
 
 def test_a_repair_tells_which_partitions_are_paused_and_which_are_not() -> None:
     """The interrupted call may have been `pause` or `resume`."""
-    site = a_site(A, B)
-    site.engine.pause([B], paused=True)
-    site.forget()
+    harness = a_consumer(A, B)
+    harness.engine.pause([B], paused=True)
+    harness.forget()
 
-    site.engine.recovery.repair()
+    harness.engine.recovery.repair()
 
-    assert site.of(PausePartitions) == [
+    assert harness.of(PausePartitions) == [
         PausePartitions(partitions=frozenset({B}), resumed=frozenset({A}))
     ]
 
 
 def test_a_call_that_acts_on_a_restart_has_changed_something() -> None:
     """So it is repaired if it is interrupted then, even if it is one that only asks."""
-    site = a_site(A)
-    site.hear(a_restart("fetch"))
-    site.engine.begin_call()
+    harness = a_consumer(A)
+    harness.hear(a_restart("fetch"))
+    harness.engine.begin_call()
 
-    site.run(site.engine.recovery.restore_if_restarted())
+    harness.run(harness.engine.recovery.restore_if_restarted())
 
-    assert site.engine.call.touched
+    assert harness.engine.call.touched
 
 
 def test_restarted_actors_hear_everything_again_in_new_epochs() -> None:
-    site = a_site(A, B)
-    site.engine.seek(B, Position(offset=40))
-    site.engine.delivery.partitions[B].paused = True
-    site.forget()
+    harness = a_consumer(A, B)
+    harness.engine.seek(B, Position(offset=40))
+    harness.engine.delivery.partitions[B].paused = True
+    harness.forget()
 
-    site.hear(a_restart("fetch"))
-    site.poll()
+    harness.hear(a_restart("fetch"))
+    harness.poll()
 
     again = {
         A: Assigned(epoch=4, position=Position(offset=0)),
         B: Assigned(epoch=5, position=Position(offset=40)),
     }
-    assert site.said == [
+    assert harness.said == [
         TrackTopics(owner="application", topics=ORDERS),
         AssignmentChanged(partitions=again),
         PausePartitions(partitions=frozenset({B})),
@@ -95,109 +95,109 @@ def test_restarted_actors_hear_everything_again_in_new_epochs() -> None:
             freed_bytes=0,
         ),
     ]
-    assert site.wakes[-1]
+    assert harness.wakes[-1]
 
 
 def test_what_was_buffered_before_a_restart_is_dropped_and_fetched_again() -> None:
-    site = a_site()
-    site.fetched(a_chunk())
-    site.hear(a_restart("fetch"))
+    harness = a_consumer()
+    harness.fetched(a_chunk())
+    harness.hear(a_restart("fetch"))
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
-    site.fetched(a_chunk(epoch=2))
-    assert site.poll() == {A: [0, 1, 2]}
+    harness.fetched(a_chunk(epoch=2))
+    assert harness.poll() == {A: [0, 1, 2]}
 
 
 def test_a_restarted_fetch_manager_is_not_told_what_was_freed_of_its_predecessors() -> None:
     """It has counted none of that: it would fetch as much too much."""
-    site = a_site(A, B)
-    site.fetched(a_chunk(partition=B))
-    site.engine.positions.drain_buffer()
-    site.fetched(a_chunk())  # has come and was not looked at
-    site.hear(a_restart("fetch"))
+    harness = a_consumer(A, B)
+    harness.fetched(a_chunk(partition=B))
+    harness.engine.positions.drain_buffer()
+    harness.fetched(a_chunk())  # has come and was not looked at
+    harness.hear(a_restart("fetch"))
 
-    site.poll()
-    assert {one.incarnation for one in site.of(Poll)} == {1}
+    harness.poll()
+    assert {one.incarnation for one in harness.of(Poll)} == {1}
 
-    epoch = site.engine.delivery.partitions[A].epoch
-    site.fetched(replace(a_chunk(epoch=epoch, count=5), incarnation=2))
-    site.poll()
-    site.poll()
-    last = site.of(Poll)[-1]
+    epoch = harness.engine.delivery.partitions[A].epoch
+    harness.fetched(replace(a_chunk(epoch=epoch, count=5), incarnation=2))
+    harness.poll()
+    harness.poll()
+    last = harness.of(Poll)[-1]
     assert (last.incarnation, last.freed_bytes) == (2, a_chunk(count=5).size)
 
 
 def test_what_a_new_fetch_manager_sent_before_its_start_was_heard_of_is_given_back() -> None:
     """It may have fetched by an assignment that was told before. It would have less room for ever
     if that were forgotten with what its predecessor sent."""
-    site = a_site(A, B)
-    site.fetched(a_chunk(partition=B))
-    site.engine.positions.drain_buffer()
-    site.fetched(new := replace(a_chunk(), incarnation=2))
-    site.hear(a_restart("fetch"))
+    harness = a_consumer(A, B)
+    harness.fetched(a_chunk(partition=B))
+    harness.engine.positions.drain_buffer()
+    harness.fetched(new := replace(a_chunk(), incarnation=2))
+    harness.hear(a_restart("fetch"))
 
-    site.poll()
-    site.poll()
+    harness.poll()
+    harness.poll()
 
-    last = site.of(Poll)[-1]
+    last = harness.of(Poll)[-1]
     assert (last.incarnation, last.freed_bytes) == (2, new.size)
 
 
 def test_a_reset_that_was_not_answered_is_repeated_after_a_restart() -> None:
-    site = a_site(A, B)
-    site.engine.reset([A], ResetStrategy.EARLIEST)
-    site.engine.reset([B], ResetStrategy.LATEST)
-    site.found(B, offset=9)
-    site.poll()
-    site.forget()
+    harness = a_consumer(A, B)
+    harness.engine.reset([A], ResetStrategy.EARLIEST)
+    harness.engine.reset([B], ResetStrategy.LATEST)
+    harness.found(B, offset=9)
+    harness.poll()
+    harness.forget()
 
-    site.hear(a_restart("positions", "fetch"))
-    site.poll()
+    harness.hear(a_restart("positions", "fetch"))
+    harness.poll()
 
-    (told,) = site.of(ResetPositions)
-    (assigned,) = site.of(AssignmentChanged)
+    (told,) = harness.of(ResetPositions)
+    (assigned,) = harness.of(AssignmentChanged)
     epoch = assigned.partitions[A].epoch
     assert told.partitions == {A: Reset(epoch=epoch, strategy=ResetStrategy.EARLIEST)}
 
 
 def test_a_restarted_membership_is_joined_again_under_the_last_known_member_id() -> None:
-    site = a_member()
+    harness = a_member()
     listener = _Noting()
-    site.engine.rebalancing.listener = listener
+    harness.engine.rebalancing.listener = listener
 
-    site.hear(a_restart("membership", "commits", "positions", "fetch"))
-    site.poll()
+    harness.hear(a_restart("membership", "commits", "positions", "fetch"))
+    harness.poll()
 
     assert listener.lost == [{A}]
-    assert site.engine.delivery.partitions == {}
-    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
+    assert harness.engine.delivery.partitions == {}
+    assert harness.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
 
 
 def test_a_restarted_membership_is_told_as_whom_it_has_yet_to_leave() -> None:
-    site = a_member()
+    harness = a_member()
     former = frozenset({"m-0"})
-    site.hear(
+    harness.hear(
         MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE, leaving=former)
     )
 
-    site.hear(a_restart("membership", "commits", "positions", "fetch"))
-    site.poll()
+    harness.hear(a_restart("membership", "commits", "positions", "fetch"))
+    harness.poll()
 
-    (said,) = site.of(SubscriptionChanged)
+    (said,) = harness.of(SubscriptionChanged)
     assert said.leaving == former
 
 
 def test_of_one_who_has_unsubscribed_it_is_told_as_well_and_joins_nothing() -> None:
-    site = a_site(group_id="g")
+    harness = a_consumer(group_id="g")
     former = frozenset({"m-0"})
     unjoined = MemberState.UNJOINED
-    site.hear(MemberChanged(member_id="", generation=-1, state=unjoined, leaving=former))
+    harness.hear(MemberChanged(member_id="", generation=-1, state=unjoined, leaving=former))
 
-    site.hear(a_restart("membership", "commits", "positions", "fetch"))
-    site.poll()
+    harness.hear(a_restart("membership", "commits", "positions", "fetch"))
+    harness.poll()
 
-    (said,) = site.of(SubscriptionChanged)
+    (said,) = harness.of(SubscriptionChanged)
     assert said == SubscriptionChanged(topics=frozenset(), leaving=former)
 
 
@@ -216,110 +216,110 @@ class _Noting(ConsumerRebalanceListener):
 
 
 def test_steps_of_a_membership_that_is_gone_are_not_taken() -> None:
-    site = a_member()
-    site.hear(an_assignment(A, B, rebalance=2), a_restart("membership", "fetch"))
-    site.port.events.rotate(1)  # the restart is read first, the step came before it
+    harness = a_member()
+    harness.hear(an_assignment(A, B, rebalance=2), a_restart("membership", "fetch"))
+    harness.port.events.rotate(1)  # the restart is read first, the step came before it
 
-    site.poll()
+    harness.poll()
 
-    assert site.engine.delivery.partitions == {}
-    assert site.of(CallbackFinished) == []
+    assert harness.engine.delivery.partitions == {}
+    assert harness.of(CallbackFinished) == []
 
 
 def test_what_was_to_be_revoked_is_lost_if_the_membership_ended_before_the_user_came_back() -> None:
-    site = a_member()
-    listener = site.engine.rebalancing.listener = _Noting()
-    site.hear(
+    harness = a_member()
+    listener = harness.engine.rebalancing.listener = _Noting()
+    harness.hear(
         RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
         RevokePartitions(
             rebalance=2, partitions=frozenset({B}), loss=Loss.LOST, because="too late"
         ),
     )
 
-    site.poll()
+    harness.poll()
 
     assert listener.lost == [{A}]
 
 
 def test_what_was_to_be_revoked_is_lost_if_the_member_is_in_no_group_any_more() -> None:
-    site = a_member()
-    listener = site.engine.rebalancing.listener = _Noting()
-    site.hear(
+    harness = a_member()
+    listener = harness.engine.rebalancing.listener = _Noting()
+    harness.hear(
         RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
         MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED),
     )
 
-    site.poll()
+    harness.poll()
 
     assert listener.lost == [{A}]
 
 
 def test_what_was_to_be_revoked_is_lost_if_the_session_has_run_out_unheard() -> None:
     """Simulation, seed 15000820: frozen before its callback ran, it gave up what others had."""
-    site = a_member(confirmed_until=145.0)
-    listener = site.engine.rebalancing.listener = _Noting()
-    site.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
-    site.clock.now += 50.0
+    harness = a_member(confirmed_until=145.0)
+    listener = harness.engine.rebalancing.listener = _Noting()
+    harness.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
+    harness.clock.now += 50.0
 
-    site.poll()
+    harness.poll()
 
     assert listener.lost == [{A}]
 
 
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
-    site = a_member()
-    site.engine.rebalancing.tell(RaisingListener())
+    harness = a_member()
+    harness.engine.rebalancing.tell(RaisingListener())
 
-    site.hear(a_restart("membership"))
+    harness.hear(a_restart("membership"))
     with pytest.raises(UserCallbackError):
-        site.poll()
+        harness.poll()
 
-    assert site.of(SubscriptionChanged)
-    assert site.of(PausePartitions)
+    assert harness.of(SubscriptionChanged)
+    assert harness.of(PausePartitions)
 
 
 def test_a_callback_of_taking_on_that_finds_the_membership_restarted_loses_everything() -> None:
-    site = a_member()
-    listener = site.engine.rebalancing.listener = _LookingUp(site, "assigned")
-    site.hear(an_assignment(A, B, rebalance=2))
+    harness = a_member()
+    listener = harness.engine.rebalancing.listener = _LookingUp(harness, "assigned")
+    harness.hear(an_assignment(A, B, rebalance=2))
 
-    site.poll()
+    harness.poll()
 
     assert listener.heard == ["assigned", "lost"]
-    assert site.engine.delivery.partitions == {}
-    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
+    assert harness.engine.delivery.partitions == {}
+    assert harness.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
 
 
 def test_what_is_being_revoked_is_not_told_to_be_lost_too() -> None:
     """Simulation, seed 2200515: the membership was restarted while the callback committed."""
     for added, told in (((), []), ((B,), [("lost", {B})])):
-        site = a_member()
+        harness = a_member()
         if added:
-            site.hear(an_assignment(A, *added))
-            site.poll()
-        listener = site.engine.rebalancing.listener = _Revoked(site)
+            harness.hear(an_assignment(A, *added))
+            harness.poll()
+        listener = harness.engine.rebalancing.listener = _Revoked(harness)
         step = RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED)
-        site.hear(step)
+        harness.hear(step)
 
         with pytest.raises(UserCallbackError) as raised:
-            site.poll()
+            harness.poll()
 
         assert listener.told == [("revoked", {A}), *told]
         assert isinstance(raised.value.__cause__, CommitFailedError)
-        assert site.engine.delivery.partitions == {}
+        assert harness.engine.delivery.partitions == {}
 
 
 class _Revoked(ConsumerRebalanceListener):
     """Commits in vain when it is told that partitions are revoked: the membership is restarted."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, harness: EngineHarness) -> None:
+        self.harness = harness
         self.told: list[tuple[str, Any]] = []
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         self.told.append(("revoked", revoked))
-        self.site.hear(a_restart("membership"))
-        self.site.run(self.site.engine.recovery.restore_if_restarted())
+        self.harness.hear(a_restart("membership"))
+        self.harness.run(self.harness.engine.recovery.restore_if_restarted())
         raise CommitFailedError
 
     def on_partitions_lost(self, lost: Any) -> None:
@@ -330,22 +330,22 @@ class _Revoked(ConsumerRebalanceListener):
 
 
 def test_a_restart_that_a_callback_has_dealt_with_is_over() -> None:
-    site = a_member()
-    site.engine.rebalancing.listener = _LookingUp(site, "lost")
-    site.hear(a_restart("membership"), a_restart("fetch"))
+    harness = a_member()
+    harness.engine.rebalancing.listener = _LookingUp(harness, "lost")
+    harness.hear(a_restart("membership"), a_restart("fetch"))
 
-    site.run(site.engine.recovery.restore_if_restarted())
+    harness.run(harness.engine.recovery.restore_if_restarted())
 
-    assert site.engine.delivery.partitions == {}
-    assert len(site.of(TrackTopics)) == 3
+    assert harness.engine.delivery.partitions == {}
+    assert len(harness.of(TrackTopics)) == 3
 
 
 class _LookingUp(NotingListener):
     """Asks for something in this callback, during which an actor is restarted."""
 
-    def __init__(self, site: Site, callback: str) -> None:
+    def __init__(self, harness: EngineHarness, callback: str) -> None:
         super().__init__()
-        self.site, self.callback = site, callback
+        self.harness, self.callback = harness, callback
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         super().on_partitions_assigned(assigned)
@@ -357,16 +357,16 @@ class _LookingUp(NotingListener):
 
     def look_up(self, callback: str, restart: ActorsRestarted) -> None:
         if callback == self.callback:
-            self.site.hear(restart)
-            self.site.run(self.site.engine.recovery.restore_if_restarted())
+            self.harness.hear(restart)
+            self.harness.run(self.harness.engine.recovery.restore_if_restarted())
 
 
 def test_position_says_everything_again_before_it_waits() -> None:
-    site = Site()
-    site.assign([A])
-    site.hear(a_restart("positions", "fetch"))
-    site.forget()
-    site.hear_at(101.0, resolved(epoch=2, offset=6))
+    harness = EngineHarness()
+    harness.assign([A])
+    harness.hear(a_restart("positions", "fetch"))
+    harness.forget()
+    harness.hear_at(101.0, resolved(epoch=2, offset=6))
 
-    assert site.position(A, 110.0) == 6
-    assert site.of(AssignmentChanged) == [AssignmentChanged(partitions={A: Assigned(epoch=2)})]
+    assert harness.position(A, 110.0) == 6
+    assert harness.of(AssignmentChanged) == [AssignmentChanged(partitions={A: Assigned(epoch=2)})]

@@ -26,7 +26,7 @@ from aktor.events.metadata import Cluster
 from aktor.events.network import ReportBootstrap
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged, Position, SeekPartitions
-from tests.unit.consumer.core.builders import Site, a_member, a_site
+from tests.unit.consumer.core.builders import EngineHarness, a_consumer, a_member
 from tests.unit.consumer.core.builders_chunks import A, B, C, a_chunk, a_refusal
 
 pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
@@ -35,34 +35,34 @@ pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
 # -- a cluster that nobody has reached
 
 
-def unreached(came: object) -> Site:
+def unreached(came: object) -> EngineHarness:
     """Nobody has answered; `came` is what the network actor says came of the attempts."""
-    site = a_site()
-    site.port.cluster = Cluster()
+    harness = a_consumer()
+    harness.port.cluster = Cluster()
 
     def answer(said: Any) -> None:
         if isinstance(said, ReportBootstrap):
-            site.hear(Answered(ticket=said.ticket, value=came))
+            harness.hear(Answered(ticket=said.ticket, value=came))
 
-    site.on_said = answer
-    return site
+    harness.on_said = answer
+    return harness
 
 
 def test_a_long_poll_does_not_end_with_nothing_if_no_broker_was_ever_reached() -> None:
-    site = unreached(BootstrapError(attempts={"b1:9092": "refused"}))
+    harness = unreached(BootstrapError(attempts={"b1:9092": "refused"}))
 
     for _ in range(2):
         with pytest.raises(BootstrapError, match="b1:9092: refused"):
-            site.poll(1.0)
+            harness.poll(1.0)
 
-    assert site.clock.now == 102.0
+    assert harness.clock.now == 102.0
 
 
 def test_a_short_poll_gives_the_brokers_time_to_answer() -> None:
-    site = unreached(BootstrapError(attempts={"b1:9092": "no answer yet"}))
+    harness = unreached(BootstrapError(attempts={"b1:9092": "no answer yet"}))
 
-    assert site.poll(0.5) == {}
-    assert site.of(ReportBootstrap) == []
+    assert harness.poll(0.5) == {}
+    assert harness.of(ReportBootstrap) == []
 
 
 def test_a_poll_ends_with_nothing_if_a_broker_was_reached_and_has_nothing_to_tell_yet() -> None:
@@ -70,84 +70,84 @@ def test_a_poll_ends_with_nothing_if_a_broker_was_reached_and_has_nothing_to_tel
 
 
 def test_a_poll_ends_in_time_if_nobody_says_what_came_of_the_attempts() -> None:
-    site = a_site()
-    site.port.cluster = Cluster()
+    harness = a_consumer()
+    harness.port.cluster = Cluster()
 
-    assert site.poll(1.0) == {}
-    assert site.clock.now < 100.0 + 1.0 + 2 * REPORT_WAIT
+    assert harness.poll(1.0) == {}
+    assert harness.clock.now < 100.0 + 1.0 + 2 * REPORT_WAIT
 
 
 def test_a_member_that_is_not_stable_wakes_the_background_a_stable_one_does_not() -> None:
-    site = a_member()
-    site.clock.now += POLL_REPEAT
-    site.poll()
-    assert site.wakes == [False]
+    harness = a_member()
+    harness.clock.now += POLL_REPEAT
+    harness.poll()
+    assert harness.wakes == [False]
 
-    site.hear(MemberChanged(member_id="m-1", generation=-1, state=MemberState.REBALANCING))
-    site.clock.now += POLL_REPEAT
-    site.poll()
-    site.poll()
+    harness.hear(MemberChanged(member_id="m-1", generation=-1, state=MemberState.REBALANCING))
+    harness.clock.now += POLL_REPEAT
+    harness.poll()
+    harness.poll()
 
-    assert site.wakes == [False, True]
+    assert harness.wakes == [False, True]
 
 
 def test_a_new_assignment_is_followed_by_a_poll_that_wakes() -> None:
-    site = a_site()
+    harness = a_consumer()
 
-    site.assign([A, B])
-    site.poll()
+    harness.assign([A, B])
+    harness.poll()
 
-    assert isinstance(site.said[-1], Poll)
-    assert site.wakes[-1]
+    assert isinstance(harness.said[-1], Poll)
+    assert harness.wakes[-1]
 
 
 def test_an_assignment_with_offsets_is_told_with_its_positions() -> None:
-    site = a_site()
+    harness = a_consumer()
 
-    site.assign([A, B], {A: 7})
+    harness.assign([A, B], {A: 7})
 
-    [told] = [one for one in site.said if isinstance(one, AssignmentChanged)][-1:]
+    [told] = [one for one in harness.said if isinstance(one, AssignmentChanged)][-1:]
     assert told.partitions[A].position == Position(offset=7)
     assert told.partitions[B].position is None
-    assert not [one for one in site.said if isinstance(one, SeekPartitions)]
+    assert not [one for one in harness.said if isinstance(one, SeekPartitions)]
 
 
 def test_a_step_of_a_rebalance_is_followed_by_a_poll_that_wakes() -> None:
-    site = a_member()
-    site.hear(
+    harness = a_member()
+    harness.hear(
         RevokePartitions(
             rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED, because="somebody joined"
         )
     )
 
-    site.poll()
+    harness.poll()
 
-    kinds = [type(one) for one in site.said]
+    kinds = [type(one) for one in harness.said]
     assert kinds == [PartitionsReleased, PausePartitions, Poll]
-    assert site.wakes[-1]
+    assert harness.wakes[-1]
 
 
 def test_a_poll_that_waits_ends_with_records_as_soon_as_they_come() -> None:
-    site = a_site()
-    site.bell.at(103.0, lambda: site.fetched(a_chunk(count=2)))
+    harness = a_consumer()
+    harness.bell.at(103.0, lambda: harness.fetched(a_chunk(count=2)))
 
-    assert site.poll(10.0) == {A: [0, 1]}
-    assert site.clock.now == 103.0
+    assert harness.poll(10.0) == {A: [0, 1]}
+    assert harness.clock.now == 103.0
 
 
 def test_a_poll_that_waits_in_vain_ends_at_its_deadline() -> None:
-    site = a_site()
+    harness = a_consumer()
 
-    assert site.poll(10.0) == {}
-    assert site.clock.now == 110.0
+    assert harness.poll(10.0) == {}
+    assert harness.clock.now == 110.0
 
 
 def test_a_long_poll_keeps_telling_that_it_polls() -> None:
-    site = a_site(max_poll_interval=30.0)
+    harness = a_consumer(max_poll_interval=30.0)
 
-    site.poll(60.0)
+    harness.poll(60.0)
 
-    times = [100.0, *(one.now for one in site.of(Poll))]
+    times = [100.0, *(one.now for one in harness.of(Poll))]
     assert all(after - before <= 10.0 for before, after in itertools.pairwise(times))
     assert times[-1] >= 150.0
 
@@ -156,96 +156,96 @@ def test_a_long_poll_keeps_telling_that_it_polls() -> None:
 
 
 def test_nothing_is_given_out_by_a_member_that_the_group_has_not_confirmed_lately() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.fetched(a_chunk())
-    site.clock.now = 145.5
+    harness = a_member(confirmed_until=145.0)
+    harness.fetched(a_chunk())
+    harness.clock.now = 145.5
 
-    assert site.poll() == {}
-    assert site.of(ConfirmSession) == [ConfirmSession()]
+    assert harness.poll() == {}
+    assert harness.of(ConfirmSession) == [ConfirmSession()]
 
-    site.hear(SessionExtended(until=190.0))
-    assert site.poll() == {A: [0, 1, 2]}
+    harness.hear(SessionExtended(until=190.0))
+    assert harness.poll() == {A: [0, 1, 2]}
 
 
 def test_the_session_is_asked_about_again_and_again_but_not_in_every_poll() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.fetched(a_chunk())
-    site.clock.now = 146.0
+    harness = a_member(confirmed_until=145.0)
+    harness.fetched(a_chunk())
+    harness.clock.now = 146.0
 
-    site.poll()
-    site.poll()
-    assert len(site.of(ConfirmSession)) == 1
+    harness.poll()
+    harness.poll()
+    assert len(harness.of(ConfirmSession)) == 1
 
-    site.poll(2.5 * CONFIRM_REPEAT)
-    assert len(site.of(ConfirmSession)) == 3
+    harness.poll(2.5 * CONFIRM_REPEAT)
+    assert len(harness.of(ConfirmSession)) == 3
 
 
 def test_a_poll_that_waits_for_the_group_ends_with_the_records_when_it_answers() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.fetched(a_chunk())
-    site.clock.now = 146.0
-    site.hear_at(146.05, SessionExtended(until=190.0))
+    harness = a_member(confirmed_until=145.0)
+    harness.fetched(a_chunk())
+    harness.clock.now = 146.0
+    harness.hear_at(146.05, SessionExtended(until=190.0))
 
-    assert site.poll(5.0) == {A: [0, 1, 2]}
-    assert site.clock.now == pytest.approx(146.05)
+    assert harness.poll(5.0) == {A: [0, 1, 2]}
+    assert harness.clock.now == pytest.approx(146.05)
 
 
 def test_a_session_is_not_asked_about_while_there_is_nothing_to_give_out() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.clock.now = 146.0
+    harness = a_member(confirmed_until=145.0)
+    harness.clock.now = 146.0
 
-    site.poll(5.0)
+    harness.poll(5.0)
 
-    assert site.of(ConfirmSession) == []
+    assert harness.of(ConfirmSession) == []
 
 
 def test_the_session_is_asked_about_even_if_what_is_here_is_paused() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.fetched(a_chunk())
-    site.engine.pause([A], paused=True)
-    site.clock.now = 146.0
+    harness = a_member(confirmed_until=145.0)
+    harness.fetched(a_chunk())
+    harness.engine.pause([A], paused=True)
+    harness.clock.now = 146.0
 
-    site.poll()
+    harness.poll()
 
-    assert site.of(ConfirmSession) == [ConfirmSession()]
+    assert harness.of(ConfirmSession) == [ConfirmSession()]
 
 
 def test_the_session_is_forgotten_about_when_what_waited_for_it_is_gone() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.fetched(a_chunk())
-    site.clock.now = 146.0
-    site.poll()
-    site.engine.seek(A, Position(offset=40))
-    site.bell.waits.clear()
+    harness = a_member(confirmed_until=145.0)
+    harness.fetched(a_chunk())
+    harness.clock.now = 146.0
+    harness.poll()
+    harness.engine.seek(A, Position(offset=40))
+    harness.bell.waits.clear()
 
-    assert site.poll(20.0) == {}
+    assert harness.poll(20.0) == {}
 
-    assert len(site.of(ConfirmSession)) == 1
-    assert len(site.bell.waits) < 5
+    assert len(harness.of(ConfirmSession)) == 1
+    assert len(harness.bell.waits) < 5
 
 
 def test_an_error_of_a_partition_is_not_raised_by_a_member_that_is_not_confirmed() -> None:
-    site = a_member(confirmed_until=145.0)
-    site.fetched(a_refusal(TopicAuthorizationFailedError()))
-    site.clock.now = 146.0
+    harness = a_member(confirmed_until=145.0)
+    harness.fetched(a_refusal(TopicAuthorizationFailedError()))
+    harness.clock.now = 146.0
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
-    site.hear(SessionExtended(until=190.0))
+    harness.hear(SessionExtended(until=190.0))
     with pytest.raises(TopicAuthorizationFailedError):
-        site.poll()
+        harness.poll()
 
 
 def test_who_is_in_no_group_needs_no_session() -> None:
-    site = a_site(group_id="only to commit")
-    site.fetched(a_chunk())
+    harness = a_consumer(group_id="only to commit")
+    harness.fetched(a_chunk())
 
-    assert site.poll() == {A: [0, 1, 2]}
+    assert harness.poll() == {A: [0, 1, 2]}
 
 
 def test_a_refused_topic_is_raised_once_for_all_its_partitions() -> None:
-    site = a_site(A, B, C)
-    site.fetched(
+    harness = a_consumer(A, B, C)
+    harness.fetched(
         a_refusal(TopicAuthorizationFailedError("orders")),
         a_refusal(TopicAuthorizationFailedError("orders"), partition=B, epoch=2),
         a_refusal(TopicAuthorizationFailedError("others"), partition=C, epoch=3),
@@ -253,6 +253,6 @@ def test_a_refused_topic_is_raised_once_for_all_its_partitions() -> None:
 
     for refused in ("orders", "others"):
         with pytest.raises(TopicAuthorizationFailedError, match=refused):
-            site.poll()
+            harness.poll()
 
-    assert site.poll() == {}
+    assert harness.poll() == {}

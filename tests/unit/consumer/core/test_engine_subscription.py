@@ -36,8 +36,8 @@ from aktor.events.network import BootstrapFailed
 from aktor.events.positions import AssignmentChanged
 from tests.unit.consumer.core.builders import (
     ORDERS,
+    EngineHarness,
     NotingListener,
-    Site,
     a_member,
     a_restart,
     an_assignment,
@@ -48,11 +48,11 @@ pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
 
 
 def test_subscribing_in_a_group_is_said_to_the_membership() -> None:
-    site = Site(group_id="g")
+    harness = EngineHarness(group_id="g")
 
-    site.engine.subscribe(ORDERS, None)
+    harness.engine.subscribe(ORDERS, None)
 
-    assert site.said == [
+    assert harness.said == [
         TrackTopics(owner="application", topics=ORDERS),
         AssignmentChanged(partitions={}, by_group=True),
         SubscriptionChanged(topics=ORDERS),
@@ -60,105 +60,105 @@ def test_subscribing_in_a_group_is_said_to_the_membership() -> None:
 
 
 def test_subscribing_without_a_group_is_to_own_all_partitions_and_those_that_come() -> None:
-    site = Site(group_id=None)
-    site.hear(ClusterChanged(cluster=a_cluster(1)))
+    harness = EngineHarness(group_id=None)
+    harness.hear(ClusterChanged(cluster=a_cluster(1)))
 
-    site.engine.subscribe(ORDERS, None)
-    assert set(site.engine.delivery.partitions) == {A}
+    harness.engine.subscribe(ORDERS, None)
+    assert set(harness.engine.delivery.partitions) == {A}
 
-    site.hear(ClusterChanged(cluster=a_cluster(2)))
-    site.poll()
-    assert set(site.engine.delivery.partitions) == {A, B}
-    assert not site.of(AssignmentChanged)[-1].by_group
+    harness.hear(ClusterChanged(cluster=a_cluster(2)))
+    harness.poll()
+    assert set(harness.engine.delivery.partitions) == {A, B}
+    assert not harness.of(AssignmentChanged)[-1].by_group
 
 
 OTHERS = frozenset({"others"})
 
 
 def test_what_is_buffered_of_a_topic_that_is_left_out_is_dropped_and_not_fetched_any_more() -> None:
-    site = a_member()
-    site.fetched(a_chunk(count=10, epoch=1))
-    site.poll(limit=4)
-    site.forget()
+    harness = a_member()
+    harness.fetched(a_chunk(count=10, epoch=1))
+    harness.poll(limit=4)
+    harness.forget()
 
-    site.engine.subscribe(OTHERS, None)
+    harness.engine.subscribe(OTHERS, None)
 
-    state = site.engine.delivery.partitions[A]
+    state = harness.engine.delivery.partitions[A]
     assert (state.buffered_bytes, state.offset) == (0, 4)
-    assert site.of(AssignmentChanged)[-1].partitions == {A: state.assigned}
-    assert site.of(PausePartitions) == [PausePartitions(partitions=frozenset({A}))]
-    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=OTHERS)]
-    site.fetched(a_chunk(count=10, epoch=state.epoch))
-    assert site.poll() == {}
+    assert harness.of(AssignmentChanged)[-1].partitions == {A: state.assigned}
+    assert harness.of(PausePartitions) == [PausePartitions(partitions=frozenset({A}))]
+    assert harness.of(SubscriptionChanged) == [SubscriptionChanged(topics=OTHERS)]
+    harness.fetched(a_chunk(count=10, epoch=state.epoch))
+    assert harness.poll() == {}
 
 
 def test_a_topic_that_is_subscribed_again_is_fetched_from_its_position() -> None:
-    site = a_member()
-    site.fetched(a_chunk(count=10, epoch=1))
-    site.poll(limit=4)
-    site.engine.subscribe(OTHERS, None)
-    site.forget()
+    harness = a_member()
+    harness.fetched(a_chunk(count=10, epoch=1))
+    harness.poll(limit=4)
+    harness.engine.subscribe(OTHERS, None)
+    harness.forget()
 
-    site.engine.subscribe(ORDERS, None)
+    harness.engine.subscribe(ORDERS, None)
 
-    state = site.engine.delivery.partitions[A]
-    assert site.of(PausePartitions) == [PausePartitions(resumed=frozenset({A}))]
-    assert site.of(AssignmentChanged)[-1].partitions[A] == state.assigned
-    site.fetched(a_chunk(A, 4, count=6, epoch=state.epoch))
-    assert site.poll() == {A: [4, 5, 6, 7, 8, 9]}
+    state = harness.engine.delivery.partitions[A]
+    assert harness.of(PausePartitions) == [PausePartitions(resumed=frozenset({A}))]
+    assert harness.of(AssignmentChanged)[-1].partitions[A] == state.assigned
+    harness.fetched(a_chunk(A, 4, count=6, epoch=state.epoch))
+    assert harness.poll() == {A: [4, 5, 6, 7, 8, 9]}
 
 
 def test_an_application_that_has_paused_a_partition_must_resume_it_itself() -> None:
-    site = a_member()
-    site.engine.pause([A], paused=True)
-    site.engine.subscribe(OTHERS, None)
-    site.forget()
+    harness = a_member()
+    harness.engine.pause([A], paused=True)
+    harness.engine.subscribe(OTHERS, None)
+    harness.forget()
 
-    site.engine.pause([A], paused=False)  # not subscribed: nothing is fetched
-    site.engine.pause([A], paused=True)
-    site.engine.subscribe(ORDERS, None)
+    harness.engine.pause([A], paused=False)  # not subscribed: nothing is fetched
+    harness.engine.pause([A], paused=True)
+    harness.engine.subscribe(ORDERS, None)
 
-    assert all(not one.resumed for one in site.of(PausePartitions))
-    assert not site.engine.delivery.partitions[A].fetchable
+    assert all(not one.resumed for one in harness.of(PausePartitions))
+    assert not harness.engine.delivery.partitions[A].fetchable
 
 
 def test_partitions_that_are_assigned_for_the_subscription_of_before_give_out_nothing() -> None:
-    site = Site(group_id="g")
-    site.engine.subscribe(ORDERS, None)
-    site.hear(
+    harness = EngineHarness(group_id="g")
+    harness.engine.subscribe(ORDERS, None)
+    harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=145.0),
         an_assignment(A),
     )
-    site.engine.subscribe(OTHERS, None)
+    harness.engine.subscribe(OTHERS, None)
 
-    site.poll()
-    site.found(A)
-    site.fetched(a_chunk(count=10, epoch=site.engine.delivery.partitions[A].epoch))
+    harness.poll()
+    harness.found(A)
+    harness.fetched(a_chunk(count=10, epoch=harness.engine.delivery.partitions[A].epoch))
 
-    assert site.poll() == {}
-    assert site.of(PausePartitions)[-1].partitions == {A}
+    assert harness.poll() == {}
+    assert harness.of(PausePartitions)[-1].partitions == {A}
 
 
 def test_a_subscribe_that_was_interrupted_gives_out_nothing_of_what_it_leaves_out() -> None:
-    site = a_member()
-    site.fetched(a_chunk(count=10, epoch=1))
-    site.engine.subscription.replace(OTHERS, None, "")  # here the interrupt came
+    harness = a_member()
+    harness.fetched(a_chunk(count=10, epoch=1))
+    harness.engine.subscription.replace(OTHERS, None, "")  # here the interrupt came
 
-    site.engine.recovery.repair()
+    harness.engine.recovery.repair()
 
-    site.fetched(a_chunk(count=10, epoch=site.engine.delivery.partitions[A].epoch))
-    assert site.poll() == {}
-    assert site.of(PausePartitions)[-1].partitions == {A}
+    harness.fetched(a_chunk(count=10, epoch=harness.engine.delivery.partitions[A].epoch))
+    assert harness.poll() == {}
+    assert harness.of(PausePartitions)[-1].partitions == {A}
 
 
 def test_what_a_pattern_of_the_brokers_leaves_out_is_known_when_the_group_revokes_it() -> None:
-    site = a_member(group_protocol="consumer")
-    site.fetched(a_chunk(count=10, epoch=1))
+    harness = a_member(group_protocol="consumer")
+    harness.fetched(a_chunk(count=10, epoch=1))
 
-    site.engine.subscribe(frozenset(), None, regex="others.*")
+    harness.engine.subscribe(frozenset(), None, regex="others.*")
 
-    assert len(site.poll()[A]) == 10
+    assert len(harness.poll()[A]) == 10
 
 
 def a_cluster(partitions: int) -> Cluster:
@@ -168,32 +168,32 @@ def a_cluster(partitions: int) -> Cluster:
 
 
 def test_a_rebalance_gives_partitions_and_takes_them_in_polls() -> None:
-    site = a_member()
-    site.hear(
+    harness = a_member()
+    harness.hear(
         RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
         an_assignment(B, rebalance=3),
     )
-    assert set(site.engine.delivery.partitions) == {A}
+    assert set(harness.engine.delivery.partitions) == {A}
 
-    site.poll()
+    harness.poll()
 
-    assert set(site.engine.delivery.partitions) == {B}
-    assert [one.rebalance for one in site.of(CallbackFinished)] == [2, 3]
+    assert set(harness.engine.delivery.partitions) == {B}
+    assert [one.rebalance for one in harness.of(CallbackFinished)] == [2, 3]
 
 
 def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> None:
-    site = a_member()
-    site.on_said = lambda message: (
-        site.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
+    harness = a_member()
+    harness.on_said = lambda message: (
+        harness.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
     )
 
-    site.unsubscribe(site.clock.now + 10)
+    harness.unsubscribe(harness.clock.now + 10)
 
-    assert site.engine.delivery.partitions == {}
-    assert site.engine.subscription.topics == frozenset()
-    assert len(site.of(LeaveGroup)) == 1
-    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=frozenset())]
-    assert site.said[-1] == AssignmentChanged(partitions={})
+    assert harness.engine.delivery.partitions == {}
+    assert harness.engine.subscription.topics == frozenset()
+    assert len(harness.of(LeaveGroup)) == 1
+    assert harness.of(SubscriptionChanged) == [SubscriptionChanged(topics=frozenset())]
+    assert harness.said[-1] == AssignmentChanged(partitions={})
 
 
 @pytest.mark.parametrize(
@@ -208,145 +208,145 @@ def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> No
 def test_who_has_unsubscribed_is_not_told_what_the_group_or_its_topics_refused(
     said: Any, when: str
 ) -> None:
-    site = a_member()
+    harness = a_member()
     if when == "before":
-        site.hear(said)
+        harness.hear(said)
     answers = {"before": (), "meanwhile": (said,)}[when]
-    site.on_said = lambda message: (
-        site.hear(*answers, Answered(ticket=message.ticket))
+    harness.on_said = lambda message: (
+        harness.hear(*answers, Answered(ticket=message.ticket))
         if isinstance(message, LeaveGroup)
         else None
     )
 
-    site.unsubscribe(site.clock.now + 10)
+    harness.unsubscribe(harness.clock.now + 10)
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
 
 def test_a_static_member_that_has_unsubscribed_may_still_leave_for_good() -> None:
     """Until then it keeps its place in the group."""
-    site = a_member(group_instance_id="i")
-    site.on_said = lambda message: (
-        site.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
+    harness = a_member(group_instance_id="i")
+    harness.on_said = lambda message: (
+        harness.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
     )
-    site.unsubscribe(site.clock.now + 10)
+    harness.unsubscribe(harness.clock.now + 10)
 
-    site.leave(site.clock.now + 10, because="close", operation=Operation.LEAVE_GROUP)
+    harness.leave(harness.clock.now + 10, because="close", operation=Operation.LEAVE_GROUP)
 
-    operations = [one.operation for one in site.of(LeaveGroup)]
+    operations = [one.operation for one in harness.of(LeaveGroup)]
     assert operations == [Operation.DEFAULT, Operation.LEAVE_GROUP]
 
 
 @pytest.mark.parametrize(("asleep", "told"), [(40.0, "revoked"), (50.0, "lost")])
 def test_who_leaves_after_the_session_has_run_out_is_told_lost(asleep: float, told: str) -> None:
-    site = a_member(confirmed_until=145.0)
-    site.engine.rebalancing.listener = listener = NotingListener()
-    site.clock.now += asleep
+    harness = a_member(confirmed_until=145.0)
+    harness.engine.rebalancing.listener = listener = NotingListener()
+    harness.clock.now += asleep
 
-    site.leave(site.clock.now + 1.0, because="the consumer was closed")
+    harness.leave(harness.clock.now + 1.0, because="the consumer was closed")
 
     assert listener.heard == [told]
 
 
 def test_nothing_is_fetched_while_the_listener_hears_that_its_consumer_leaves() -> None:
-    site = a_member()
+    harness = a_member()
     paused: list[bool] = []
 
     class Looking(NotingListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
-            paused.append(PausePartitions(partitions=frozenset(revoked)) in site.said)
+            paused.append(PausePartitions(partitions=frozenset(revoked)) in harness.said)
 
-    site.engine.rebalancing.listener = Looking()
+    harness.engine.rebalancing.listener = Looking()
 
-    site.unsubscribe(site.clock.now + 10)
+    harness.unsubscribe(harness.clock.now + 10)
 
     assert paused == [True]
 
 
 def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> None:
-    site = a_member()
-    site.on_said = lambda message: (
-        site.hear(an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
+    harness = a_member()
+    harness.on_said = lambda message: (
+        harness.hear(an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
         if isinstance(message, LeaveGroup)
         else None
     )
 
-    site.unsubscribe(site.clock.now + 10)
-    site.poll()
+    harness.unsubscribe(harness.clock.now + 10)
+    harness.poll()
 
-    assert site.engine.delivery.partitions == {}
+    assert harness.engine.delivery.partitions == {}
 
 
 @pytest.mark.parametrize(
     ("interrupt", "raised"),
     [
-        (lambda site: site.engine.call.wakeup(), WakeupError),
+        (lambda harness: harness.engine.call.wakeup(), WakeupError),
         (
-            lambda site: site.hear(BootstrapFailed(error=BootstrapError(attempts={}))),
+            lambda harness: harness.hear(BootstrapFailed(error=BootstrapError(attempts={}))),
             BootstrapError,
         ),
     ],
     ids=["wakeup", "connection error"],
 )
 def test_what_interrupts_waits_until_the_group_has_heard_of_the_leaving(
-    interrupt: Callable[[Site], None], raised: type[Exception]
+    interrupt: Callable[[EngineHarness], None], raised: type[Exception]
 ) -> None:
     """Else steps of the membership that was left would be taken; and nobody would hear of it."""
-    site = a_member()
-    interrupt(site)
-    site.on_said = lambda message: (
-        site.hear_at(100.5, an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
+    harness = a_member()
+    interrupt(harness)
+    harness.on_said = lambda message: (
+        harness.hear_at(100.5, an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
         if isinstance(message, LeaveGroup)
         else None
     )
 
-    site.unsubscribe(site.clock.now + 10)
-    site.engine.subscribe(ORDERS, None)
+    harness.unsubscribe(harness.clock.now + 10)
+    harness.engine.subscribe(ORDERS, None)
 
     with pytest.raises(raised):
-        site.poll()
-    assert site.poll(1.0) == {}
-    assert site.engine.delivery.partitions == {}
+        harness.poll()
+    assert harness.poll(1.0) == {}
+    assert harness.engine.delivery.partitions == {}
 
 
 def test_who_leaves_while_the_membership_is_restarted_leaves_under_the_id_it_had() -> None:
     """Else the group would keep its partitions for it until the session ends."""
-    site = a_member()
+    harness = a_member()
     no_member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
     replies = [
         lambda message: (no_member, a_restart("membership")),
         lambda message: (Answered(ticket=message.ticket),),
     ]
-    site.on_said = lambda message: (
-        site.hear(*replies.pop(0)(message)) if isinstance(message, LeaveGroup) else None
+    harness.on_said = lambda message: (
+        harness.hear(*replies.pop(0)(message)) if isinstance(message, LeaveGroup) else None
     )
 
-    site.leave(site.clock.now + 10.0, because="the consumer was closed")
+    harness.leave(harness.clock.now + 10.0, because="the consumer was closed")
 
-    first, again = site.of(LeaveGroup)
+    first, again = harness.of(LeaveGroup)
     assert again.deadline == first.deadline == 110.0
-    assert site.of(SubscriptionChanged)[0] == SubscriptionChanged(topics=ORDERS, member_id="m-1")
-    assert site.clock.now == 100.0
+    assert harness.of(SubscriptionChanged)[0] == SubscriptionChanged(topics=ORDERS, member_id="m-1")
+    assert harness.clock.now == 100.0
 
 
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
-    site = a_member()
-    site.run(site.engine.commits.commit_async({}, lambda value, error: None))
+    harness = a_member()
+    harness.run(harness.engine.commits.commit_async({}, lambda value, error: None))
 
-    site.leave(site.clock.now + 10.0, because="the consumer was closed")
+    harness.leave(harness.clock.now + 10.0, because="the consumer was closed")
 
-    (leave,) = site.of(LeaveGroup)
+    (leave,) = harness.of(LeaveGroup)
     assert leave.deadline == 110.0
-    assert site.bell.waits[-2:] == [pytest.approx(7.5), pytest.approx(2.5 + ANSWER_GRACE)]
-    assert site.clock.now == pytest.approx(110.0 + ANSWER_GRACE)
+    assert harness.bell.waits[-2:] == [pytest.approx(7.5), pytest.approx(2.5 + ANSWER_GRACE)]
+    assert harness.clock.now == pytest.approx(110.0 + ANSWER_GRACE)
 
 
 def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
     """`close` waits for its last commit first, and has used the time of commits up by then."""
-    site = a_member()
-    site.run(site.engine.commits.commit_async({}, lambda value, error: None))
-    deadline = site.clock.now + 2.5
+    harness = a_member()
+    harness.run(harness.engine.commits.commit_async({}, lambda value, error: None))
+    deadline = harness.clock.now + 2.5
 
-    site.leave(deadline, because="the consumer was closed", commits_until=site.clock.now)
+    harness.leave(deadline, because="the consumer was closed", commits_until=harness.clock.now)
 
-    assert site.bell.waits[-1] == pytest.approx(2.5 + ANSWER_GRACE)
+    assert harness.bell.waits[-1] == pytest.approx(2.5 + ANSWER_GRACE)

@@ -18,9 +18,9 @@ from aktor.events.positions import (
 )
 from tests.unit.consumer.core.builders import (
     ORDERS,
-    Site,
+    EngineHarness,
+    a_consumer,
     a_member,
-    a_site,
     an_assignment,
     resolved,
 )
@@ -39,178 +39,178 @@ def the_topic(number: int | None) -> ClusterChanged:
     return ClusterChanged(cluster=Cluster(topics=topics))
 
 
-def a_site_that_has_read() -> Site:
+def a_consumer_that_has_read() -> EngineHarness:
     """It has come to offset 7 of a topic that has the id 1."""
-    site = a_site()
-    site.hear(the_topic(1))
-    site.engine.seek(A, Position(offset=7))
-    site.poll()
-    site.forget()
-    return site
+    harness = a_consumer()
+    harness.hear(the_topic(1))
+    harness.engine.seek(A, Position(offset=7))
+    harness.poll()
+    harness.forget()
+    return harness
 
 
 def test_a_position_in_a_topic_that_was_created_anew_is_reset_by_the_policy() -> None:
-    site = a_site_that_has_read()
+    harness = a_consumer_that_has_read()
 
-    site.hear(the_topic(2))
-    site.poll()
-    site.poll()
+    harness.hear(the_topic(2))
+    harness.poll()
+    harness.poll()
 
-    (reset,) = site.of(ResetPositions)
+    (reset,) = harness.of(ResetPositions)
     assert reset.because == "the topic was deleted and created anew"
     assert [(one.strategy, one.from_offset) for one in reset.partitions.values()] == [(None, 7)]
 
 
 def test_a_reset_in_place_of_another_tells_the_offset_that_the_first_one_came_from() -> None:
-    site = a_site_that_has_read()
-    epoch = site.engine.delivery.partitions[A].epoch
-    site.fetched(a_refusal(OffsetOutOfRangeError({A: 7}), epoch=epoch))
-    site.poll()
+    harness = a_consumer_that_has_read()
+    epoch = harness.engine.delivery.partitions[A].epoch
+    harness.fetched(a_refusal(OffsetOutOfRangeError({A: 7}), epoch=epoch))
+    harness.poll()
 
-    site.hear(the_topic(2))
-    site.poll()
+    harness.hear(the_topic(2))
+    harness.poll()
 
-    told = [one.partitions[A].from_offset for one in site.of(ResetPositions)]
+    told = [one.partitions[A].from_offset for one in harness.of(ResetPositions)]
     assert told == [7, 7]
 
 
 def test_a_reset_that_is_told_again_after_an_interrupt_names_the_same_offset() -> None:
-    site = a_site_that_has_read()
-    epoch = site.engine.delivery.partitions[A].epoch
-    site.fetched(a_refusal(OffsetOutOfRangeError({A: 7}), epoch=epoch))
-    site.poll()
+    harness = a_consumer_that_has_read()
+    epoch = harness.engine.delivery.partitions[A].epoch
+    harness.fetched(a_refusal(OffsetOutOfRangeError({A: 7}), epoch=epoch))
+    harness.poll()
 
-    site.engine.recovery.repair()
+    harness.engine.recovery.repair()
 
-    first, again = (told.partitions[A] for told in site.of(ResetPositions))
+    first, again = (told.partitions[A] for told in harness.of(ResetPositions))
     assert (first.from_offset, again.from_offset) == (7, 7)
     assert again.epoch > first.epoch
 
 
 def test_a_topic_that_was_gone_for_a_while_is_another_one_as_well() -> None:
-    site = a_site_that_has_read()
+    harness = a_consumer_that_has_read()
 
-    site.hear(the_topic(None))
-    site.poll()
-    still = not site.of(ResetPositions)
-    site.hear(the_topic(2))
-    site.poll()
+    harness.hear(the_topic(None))
+    harness.poll()
+    still = not harness.of(ResetPositions)
+    harness.hear(the_topic(2))
+    harness.poll()
 
     assert still
-    assert site.of(ResetPositions)
+    assert harness.of(ResetPositions)
 
 
 def test_what_was_read_of_the_old_topic_is_not_committed_for_the_new_one() -> None:
-    site = a_site_that_has_read()
+    harness = a_consumer_that_has_read()
 
-    site.hear(the_topic(2))
+    harness.hear(the_topic(2))
 
-    assert site.engine.consumed() == {}
+    assert harness.engine.consumed() == {}
 
 
 @pytest.mark.parametrize("by", ["assign", "subscribe", "a group"])
 def test_a_topic_is_known_from_the_moment_that_its_partitions_are_owned(by: str) -> None:
     """The metadata may be older than that, and stay as it is until the topic is another."""
-    site = Site(group_id="g" if by == "a group" else None)
-    site.hear(the_topic(1))
-    site.poll()
+    harness = EngineHarness(group_id="g" if by == "a group" else None)
+    harness.hear(the_topic(1))
+    harness.poll()
     if by == "assign":
-        site.assign([A])
+        harness.assign([A])
     else:
-        site.engine.subscribe(ORDERS, None)
+        harness.engine.subscribe(ORDERS, None)
     if by == "a group":
         member = MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE)
-        site.hear(member, SessionExtended(until=145.0), an_assignment(A))
-    site.poll()
-    site.found(offset=7)
-    site.poll()
+        harness.hear(member, SessionExtended(until=145.0), an_assignment(A))
+    harness.poll()
+    harness.found(offset=7)
+    harness.poll()
 
-    site.hear(the_topic(2))
-    site.poll()
+    harness.hear(the_topic(2))
+    harness.poll()
 
-    assert site.of(ResetPositions)
+    assert harness.of(ResetPositions)
 
 
 def test_a_seek_after_the_topic_was_created_anew_wins() -> None:
-    site = a_site_that_has_read()
+    harness = a_consumer_that_has_read()
 
-    site.hear(the_topic(2))
-    site.engine.seek(A, Position(offset=3))
-    site.poll()
+    harness.hear(the_topic(2))
+    harness.engine.seek(A, Position(offset=3))
+    harness.poll()
 
-    assert isinstance(site.said[0], ResetPositions)
-    assert isinstance(site.said[1], SeekPartitions)
-    assert len(site.of(ResetPositions)) == 1
-    assert site.engine.consumed()[A].offset == 3
+    assert isinstance(harness.said[0], ResetPositions)
+    assert isinstance(harness.said[1], SeekPartitions)
+    assert len(harness.of(ResetPositions)) == 1
+    assert harness.engine.consumed()[A].offset == 3
 
 
 def test_a_member_of_a_kip_848_group_is_assigned_the_new_topic_by_its_coordinator() -> None:
-    site = a_member()
+    harness = a_member()
     known = MemberChanged(
         member_id="m-1", generation=1, state=MemberState.STABLE, protocol="consumer"
     )
-    site.hear(known, the_topic(1))
-    site.poll()
+    harness.hear(known, the_topic(1))
+    harness.poll()
 
-    site.hear(the_topic(2))
-    site.poll()
+    harness.hear(the_topic(2))
+    harness.poll()
 
-    assert not site.of(ResetPositions)
+    assert not harness.of(ResetPositions)
 
 
 # -- out of range, gaps
 
 
 def test_an_offset_out_of_range_is_reset_by_the_policy_and_raises_nothing() -> None:
-    site = a_site()
-    site.fetched(a_refusal(OffsetOutOfRangeError({A: 0})))
+    harness = a_consumer()
+    harness.fetched(a_refusal(OffsetOutOfRangeError({A: 0})))
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
-    (told,) = site.of(ResetPositions)
+    (told,) = harness.of(ResetPositions)
     assert told.partitions == {A: Reset(epoch=2, from_offset=0)}
-    site.hear(resolved(epoch=2, offset=70))
-    site.fetched(a_chunk(offset=70, epoch=2))
-    assert site.poll() == {A: [70, 71, 72]}
+    harness.hear(resolved(epoch=2, offset=70))
+    harness.fetched(a_chunk(offset=70, epoch=2))
+    assert harness.poll() == {A: [70, 71, 72]}
 
 
 def test_what_was_out_of_range_before_a_seek_resets_nothing() -> None:
-    site = a_site()
-    site.fetched(a_refusal(OffsetOutOfRangeError({A: 0}), epoch=1))
-    site.engine.seek(A, Position(offset=5))
+    harness = a_consumer()
+    harness.fetched(a_refusal(OffsetOutOfRangeError({A: 0}), epoch=1))
+    harness.engine.seek(A, Position(offset=5))
 
-    site.poll()
+    harness.poll()
 
-    assert site.of(ResetPositions) == []
-    assert site.position(A, site.clock.now) == 5
+    assert harness.of(ResetPositions) == []
+    assert harness.position(A, harness.clock.now) == 5
 
 
 def test_a_gap_in_the_buffer_is_fetched_anew_from_the_position() -> None:
-    site = a_site()
-    site.fetched(a_chunk(count=2), a_chunk(offset=5))
-    assert site.poll() == {A: [0, 1]}
+    harness = a_consumer()
+    harness.fetched(a_chunk(count=2), a_chunk(offset=5))
+    assert harness.poll() == {A: [0, 1]}
 
-    assert site.poll() == {}
+    assert harness.poll() == {}
 
     position = Position(offset=2, leader_epoch=5)
-    assert site.of(SeekPartitions) == [
+    assert harness.of(SeekPartitions) == [
         SeekPartitions(partitions={A: Assigned(epoch=2, position=position)})
     ]
-    site.fetched(a_chunk(offset=2, epoch=2))
-    assert site.poll() == {A: [2, 3, 4]}
+    harness.fetched(a_chunk(offset=2, epoch=2))
+    assert harness.poll() == {A: [2, 3, 4]}
 
 
 def test_what_an_interrupt_took_from_us_is_fetched_anew_from_the_position() -> None:
-    site = a_site()
-    site.fetched(a_chunk(A, 0, b"0", b"interrupt", b"2"))
+    harness = a_consumer()
+    harness.fetched(a_chunk(A, 0, b"0", b"interrupt", b"2"))
 
     with pytest.raises(KeyboardInterrupt):
-        site.poll()
-    site.engine.recovery.repair()
+        harness.poll()
+    harness.engine.recovery.repair()
 
-    told = site.of(AssignmentChanged)[-1]
+    told = harness.of(AssignmentChanged)[-1]
     assert told.partitions[A].position == Position(offset=0)
-    assert site.of(Poll) == []
-    assert site.engine.delivery.credit.unreported > 0
-    site.fetched(a_chunk(epoch=told.partitions[A].epoch))
-    assert site.poll() == {A: [0, 1, 2]}
+    assert harness.of(Poll) == []
+    assert harness.engine.delivery.credit.unreported > 0
+    harness.fetched(a_chunk(epoch=told.partitions[A].epoch))
+    assert harness.poll() == {A: [0, 1, 2]}

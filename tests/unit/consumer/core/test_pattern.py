@@ -20,7 +20,7 @@ from aktor.events.membership import (
     SubscriptionChanged,
 )
 from aktor.events.metadata import Cluster, ClusterChanged, TopicInfo, TopicPattern, TrackTopics
-from tests.unit.consumer.core.builders import Site, a_member, an_assignment
+from tests.unit.consumer.core.builders import EngineHarness, a_member, an_assignment
 from tests.unit.consumer.core.builders_chunks import A
 
 ORDERS = TopicPattern(pattern=re.compile("orders.*"))
@@ -37,12 +37,12 @@ def topics(*names: str) -> ClusterChanged:
     )
 
 
-def a_site(*known: str, pattern: TopicPattern = ORDERS, **settings: Any) -> Site:
+def a_consumer(*known: str, pattern: TopicPattern = ORDERS, **settings: Any) -> EngineHarness:
     """A group member that subscribes to a pattern, and knows these topics already."""
-    site = Site(**{"group_id": "g", **settings})
-    site.hear(topics(*known))
-    site.engine.subscribe(frozenset(), None, pattern=pattern)
-    return site
+    harness = EngineHarness(**{"group_id": "g", **settings})
+    harness.hear(topics(*known))
+    harness.engine.subscribe(frozenset(), None, pattern=pattern)
+    return harness
 
 
 # -- SubscriptionPattern
@@ -69,92 +69,92 @@ def test_what_is_no_pattern_is_refused(given: Any, error: type[Exception]) -> No
 
 
 def test_the_engine_tells_the_group_and_tracks_nothing_itself() -> None:
-    site = Site(group_id="g")
+    harness = EngineHarness(group_id="g")
 
-    site.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness.engine.subscribe(frozenset(), None, regex="orders.*")
 
-    assert site.of(SubscriptionChanged) == [
+    assert harness.of(SubscriptionChanged) == [
         SubscriptionChanged(topics=frozenset(), regex="orders.*")
     ]
-    assert site.of(TrackTopics) == [TrackTopics(owner="application")]
-    assert site.engine.subscription.in_group
+    assert harness.of(TrackTopics) == [TrackTopics(owner="application")]
+    assert harness.engine.subscription.in_group
 
 
 def test_a_restarted_membership_is_told_the_pattern_again() -> None:
-    site = Site(group_id="g")
-    site.engine.subscribe(frozenset(), None, regex="orders.*")
-    site.forget()
+    harness = EngineHarness(group_id="g")
+    harness.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness.forget()
 
-    site.hear(ActorsRestarted(actors=("membership",), because=ZeroDivisionError("a bug")))
-    site.poll()
+    harness.hear(ActorsRestarted(actors=("membership",), because=ZeroDivisionError("a bug")))
+    harness.poll()
 
-    (again,) = site.of(SubscriptionChanged)
+    (again,) = harness.of(SubscriptionChanged)
     assert again.regex == "orders.*"
 
 
 def test_topics_take_the_place_of_a_pattern_for_the_brokers() -> None:
-    site = Site(group_id="g")
-    site.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness = EngineHarness(group_id="g")
+    harness.engine.subscribe(frozenset(), None, regex="orders.*")
 
-    site.engine.subscribe(frozenset({"a"}), None)
+    harness.engine.subscribe(frozenset({"a"}), None)
 
-    assert site.of(SubscriptionChanged)[-1] == SubscriptionChanged(topics=frozenset({"a"}))
-    assert site.of(TrackTopics)[-1] == TrackTopics(owner="application", topics=frozenset({"a"}))
+    assert harness.of(SubscriptionChanged)[-1] == SubscriptionChanged(topics=frozenset({"a"}))
+    assert harness.of(TrackTopics)[-1] == TrackTopics(owner="application", topics=frozenset({"a"}))
 
 
 # -- a pattern that we evaluate
 
 
 def test_the_subscription_is_what_matches_of_the_topics_known() -> None:
-    site = a_site("orders", "orders-eu", "payments", "__orders")
+    harness = a_consumer("orders", "orders-eu", "payments", "__orders")
 
     matching = frozenset({"orders", "orders-eu"})
-    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=matching)]
-    assert site.of(TrackTopics) == [TrackTopics(owner="application", pattern=ORDERS)]
-    assert site.engine.subscription.topics == matching
+    assert harness.of(SubscriptionChanged) == [SubscriptionChanged(topics=matching)]
+    assert harness.of(TrackTopics) == [TrackTopics(owner="application", pattern=ORDERS)]
+    assert harness.engine.subscription.topics == matching
 
 
 def test_topics_that_come_and_go_change_the_subscription() -> None:
     """Scenario 76."""
-    site = a_site("orders")
+    harness = a_consumer("orders")
 
-    site.hear(topics("orders-eu", "payments"))
-    site.poll()
+    harness.hear(topics("orders-eu", "payments"))
+    harness.poll()
 
-    assert site.of(SubscriptionChanged)[-1].topics == {"orders-eu"}
+    assert harness.of(SubscriptionChanged)[-1].topics == {"orders-eu"}
 
 
 def test_it_is_told_only_when_other_topics_match() -> None:
     """Scenario 79."""
-    site = a_site("orders")
-    site.forget()
+    harness = a_consumer("orders")
+    harness.forget()
 
-    site.hear(topics("orders", "payments"))
-    site.poll()
+    harness.hear(topics("orders", "payments"))
+    harness.poll()
 
-    assert not site.of(SubscriptionChanged)
+    assert not harness.of(SubscriptionChanged)
 
 
 def test_a_pattern_that_matches_nothing_yet_is_a_subscription() -> None:
-    site = a_site()
+    harness = a_consumer()
 
-    assert site.engine.subscription.is_subscribed
-    assert site.engine.subscription.topics == frozenset()
+    assert harness.engine.subscription.is_subscribed
+    assert harness.engine.subscription.topics == frozenset()
 
 
 @pytest.mark.parametrize("how", ["topics", "leave"])
 def test_a_pattern_that_was_given_up_finds_nothing_any_more(how: str) -> None:
-    site = a_site("orders")
+    harness = a_consumer("orders")
     if how == "topics":
-        site.engine.subscribe(frozenset({"a"}), None)
+        harness.engine.subscribe(frozenset({"a"}), None)
     else:
-        site.leave(site.clock.now, because="unsubscribe")
-    site.forget()
+        harness.leave(harness.clock.now, because="unsubscribe")
+    harness.forget()
 
-    site.hear(topics("orders", "orders-eu"))
-    site.poll()
+    harness.hear(topics("orders", "orders-eu"))
+    harness.poll()
 
-    assert not site.of(SubscriptionChanged)
+    assert not harness.of(SubscriptionChanged)
 
 
 # -- what becomes of the membership
@@ -168,20 +168,20 @@ def test_an_operation_that_does_not_exist_is_refused_with_those_that_do() -> Non
 
 @pytest.mark.parametrize("operation", Operation)
 def test_the_group_is_told_what_becomes_of_the_membership(operation: Operation) -> None:
-    site = a_member()
+    harness = a_member()
 
-    site.leave(site.clock.now, because="close", operation=operation)
+    harness.leave(harness.clock.now, because="close", operation=operation)
 
-    (leave,) = site.of(LeaveGroup)
+    (leave,) = harness.of(LeaveGroup)
     assert leave.operation is operation
 
 
 def test_unsubscribing_does_with_the_membership_what_is_usual() -> None:
-    site = a_member()
+    harness = a_member()
 
-    site.leave(site.clock.now, because="unsubscribe")
+    harness.leave(harness.clock.now, because="unsubscribe")
 
-    assert site.of(LeaveGroup)[0].operation is Operation.DEFAULT
+    assert harness.of(LeaveGroup)[0].operation is Operation.DEFAULT
 
 
 # -- partitions that were lost before they were taken on
@@ -189,28 +189,28 @@ def test_unsubscribing_does_with_the_membership_what_is_usual() -> None:
 
 def test_partitions_that_were_lost_meanwhile_are_not_taken_on() -> None:
     """The application was busy while the member was assigned partitions, and fenced."""
-    site = Site(group_id="g")
-    site.engine.subscribe(frozenset({"orders"}), None)
+    harness = EngineHarness(group_id="g")
+    harness.engine.subscribe(frozenset({"orders"}), None)
     lost = RevokePartitions(
         rebalance=2, partitions=frozenset({A}), loss=Loss.LOST, because="fenced"
     )
-    site.hear(an_assignment(A, rebalance=1), lost)
+    harness.hear(an_assignment(A, rebalance=1), lost)
 
-    site.poll()
+    harness.poll()
 
-    assert not site.engine.delivery.partitions
-    assert not site.of(CallbackFinished)
+    assert not harness.engine.delivery.partitions
+    assert not harness.of(CallbackFinished)
 
 
 def test_partitions_that_nothing_follows_are_taken_on() -> None:
-    site = Site(group_id="g")
-    site.engine.subscribe(frozenset({"orders"}), None)
+    harness = EngineHarness(group_id="g")
+    harness.engine.subscribe(frozenset({"orders"}), None)
     owned = frozenset({A})
-    site.hear(
+    harness.hear(
         AssignPartitions(rebalance=1, assigned=owned, added=owned, generation=1, must_succeed=True)
     )
 
-    site.poll()
+    harness.poll()
 
-    assert set(site.engine.delivery.partitions) == {A}
-    assert site.of(CallbackFinished) == [CallbackFinished(rebalance=1, assigned=True)]
+    assert set(harness.engine.delivery.partitions) == {A}
+    assert harness.of(CallbackFinished) == [CallbackFinished(rebalance=1, assigned=True)]

@@ -11,7 +11,7 @@ import pytest
 
 from aktor.consumer.core import batch
 from aktor.consumer.core.iteration import LOOK_EVERY
-from tests.unit.consumer.core.builders import Site, a_site
+from tests.unit.consumer.core.builders import EngineHarness, a_consumer
 from tests.unit.consumer.core.builders_chunks import a_chunk
 
 pytestmark = pytest.mark.skipif(batch.iterator is None, reason="nothing is compiled here")
@@ -21,18 +21,18 @@ class Loop:
     """An iteration over a consumer, and how often the iterator has called `__next__`."""
 
     def __init__(self, *chunks: Any) -> None:
-        self.site: Site = a_site()
-        self.site.fetched(*chunks)
-        self.iteration = self.site.engine.iteration
+        self.harness: EngineHarness = a_consumer()
+        self.harness.fetched(*chunks)
+        self.iteration = self.harness.engine.iteration
         self.looked = 0
         self.error: BaseException | None = None
         assert batch.iterator is not None
         self.records: Iterator[Any] = batch.iterator(
             self.next_record,
             self.iteration,
-            self.site.engine.call.attention,
-            self.site.engine.core.port.events,
-            self.site.clock,
+            self.harness.engine.call.attention,
+            self.harness.engine.core.port.events,
+            self.harness.clock,
         )
 
     def next_record(self) -> Any:
@@ -41,7 +41,7 @@ class Loop:
             raise self.error
         record = self.iteration.next()
         if record is None:
-            record = self.site.run(self.site.engine.next_record(self.site.clock.now, 500))
+            record = self.harness.run(self.harness.engine.next_record(self.harness.clock.now, 500))
         if record is None:
             raise StopIteration
         return record
@@ -51,7 +51,7 @@ class Loop:
 
     def position(self) -> int:
         self.iteration.settle()  # as a call in the loop's body does
-        return next(iter(self.site.engine.delivery.consumed().values())).offset
+        return next(iter(self.harness.engine.delivery.consumed().values())).offset
 
 
 def test_it_looks_once_for_the_records_of_a_partition_and_hands_them_out_in_order() -> None:
@@ -83,7 +83,7 @@ def test_both_ways_to_iterate_go_on_where_the_other_one_is() -> None:
 def test_it_looks_before_the_next_record_if_something_else(what: str) -> None:
     loop = Loop(a_chunk(count=5))
     loop.take(2)
-    call, events = loop.site.engine.call, loop.site.engine.core.port.events
+    call, events = loop.harness.engine.call, loop.harness.engine.core.port.events
 
     match what:
         case "another call":
@@ -95,14 +95,14 @@ def test_it_looks_before_the_next_record_if_something_else(what: str) -> None:
         case "an event":
             events.append(object())  # type: ignore[arg-type]
         case "time":
-            loop.site.clock.now += LOOK_EVERY + 0.001
+            loop.harness.clock.now += LOOK_EVERY + 0.001
     loop.error = InterruptedError()
     with pytest.raises(InterruptedError):
         loop.take()
     loop.error = None
     events.clear()
     call.woken = False
-    loop.site.clock.now -= LOOK_EVERY if what == "time" else 0
+    loop.harness.clock.now -= LOOK_EVERY if what == "time" else 0
 
     assert loop.take(3) == [2, 3, 4]
     assert loop.looked == 3
@@ -112,16 +112,16 @@ def test_what_was_put_back_is_not_handed_out_by_it() -> None:
     loop = Loop(a_chunk(count=3))
     loop.take()
 
-    loop.site.engine.call.attention.call()
+    loop.harness.engine.call.attention.call()
     loop.iteration.stow()
 
-    assert list(loop.site.poll().values()) == [[1, 2]]
+    assert list(loop.harness.poll().values()) == [[1, 2]]
 
 
 def test_after_an_error_it_looks_again() -> None:
     loop = Loop(a_chunk(count=3))
     loop.take()
-    loop.site.engine.call.attention.call()
+    loop.harness.engine.call.attention.call()
     loop.error = KeyboardInterrupt()
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):

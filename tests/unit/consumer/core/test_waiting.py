@@ -31,7 +31,7 @@ from aktor.events.positions import (
     ResetStrategy,
 )
 from aktor.records import Columns
-from tests.unit.consumer.core.builders import ORDERS, ScriptedBell, Site, an_assignment
+from tests.unit.consumer.core.builders import ORDERS, EngineHarness, ScriptedBell, an_assignment
 from tests.unit.consumer.core.builders_chunks import A, B, a_chunk, offsets
 
 T = TypeVar("T")
@@ -156,38 +156,40 @@ async def run(waiting: Waiting[T], bell: LoopBell) -> T:
             error = raised
 
 
-def in_a_loop(call: Callable[[Site, float], Waiting[T]], meanwhile: Callable[[Site], object]) -> T:
+def in_a_loop(
+    call: Callable[[EngineHarness, float], Waiting[T]], meanwhile: Callable[[EngineHarness], object]
+) -> T:
     """Drive this call of a consumer in an event loop, where something comes while it waits."""
 
     async def main() -> T:
         clock, bell = LoopTime(), LoopBell()
-        site = Site(clock=clock, bell=bell)
-        site.assign([A])
-        site.found(A)
-        asyncio.get_running_loop().call_soon(meanwhile, site)
-        return await run(call(site, clock.now + 60.0), bell)
+        harness = EngineHarness(clock=clock, bell=bell)
+        harness.assign([A])
+        harness.found(A)
+        asyncio.get_running_loop().call_soon(meanwhile, harness)
+        return await run(call(harness, clock.now + 60.0), bell)
 
     return asyncio.run(main())
 
 
 def test_a_poll_in_an_event_loop_gives_out_what_comes_while_it_waits() -> None:
     records: Any = in_a_loop(
-        lambda site, deadline: site.engine.poll(deadline, 500),
-        lambda site: site.hear(RecordsFetched(chunks=(a_chunk(count=3),))),
+        lambda harness, deadline: harness.engine.poll(deadline, 500),
+        lambda harness: harness.hear(RecordsFetched(chunks=(a_chunk(count=3),))),
     )
 
     assert offsets(records) == {A: [0, 1, 2]}
 
 
 def test_a_poll_in_an_event_loop_ends_at_its_time() -> None:
-    assert in_a_loop(lambda site, _: site.engine.poll(0.0, 500), lambda site: None) == {}
+    assert in_a_loop(lambda harness, _: harness.engine.poll(0.0, 500), lambda harness: None) == {}
 
 
 def test_a_poll_in_an_event_loop_is_woken_up() -> None:
     with pytest.raises(WakeupError):
         in_a_loop(
-            lambda site, deadline: site.engine.poll(deadline, 500),
-            lambda site: site.engine.call.wakeup(),
+            lambda harness, deadline: harness.engine.poll(deadline, 500),
+            lambda harness: harness.engine.call.wakeup(),
         )
 
 
@@ -210,16 +212,16 @@ class LoopListener(ConsumerRebalanceListener):
 
 async def poll_as_a_member(listener: LoopListener) -> None:
     clock, bell = LoopTime(), LoopBell()
-    site = Site(clock=clock, bell=bell, group_id="g")
-    site.engine.subscribe(ORDERS, listener)
-    site.hear(
+    harness = EngineHarness(clock=clock, bell=bell, group_id="g")
+    harness.engine.subscribe(ORDERS, listener)
+    harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=clock.now + 60.0),
         an_assignment(A),
     )
-    await run(site.engine.poll(clock.now, 500), bell)
+    await run(harness.engine.poll(clock.now, 500), bell)
     assert listener.loops == [asyncio.get_running_loop()]
-    assert site.engine.delivery.partitions[A].open
+    assert harness.engine.delivery.partitions[A].open
 
 
 def test_a_listeners_coroutine_runs_in_the_event_loop_of_the_application() -> None:
@@ -236,10 +238,10 @@ def test_what_a_listeners_coroutine_raises_is_raised_by_the_poll() -> None:
 
 
 def test_a_commit_in_an_event_loop_waits_for_the_answer() -> None:
-    def answer(site: Site) -> None:
-        site.hear(Answered(ticket=site.said[-1].ticket))
+    def answer(harness: EngineHarness) -> None:
+        harness.hear(Answered(ticket=harness.said[-1].ticket))
 
-    assert in_a_loop(lambda site, at: site.engine.commits.commit({}, at), answer) is None
+    assert in_a_loop(lambda harness, at: harness.engine.commits.commit({}, at), answer) is None
 
 
 # -- what an asyncio consumer needs: its methods, by the core alone
@@ -250,9 +252,9 @@ class AsyncConsumer:
 
     def __init__(self, **settings: Any) -> None:
         self._bell = LoopBell()
-        self.site = Site(clock=LoopTime(), bell=self._bell, **settings)
-        self.site.on_said = self._answer
-        self.engine = self.site.engine
+        self.harness = EngineHarness(clock=LoopTime(), bell=self._bell, **settings)
+        self.harness.on_said = self._answer
+        self.engine = self.harness.engine
 
     async def _run(self, waiting: Waiting[T]) -> T:
         self.engine.begin_call()
@@ -260,7 +262,7 @@ class AsyncConsumer:
 
     @property
     def _soon(self) -> float:
-        return self.site.clock.now + 5.0
+        return self.harness.clock.now + 5.0
 
     async def subscribe(self, topics: frozenset[str], listener: Any) -> None:
         self.engine.begin_call()
@@ -288,7 +290,7 @@ class AsyncConsumer:
             columns=columns,
             timeout=5.0,
             progress=None,
-            clock=self.site.clock,
+            clock=self.harness.clock,
             log=self.engine.core.log,
             skip_deleted=False,
         )
@@ -321,7 +323,7 @@ class AsyncConsumer:
         self.engine.pause(partitions, paused=False)
 
     def known_topics(self) -> Mapping[str, TopicInfo]:
-        return self.site.port.cluster.topics
+        return self.harness.port.cluster.topics
 
     def assignment(self) -> set[TopicPartition]:
         return set(self.engine.delivery.partitions)
@@ -354,7 +356,7 @@ class AsyncConsumer:
             self._hear_soon(Answered(ticket=message.ticket))
 
     def _hear_soon(self, message: object) -> None:
-        asyncio.get_running_loop().call_soon(self.site.hear, message)
+        asyncio.get_running_loop().call_soon(self.harness.hear, message)
 
 
 async def with_records(**settings: Any) -> AsyncConsumer:
@@ -362,7 +364,7 @@ async def with_records(**settings: Any) -> AsyncConsumer:
     consumer = AsyncConsumer(**settings)
     await consumer.assign([A])
     assert await consumer.position(A) == 0
-    consumer.site.fetched(a_chunk(count=3))
+    consumer.harness.fetched(a_chunk(count=3))
     return consumer
 
 
@@ -370,12 +372,12 @@ async def as_a_member(listener: Any = None) -> AsyncConsumer:
     """It is a member with auto-commit, and has read three records of A."""
     consumer = AsyncConsumer(group_id="g", enable_auto_commit=True)
     await consumer.subscribe(ORDERS, listener)
-    consumer.site.hear(
+    consumer.harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
-        SessionExtended(until=consumer.site.clock.now + 60.0),
+        SessionExtended(until=consumer.harness.clock.now + 60.0),
         an_assignment(A),
     )
-    asyncio.get_running_loop().call_later(0.01, consumer.site.fetched, a_chunk(count=3))
+    asyncio.get_running_loop().call_later(0.01, consumer.harness.fetched, a_chunk(count=3))
     assert offsets(await consumer.getmany()) == {A: [0, 1, 2]}
     return consumer
 
@@ -389,7 +391,7 @@ def test_records_come_many_or_one_by_one_or_as_columns_or_as_a_table() -> None:
         assert batch["offset"].to_pylist() == [1, 2]
         await consumer.seek(A, 0)
         epoch = consumer.engine.delivery.partitions[A].epoch
-        consumer.site.fetched(a_chunk(count=5, epoch=epoch))
+        consumer.harness.fetched(a_chunk(count=5, epoch=epoch))
         table = await consumer.to_table(["offset"])
         assert table["offset"].to_pylist() == [0, 1, 2]
         assert await consumer.position(A) == 3
@@ -421,18 +423,18 @@ def test_leaving_commits_then_runs_the_listener_then_leaves(
     class Told(LoopListener):
         async def on_partitions_revoked(self, revoked: Any) -> None:
             await asyncio.sleep(0)
-            self.site.said.append("the listener")
+            self.harness.said.append("the listener")
 
-        site: Site
+        harness: EngineHarness
 
     async def main() -> list[object]:
         listener = Told()
         consumer = await as_a_member(listener)
-        listener.site = consumer.site
-        consumer.site.forget()
+        listener.harness = consumer.harness
+        consumer.harness.forget()
         await end(consumer)
         assert consumer.assignment() == set()
-        return list(consumer.site.said)
+        return list(consumer.harness.said)
 
     said = asyncio.run(main())
     order = [one for one in said if one == "the listener" or isinstance(one, COMMIT_OR_LEAVE)]
@@ -440,11 +442,11 @@ def test_leaving_commits_then_runs_the_listener_then_leaves(
 
 
 def test_an_assignment_by_hand_in_place_of_another_commits_the_positions_without_waiting() -> None:
-    async def main() -> Site:
+    async def main() -> EngineHarness:
         consumer = await with_records(group_id="g", enable_auto_commit=True)
         await consumer.getmany()
         await consumer.assign([B])
-        return consumer.site
+        return consumer.harness
 
     (commit,) = asyncio.run(main()).of(CommitOffsets)
     assert {partition: at.offset for partition, at in commit.offsets.items()} == {A: 3}

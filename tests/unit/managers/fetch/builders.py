@@ -98,7 +98,7 @@ def a_cluster(
     )
 
 
-class Around:
+class FetchHarness:
     """A fetch manager and everybody around it, at a time that the test says."""
 
     def __init__(self, **settings: Any) -> None:
@@ -115,12 +115,12 @@ class Around:
         self.leader_epoch = 0
 
     @classmethod
-    def reading(cls, leaders: Mapping[Partition, Any], **settings: Any) -> Around:
+    def reading(cls, leaders: Mapping[Partition, Any], **settings: Any) -> FetchHarness:
         """These partitions are assigned, each in epoch 1 at offset 0."""
-        around = cls(**settings)
-        around.cluster(leaders)
-        around.assign(dict.fromkeys(leaders, 0))
-        return around
+        harness = cls(**settings)
+        harness.cluster(leaders)
+        harness.assign(dict.fromkeys(leaders, 0))
+        return harness
 
     # -- the application and the other managers
 

@@ -172,7 +172,7 @@ def left(code: int = OK) -> Any:
     return LeaveGroupResponse(error_code=code, members=[])
 
 
-class Scene:
+class MembershipHarness:
     """A manager, the time, and what it sent and said since the last look.
 
     `tell` and `at` are followed by a tick, as in the runtime. `sent(kind)` and `said(kind)` give
@@ -328,33 +328,33 @@ class Scene:
 
     # -- longer stretches
 
-    def wants_to_join(self, *topics: str) -> Scene:
+    def wants_to_join(self, *topics: str) -> MembershipHarness:
         """Subscribed, polled, coordinator known."""
         self.find_coordinator()
         self.subscribe(*topics or ("a",))
         self.poll()
         return self
 
-    def is_syncing(self, *topics: str, **answer: Any) -> Scene:
+    def is_syncing(self, *topics: str, **answer: Any) -> MembershipHarness:
         """JoinGroup is answered."""
         self.wants_to_join(*topics)
         self.answer(self.sent(JoinGroupRequest), joined(**answer))
         return self
 
-    def is_assigning(self, owned: str = "a-0 a-1", **answer: Any) -> Scene:
+    def is_assigning(self, owned: str = "a-0 a-1", **answer: Any) -> MembershipHarness:
         """SyncGroup is answered; the application has not applied it yet."""
         self.is_syncing(*sorted({one.topic for one in partitions(owned)}), **answer)
         self.answer(self.sent(SyncGroupRequest), synced(owned))
         return self
 
-    def is_stable(self, owned: str = "a-0 a-1", **answer: Any) -> Scene:
+    def is_stable(self, owned: str = "a-0 a-1", **answer: Any) -> MembershipHarness:
         """A member with its partitions; everything until here is forgotten."""
         self.is_assigning(owned, **answer)
         self.apply()
         self.forget()
         return self
 
-    def rejoins(self, generation: int = 2, assigned: str = "", **answer: Any) -> Scene:
+    def rejoins(self, generation: int = 2, assigned: str = "", **answer: Any) -> MembershipHarness:
         """JoinGroup and SyncGroup once more, both answered."""
         self.answer(self.sent(JoinGroupRequest), joined(generation=generation, **answer))
         self.answer(self.sent(SyncGroupRequest), synced(assigned))
@@ -383,32 +383,32 @@ class StaticSettings(Settings):
     group_instance_id: str | None = "instance-1"
 
 
-def a_member(**settings: object) -> Scene:
-    return Scene(**{**EAGER, **settings})
+def a_member(**settings: object) -> MembershipHarness:
+    return MembershipHarness(**{**EAGER, **settings})
 
 
-def a_cooperative_member(**settings: object) -> Scene:
-    return Scene(**{**COOPERATIVE, **settings})
+def a_cooperative_member(**settings: object) -> MembershipHarness:
+    return MembershipHarness(**{**COOPERATIVE, **settings})
 
 
-def a_stable_cooperative_member(owned: str = "a-0 a-1", **settings: object) -> Scene:
+def a_stable_cooperative_member(owned: str = "a-0 a-1", **settings: object) -> MembershipHarness:
     return a_cooperative_member(**settings).is_stable(owned, assignor="cooperative-sticky")
 
 
-def a_static_member(**settings: object) -> Scene:
-    return Scene(settings=StaticSettings(group_id="g"), **{**EAGER, **settings})
+def a_static_member(**settings: object) -> MembershipHarness:
+    return MembershipHarness(settings=StaticSettings(group_id="g"), **{**EAGER, **settings})
 
 
-def a_leader_that_came_back(**topics: int) -> Scene:
+def a_leader_that_came_back(**topics: int) -> MembershipHarness:
     """A static leader that is told to keep the assignment (KIP-814): a-0 and a-1 are its own."""
-    scene = a_static_member()
-    scene.see(**topics)
+    harness = a_static_member()
+    harness.see(**topics)
     members = {"m": a_subscription("a"), "n": a_subscription("a")}
-    scene.is_syncing("a", leader="m", members=members, skip_assignment=True)
+    harness.is_syncing("a", leader="m", members=members, skip_assignment=True)
     if not topics:
-        scene.after(2)  # it waits no longer for metadata
-    request = scene.sent(SyncGroupRequest)
+        harness.after(2)  # it waits no longer for metadata
+    request = harness.sent(SyncGroupRequest)
     assert list(request.body.assignments) == []
-    scene.answer(request, synced("a-0 a-1"))
-    scene.apply()
-    return scene
+    harness.answer(request, synced("a-0 a-1"))
+    harness.apply()
+    return harness

@@ -14,13 +14,13 @@ from aktor.managers.membership.classic import states as classic_states
 from aktor.managers.membership.consumer import states as consumer_states
 from tests.unit.managers.membership.builders import (
     REBALANCE_IN_PROGRESS,
-    Scene,
+    MembershipHarness,
     beaten,
     left,
 )
 from tests.unit.managers.membership.consumer.builders import (
     HEARTBEAT,
-    ConsumerScene,
+    ConsumerHarness,
     a_leave,
     heard,
     refused,
@@ -32,7 +32,7 @@ from tests.unit.managers.membership.consumer.builders import (
 SESSION = 45.0
 
 
-class GroupWords(Scene, ABC):
+class GroupWords(MembershipHarness, ABC):
     """What has to be waited for in either protocol."""
 
     def next_beat(self) -> Request:
@@ -145,7 +145,7 @@ class ClassicGroup(GroupWords):
         self.tell(a_leave(self.now + seconds, ticket))
 
 
-class ConsumerGroup(ConsumerScene, GroupWords):
+class ConsumerGroup(ConsumerHarness, GroupWords):
     """A member of a KIP-848 group."""
 
     OUT = consumer_states.State.UNSUBSCRIBED
@@ -206,6 +206,6 @@ class ConsumerGroup(ConsumerScene, GroupWords):
 
 
 #: A member of either kind.
-GroupScene: TypeAlias = ClassicGroup | ConsumerGroup
+GroupHarness: TypeAlias = ClassicGroup | ConsumerGroup
 
 KINDS = (ClassicGroup, ConsumerGroup)

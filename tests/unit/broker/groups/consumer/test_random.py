@@ -17,7 +17,7 @@ STEPS = 150
 GONE = (Code.FENCED_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID)
 
 
-class Life:
+class RandomGroup:
     """A group in which something happens with each step; the checks are made after each."""
 
     def __init__(self, seed: int) -> None:
@@ -171,40 +171,40 @@ class Life:
         assert sorted(given) == sorted(wanted)
 
 
-STEPS_TO_TAKE: list[Callable[[Life], None]] = [
-    Life.comes,
-    Life.comes,
-    Life.beats,
-    Life.beats,
-    Life.beats,
-    Life.one_beats,
-    Life.one_beats,
-    Life.one_beats,
-    Life.loses_an_answer,
-    Life.changes_its_mind,
-    Life.leaves,
-    Life.goes_for_a_restart,
-    Life.is_back,
-    Life.dies,
-    Life.is_put_out,
-    Life.time_passes,
-    Life.time_passes,
-    Life.broker_restarts,
-    Life.coordinator_moves,
-    Life.topics_change,
+STEPS_TO_TAKE: list[Callable[[RandomGroup], None]] = [
+    RandomGroup.comes,
+    RandomGroup.comes,
+    RandomGroup.beats,
+    RandomGroup.beats,
+    RandomGroup.beats,
+    RandomGroup.one_beats,
+    RandomGroup.one_beats,
+    RandomGroup.one_beats,
+    RandomGroup.loses_an_answer,
+    RandomGroup.changes_its_mind,
+    RandomGroup.leaves,
+    RandomGroup.goes_for_a_restart,
+    RandomGroup.is_back,
+    RandomGroup.dies,
+    RandomGroup.is_put_out,
+    RandomGroup.time_passes,
+    RandomGroup.time_passes,
+    RandomGroup.broker_restarts,
+    RandomGroup.coordinator_moves,
+    RandomGroup.topics_change,
 ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens_a_partition_has_one_owner_and_in_the_end_each_has_one(seed: int) -> None:
-    life = Life(seed)
+    random_group = RandomGroup(seed)
 
     for _ in range(STEPS):
-        life.step()
+        random_group.step()
     for _ in range(30):
-        life.world.pass_time(4.0)
-        life.beats()
-        life.check()
+        random_group.world.pass_time(4.0)
+        random_group.beats()
+        random_group.check()
 
-    assert life.world.group.state == ("Stable" if life.alive else "Empty")
-    life.everything_is_assigned_once()
+    assert random_group.world.group.state == ("Stable" if random_group.alive else "Empty")
+    random_group.everything_is_assigned_once()

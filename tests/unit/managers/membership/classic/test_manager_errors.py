@@ -47,54 +47,54 @@ from tests.unit.managers.membership.classic.builders import a_leave
 
 @pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE])
 def test_a_join_sent_to_the_wrong_broker_is_suspicious_and_no_error_for_the_user(code: int) -> None:
-    scene = a_member().wants_to_join()
+    harness = a_member().wants_to_join()
 
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(code))
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(code))
 
-    assert scene.said(SuspectCoordinator).node_id == 1
-    assert not scene.has_said(GroupFailed)
-    assert not scene.has_sent(JoinGroupRequest)
+    assert harness.said(SuspectCoordinator).node_id == 1
+    assert not harness.has_said(GroupFailed)
+    assert not harness.has_sent(JoinGroupRequest)
 
 
 @pytest.mark.parametrize("code", [COORDINATOR_LOADING, REBALANCE_IN_PROGRESS, NOT_COORDINATOR])
 def test_a_join_refused_for_now_is_repeated_after_the_backoff_and_not_before(code: int) -> None:
-    scene = a_member().wants_to_join()
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(code))
+    harness = a_member().wants_to_join()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(code))
 
-    scene.after(0.09)
-    assert not scene.has_sent(JoinGroupRequest)
-    scene.after(0.01)
+    harness.after(0.09)
+    assert not harness.has_sent(JoinGroupRequest)
+    harness.after(0.01)
 
-    assert scene.has_sent(JoinGroupRequest)
+    assert harness.has_sent(JoinGroupRequest)
 
 
 def test_a_member_id_unknown_to_the_coordinator_is_forgotten_and_the_join_repeated() -> None:
-    scene = a_member()
-    scene.find_coordinator()
-    scene.subscribe("a", member_id="old")
-    scene.poll()
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(UNKNOWN_MEMBER_ID))
+    harness = a_member()
+    harness.find_coordinator()
+    harness.subscribe("a", member_id="old")
+    harness.poll()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(UNKNOWN_MEMBER_ID))
 
-    scene.after(0.2)
+    harness.after(0.2)
 
-    assert scene.sent(JoinGroupRequest).body.member_id == ""
+    assert harness.sent(JoinGroupRequest).body.member_id == ""
 
 
 def test_a_sync_that_meets_another_rebalance_joins_again_at_once() -> None:
-    scene = a_member().is_syncing()
+    harness = a_member().is_syncing()
 
-    scene.answer(scene.sent(SyncGroupRequest), sync_refused(REBALANCE_IN_PROGRESS))
+    harness.answer(harness.sent(SyncGroupRequest), sync_refused(REBALANCE_IN_PROGRESS))
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_a_sync_of_an_illegal_generation_joins_again_with_the_same_member_id() -> None:
-    scene = a_member().is_syncing()
-    scene.answer(scene.sent(SyncGroupRequest), sync_refused(ILLEGAL_GENERATION))
+    harness = a_member().is_syncing()
+    harness.answer(harness.sent(SyncGroupRequest), sync_refused(ILLEGAL_GENERATION))
 
-    scene.after(0.2)
+    harness.after(0.2)
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_a_rebalance_that_sync_begins_anew_names_its_cause() -> None:
@@ -107,75 +107,75 @@ def test_a_rebalance_that_sync_begins_anew_names_its_cause() -> None:
     elsewhere.answer(elsewhere.sent(SyncGroupRequest), sync_refused(NOT_COORDINATOR))
 
     causes = [
-        cause_of(scene.traced("rebalance.triggered")[-1]["because"])
-        for scene in (moved, refused, elsewhere)
+        cause_of(harness.traced("rebalance.triggered")[-1]["because"])
+        for harness in (moved, refused, elsewhere)
     ]
 
     assert causes == [Cause.COORDINATOR_MOVED, Cause.SYNC_FAILED, Cause.COORDINATOR_MOVED]
 
 
 def test_a_sync_that_breaks_joins_again_after_the_backoff() -> None:
-    scene = a_member().is_syncing()
-    scene.fail(scene.sent(SyncGroupRequest))
-    assert scene.said(SuspectCoordinator).node_id == 1
-    assert not scene.has_sent(JoinGroupRequest)
+    harness = a_member().is_syncing()
+    harness.fail(harness.sent(SyncGroupRequest))
+    assert harness.said(SuspectCoordinator).node_id == 1
+    assert not harness.has_sent(JoinGroupRequest)
 
-    scene.after(0.1)
+    harness.after(0.1)
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_a_coordinator_lost_while_the_member_joins_is_asked_again_when_it_is_found() -> None:
     """Scenario 136."""
-    scene = a_member().is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.revoke()
-    request = scene.sent(JoinGroupRequest)
-    scene.tell(CoordinatorLost(because="disconnected"))
-    scene.fail(request)
-    assert not scene.has_sent(JoinGroupRequest)
+    harness = a_member().is_stable()
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.revoke()
+    request = harness.sent(JoinGroupRequest)
+    harness.tell(CoordinatorLost(because="disconnected"))
+    harness.fail(request)
+    assert not harness.has_sent(JoinGroupRequest)
 
-    scene.find_coordinator(Broker(node_id=2, host="kafka-2", port=9092))
+    harness.find_coordinator(Broker(node_id=2, host="kafka-2", port=9092))
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_a_late_answer_of_a_join_that_was_given_up_is_dropped() -> None:
-    scene = a_member().is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.revoke()
-    old = scene.sent(JoinGroupRequest)
-    scene.tell(CoordinatorLost(because="disconnected"))
-    scene.find_coordinator()
-    assert scene.has_sent(JoinGroupRequest)
+    harness = a_member().is_stable()
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.revoke()
+    old = harness.sent(JoinGroupRequest)
+    harness.tell(CoordinatorLost(because="disconnected"))
+    harness.find_coordinator()
+    assert harness.has_sent(JoinGroupRequest)
 
-    scene.answer(old, joined(generation=9))
+    harness.answer(old, joined(generation=9))
 
-    assert scene.manager.state is State.JOINING
-    assert scene.traced("answer.dropped")
-    assert not scene.has_sent(LeaveGroupRequest)
+    assert harness.manager.state is State.JOINING
+    assert harness.traced("answer.dropped")
+    assert not harness.has_sent(LeaveGroupRequest)
 
 
 def test_a_late_first_join_that_made_a_member_nobody_wants_is_taken_back() -> None:
-    scene = a_member().wants_to_join()
-    old = scene.sent(JoinGroupRequest)
-    scene.tell(CoordinatorLost(because="disconnected"))
-    scene.find_coordinator()
+    harness = a_member().wants_to_join()
+    old = harness.sent(JoinGroupRequest)
+    harness.tell(CoordinatorLost(because="disconnected"))
+    harness.find_coordinator()
 
-    scene.answer(old, join_refused(MEMBER_ID_REQUIRED, "ghost"))
+    harness.answer(old, join_refused(MEMBER_ID_REQUIRED, "ghost"))
 
-    assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "ghost"
+    assert harness.sent(LeaveGroupRequest).body.members[0].member_id == "ghost"
 
 
 def test_a_coordinator_lost_while_the_member_syncs_is_joined_again_when_found() -> None:
-    scene = a_member().is_syncing()
-    scene.sent(SyncGroupRequest)
-    scene.tell(CoordinatorLost(because="disconnected"))
-    assert scene.manager.state is State.JOINING
+    harness = a_member().is_syncing()
+    harness.sent(SyncGroupRequest)
+    harness.tell(CoordinatorLost(because="disconnected"))
+    assert harness.manager.state is State.JOINING
 
-    scene.find_coordinator()
+    harness.find_coordinator()
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 FATAL = [
@@ -195,11 +195,11 @@ def test_a_join_refused_for_good_is_told_with_the_group_the_broker_the_member_an
     code: int, kind: type, remedy: str
 ) -> None:
     """Scenarios 129 and 130."""
-    scene = a_member().wants_to_join()
+    harness = a_member().wants_to_join()
 
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(code))
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(code))
 
-    error = scene.said(GroupFailed).error
+    error = harness.said(GroupFailed).error
     assert type(error) is kind
     assert "'g'" in str(error)
     assert "broker 1 at kafka-1:9092" in str(error)
@@ -208,69 +208,69 @@ def test_a_join_refused_for_good_is_told_with_the_group_the_broker_the_member_an
 
 
 def test_after_a_fatal_error_the_group_is_tried_again_when_the_user_polls_again() -> None:
-    scene = a_member().wants_to_join()
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(GROUP_AUTHORIZATION_FAILED))
-    scene.after(60)
-    assert not scene.has_sent(JoinGroupRequest)
+    harness = a_member().wants_to_join()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(GROUP_AUTHORIZATION_FAILED))
+    harness.after(60)
+    assert not harness.has_sent(JoinGroupRequest)
 
-    scene.poll()
+    harness.poll()
 
-    assert scene.has_sent(JoinGroupRequest)
+    assert harness.has_sent(JoinGroupRequest)
 
 
 def test_after_a_fatal_error_the_group_is_tried_no_faster_than_once_a_second() -> None:
-    scene = a_member().wants_to_join()
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(GROUP_AUTHORIZATION_FAILED))
-    scene.poll()
+    harness = a_member().wants_to_join()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(GROUP_AUTHORIZATION_FAILED))
+    harness.poll()
 
-    scene.after(0.9)
-    assert not scene.has_sent(JoinGroupRequest)
-    scene.after(0.1)
+    harness.after(0.9)
+    assert not harness.has_sent(JoinGroupRequest)
+    harness.after(0.1)
 
-    assert scene.has_sent(JoinGroupRequest)
+    assert harness.has_sent(JoinGroupRequest)
 
 
 def test_what_was_owned_is_lost_before_a_fatal_error_is_told() -> None:
-    scene = a_stable_cooperative_member("a-0")
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(INCONSISTENT_GROUP_PROTOCOL))
-    assert not scene.has_said(GroupFailed)
+    harness = a_stable_cooperative_member("a-0")
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(INCONSISTENT_GROUP_PROTOCOL))
+    assert not harness.has_said(GroupFailed)
 
-    assert scene.revoke().loss is Loss.LOST
+    assert harness.revoke().loss is Loss.LOST
 
-    assert scene.has_said(GroupFailed)
+    assert harness.has_said(GroupFailed)
 
 
 def test_who_leaves_before_a_fatal_error_is_told_is_not_told_it_as_a_later_member() -> None:
-    scene = a_member().is_stable("a-0")
-    scene.beats(GROUP_AUTHORIZATION_FAILED)
-    scene.tell(a_leave(scene.now + 5))
-    scene.now += 60.0
-    scene.is_stable("a-0")
+    harness = a_member().is_stable("a-0")
+    harness.beats(GROUP_AUTHORIZATION_FAILED)
+    harness.tell(a_leave(harness.now + 5))
+    harness.now += 60.0
+    harness.is_stable("a-0")
 
-    scene.beats(UNKNOWN_MEMBER_ID)
-    scene.revoke()
+    harness.beats(UNKNOWN_MEMBER_ID)
+    harness.revoke()
 
-    assert not scene.has_said(GroupFailed)
+    assert not harness.has_said(GroupFailed)
 
 
 def test_a_broker_that_is_too_old_fails_the_group() -> None:
-    scene = a_static_member().wants_to_join()
-    request = scene.sent(JoinGroupRequest)
+    harness = a_static_member().wants_to_join()
+    request = harness.sent(JoinGroupRequest)
     assert request.body.group_instance_id == "instance-1"
 
-    scene.fail(request, UnsupportedVersionError("JoinGroup v5"))
+    harness.fail(request, UnsupportedVersionError("JoinGroup v5"))
 
-    assert "too old" in str(scene.said(GroupFailed).error)
+    assert "too old" in str(harness.said(GroupFailed).error)
 
 
 def test_refused_credentials_are_retried_with_backoff_and_say_nothing_of_the_coordinator() -> None:
     """KAFKA-20253: no spin, and the member joins again when the credentials are good."""
-    scene = a_member().wants_to_join()
+    harness = a_member().wants_to_join()
     error = AuthenticationError(broker="kafka-1:9092", mechanism="PLAIN", reason="expired")
 
-    scene.fail(scene.sent(JoinGroupRequest), error)
-    assert not scene.has_said(SuspectCoordinator)
-    scene.after(0.1)
+    harness.fail(harness.sent(JoinGroupRequest), error)
+    assert not harness.has_said(SuspectCoordinator)
+    harness.after(0.1)
 
-    assert scene.has_sent(JoinGroupRequest)
+    assert harness.has_sent(JoinGroupRequest)

@@ -36,7 +36,7 @@ from tests.unit.managers.membership.builders import (
     MEMBER_ID_REQUIRED,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
-    Scene,
+    MembershipHarness,
     a_member,
     a_static_member,
     join_refused,
@@ -49,9 +49,9 @@ from tests.unit.managers.membership.builders import (
 
 
 def test_join_group_has_the_group_its_kind_and_how_long_it_may_wait_for_the_member() -> None:
-    scene = a_member().wants_to_join("a")
+    harness = a_member().wants_to_join("a")
 
-    join = scene.sent(JoinGroupRequest)
+    join = harness.sent(JoinGroupRequest)
     assert join.in_order_for == 1.0  # it may begin a generation
     body = join.body
     assert (body.group_id, body.member_id, body.protocol_type) == ("g", "", "consumer")
@@ -61,93 +61,93 @@ def test_join_group_has_the_group_its_kind_and_how_long_it_may_wait_for_the_memb
 
 def test_a_join_group_that_is_not_answered_is_repeated_and_its_coordinator_believed() -> None:
     """It may never have arrived; heartbeats that do arrive keep us in the group meanwhile."""
-    scene = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.revoke()
-    first = scene.sent(JoinGroupRequest)
-    assert first.deadline == scene.now + 30.0
-    scene.after(3.0)
-    scene.beats(REBALANCE_IN_PROGRESS)
+    harness = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.revoke()
+    first = harness.sent(JoinGroupRequest)
+    assert first.deadline == harness.now + 30.0
+    harness.after(3.0)
+    harness.beats(REBALANCE_IN_PROGRESS)
 
-    scene.forget()
-    scene.time_out(first)
-    scene.after(1.0)
+    harness.forget()
+    harness.time_out(first)
+    harness.after(1.0)
 
-    assert scene.sent(JoinGroupRequest).body.member_id == first.body.member_id
-    assert not scene.has_said(SuspectCoordinator)
+    assert harness.sent(JoinGroupRequest).body.member_id == first.body.member_id
+    assert not harness.has_said(SuspectCoordinator)
 
 
 def test_a_coordinator_that_answers_neither_join_group_nor_heartbeats_is_suspected() -> None:
-    scene = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.revoke()
+    harness = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.revoke()
 
-    scene.time_out(scene.sent(JoinGroupRequest))
+    harness.time_out(harness.sent(JoinGroupRequest))
 
-    assert scene.has_said(SuspectCoordinator)
+    assert harness.has_said(SuspectCoordinator)
 
 
 def test_who_has_no_id_yet_is_told_one_at_once_or_asks_again() -> None:
     """Found by a simulation (seed 1001023): a half-open connection was waited for five minutes."""
-    scene = a_member(max_poll_interval=300.0, request_timeout=30.0)
+    harness = a_member(max_poll_interval=300.0, request_timeout=30.0)
 
-    scene.wants_to_join()
+    harness.wants_to_join()
 
-    assert scene.sent(JoinGroupRequest).deadline == scene.now + 30.0
+    assert harness.sent(JoinGroupRequest).deadline == harness.now + 30.0
 
 
 def test_a_first_join_that_is_not_answered_is_repeated_by_the_same_member() -> None:
-    scene = a_member(max_poll_interval=300.0, request_timeout=30.0).wants_to_join()
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
-    first = scene.sent(JoinGroupRequest)
-    scene.forget()
+    harness = a_member(max_poll_interval=300.0, request_timeout=30.0).wants_to_join()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
+    first = harness.sent(JoinGroupRequest)
+    harness.forget()
 
-    assert first.deadline == scene.now + 30.0
-    scene.time_out(first)
-    scene.find_coordinator()
-    scene.after(1.0)
+    assert first.deadline == harness.now + 30.0
+    harness.time_out(first)
+    harness.find_coordinator()
+    harness.after(1.0)
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_a_member_whose_session_may_be_over_hears_from_the_group_before_it_hands_back() -> None:
-    scene = a_member(session_timeout=10.0).is_stable()
+    harness = a_member(session_timeout=10.0).is_stable()
 
-    scene.after(10.5)
-    scene.subscribe("a", "b")
-    scene.poll()
-    assert not scene.has_said(RevokePartitions)
-    scene.beats()
+    harness.after(10.5)
+    harness.subscribe("a", "b")
+    harness.poll()
+    assert not harness.has_said(RevokePartitions)
+    harness.beats()
 
-    assert scene.said(RevokePartitions).loss is Loss.REVOKED
+    assert harness.said(RevokePartitions).loss is Loss.REVOKED
 
 
 def test_the_member_id_that_the_coordinator_requires_is_sent_back_at_once() -> None:
-    scene = a_member().wants_to_join()
+    harness = a_member().wants_to_join()
 
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_every_assignor_is_offered_in_the_order_of_preference() -> None:
     strategy = (StickyPartitionAssignor, RangePartitionAssignor())
-    scene = Scene(partition_assignment_strategy=strategy)
+    harness = MembershipHarness(partition_assignment_strategy=strategy)
 
-    scene.wants_to_join("b", "a")
+    harness.wants_to_join("b", "a")
 
-    offers = scene.sent(JoinGroupRequest).body.protocols
+    offers = harness.sent(JoinGroupRequest).body.protocols
     assert [one.name for one in offers] == ["sticky", "range"]
     decoded = ConsumerProtocolSubscription.decode(offers[1].metadata)
     assert sorted(decoded.topics) == ["a", "b"]
 
 
 def test_without_a_strategy_the_assignors_are_those_of_kafka_python() -> None:
-    scene = Scene()
+    harness = MembershipHarness()
 
-    scene.wants_to_join()
+    harness.wants_to_join()
 
-    offers = scene.sent(JoinGroupRequest).body.protocols
+    offers = harness.sent(JoinGroupRequest).body.protocols
     assert [one.name for one in offers] == ["range", "roundrobin", "sticky"]
 
 
@@ -159,9 +159,9 @@ def test_eager_and_cooperative_assignors_cannot_be_mixed() -> None:
 
 
 def test_a_follower_syncs_with_the_generation_it_joined() -> None:
-    scene = a_member().is_syncing(generation=5, member="m")
+    harness = a_member().is_syncing(generation=5, member="m")
 
-    sync = scene.sent(SyncGroupRequest)
+    sync = harness.sent(SyncGroupRequest)
     assert not sync.in_order_for  # it begins no generation
     body = sync.body
 
@@ -170,152 +170,152 @@ def test_a_follower_syncs_with_the_generation_it_joined() -> None:
 
 
 def test_the_assignment_is_told_to_the_application_and_then_the_member_is_stable() -> None:
-    scene = a_member().is_assigning("a-0 a-1", generation=5)
-    step = scene.said(AssignPartitions)
+    harness = a_member().is_assigning("a-0 a-1", generation=5)
+    step = harness.said(AssignPartitions)
     assert step.assigned == step.added == partitions("a-0 a-1")
     assert step.generation == 5
-    assert scene.last_said(MemberChanged).state is MemberState.REBALANCING
+    assert harness.last_said(MemberChanged).state is MemberState.REBALANCING
 
-    scene.tell(CallbackFinished(rebalance=step.rebalance, assigned=True))
+    harness.tell(CallbackFinished(rebalance=step.rebalance, assigned=True))
 
-    changed = scene.said(MemberChanged)
+    changed = harness.said(MemberChanged)
     assert changed.state is MemberState.STABLE
     assert (changed.member_id, changed.generation, changed.assignor) == ("m", 5, "range")
-    assert scene.manager.state is State.STABLE
+    assert harness.manager.state is State.STABLE
 
 
 def test_an_empty_assignment_makes_a_stable_member_too_and_runs_the_listener() -> None:
     """Scenario 45. The coordinator answers with no bytes for a member that was left out."""
-    scene = a_member().is_syncing()
+    harness = a_member().is_syncing()
     nothing = SyncGroupResponse(
         error_code=0, protocol_type=None, protocol_name=None, assignment=b""
     )
-    scene.answer(scene.sent(SyncGroupRequest), nothing)
+    harness.answer(harness.sent(SyncGroupRequest), nothing)
 
-    step = scene.apply()
+    step = harness.apply()
 
     assert step.assigned == step.added == frozenset()
-    assert scene.manager.state is State.STABLE
+    assert harness.manager.state is State.STABLE
 
 
 def test_no_revoked_callback_runs_before_the_first_join() -> None:
-    scene = a_member().is_assigning()
+    harness = a_member().is_assigning()
 
-    assert not scene.has_said(RevokePartitions)
-    assert not scene.has_said(RunRevokedCallback)
+    assert not harness.has_said(RevokePartitions)
+    assert not harness.has_said(RunRevokedCallback)
 
 
 def test_a_restarted_manager_joins_with_the_member_id_the_application_remembers() -> None:
-    scene = a_member()
-    scene.find_coordinator()
-    scene.subscribe("a", member_id="m")
-    scene.poll()
+    harness = a_member()
+    harness.find_coordinator()
+    harness.subscribe("a", member_id="m")
+    harness.poll()
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
 def test_the_application_hears_under_which_id_the_member_joins_before_it_is_sent() -> None:
     """Restarted while JoinGroup waits it goes on under that id, and leaves nobody behind."""
-    scene = a_member().wants_to_join()
-    request = scene.sent(JoinGroupRequest)
-    scene.forget()
+    harness = a_member().wants_to_join()
+    request = harness.sent(JoinGroupRequest)
+    harness.forget()
 
-    scene.answer(request, join_refused(MEMBER_ID_REQUIRED, member="m-2"))
+    harness.answer(request, join_refused(MEMBER_ID_REQUIRED, member="m-2"))
 
-    changed = scene.last_said(MemberChanged)
+    changed = harness.last_said(MemberChanged)
     assert (changed.member_id, changed.joins_as) == ("", "m-2")
-    scene.answer(scene.sent(JoinGroupRequest), joined(member="m-2"))
-    changed = scene.last_said(MemberChanged)
+    harness.answer(harness.sent(JoinGroupRequest), joined(member="m-2"))
+    changed = harness.last_said(MemberChanged)
     assert (changed.member_id, changed.joins_as) == ("m-2", "")
 
 
 def test_the_application_hears_as_whom_the_member_has_yet_to_leave() -> None:
-    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
-    me = scene.manager.looks_after
+    harness = a_member(max_poll_interval=10.0).is_stable("a-0")
+    me = harness.manager.looks_after
 
-    scene.after(10.0)
-    leave = scene.sent(LeaveGroupRequest)
-    assert scene.last_said(MemberChanged).leaving == me
+    harness.after(10.0)
+    leave = harness.sent(LeaveGroupRequest)
+    assert harness.last_said(MemberChanged).leaving == me
 
-    scene.answer(leave, left())
-    assert scene.last_said(MemberChanged).leaving == frozenset()
+    harness.answer(leave, left())
+    assert harness.last_said(MemberChanged).leaving == frozenset()
 
 
 def test_a_restarted_manager_leaves_for_those_who_had_yet_to_leave_before() -> None:
-    scene = a_member(incarnation=2, request_timeout=30.0)
+    harness = a_member(incarnation=2, request_timeout=30.0)
     former = frozenset({"m", "m-0"})
 
-    scene.tell(SubscriptionChanged(topics=frozenset({"a"}), member_id="m", leaving=former))
-    scene.find_coordinator()
+    harness.tell(SubscriptionChanged(topics=frozenset({"a"}), member_id="m", leaving=former))
+    harness.find_coordinator()
 
-    assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "m-0"
-    assert scene.wake_at == scene.now + 30.0
+    assert harness.sent(LeaveGroupRequest).body.members[0].member_id == "m-0"
+    assert harness.wake_at == harness.now + 30.0
 
 
 def test_a_repeated_answer_to_the_giving_up_is_not_taken_for_one_to_the_taking_on() -> None:
     """The application says it again if it was interrupted as it said it."""
-    scene = a_member().is_assigning("a-0", generation=5)
-    step = scene.said(AssignPartitions)
+    harness = a_member().is_assigning("a-0", generation=5)
+    step = harness.said(AssignPartitions)
 
-    scene.tell(CallbackFinished(rebalance=step.rebalance))
-    assert scene.last_said(MemberChanged).state is MemberState.REBALANCING
+    harness.tell(CallbackFinished(rebalance=step.rebalance))
+    assert harness.last_said(MemberChanged).state is MemberState.REBALANCING
 
-    scene.tell(CallbackFinished(rebalance=step.rebalance, assigned=True))
-    assert scene.last_said(MemberChanged).state is MemberState.STABLE
+    harness.tell(CallbackFinished(rebalance=step.rebalance, assigned=True))
+    assert harness.last_said(MemberChanged).state is MemberState.STABLE
 
 
 def test_an_answer_to_a_step_of_an_earlier_incarnation_is_not_taken_for_ours() -> None:
     before = a_member().is_assigning().said(AssignPartitions)
-    scene = a_member(incarnation=2).is_assigning()
+    harness = a_member(incarnation=2).is_assigning()
 
-    scene.tell(CallbackFinished(rebalance=before.rebalance, assigned=True))
+    harness.tell(CallbackFinished(rebalance=before.rebalance, assigned=True))
 
-    assert scene.manager.state is State.ASSIGNING
+    assert harness.manager.state is State.ASSIGNING
 
 
 def test_a_member_id_that_the_group_forgot_is_not_taken_back_from_the_application() -> None:
-    scene = a_member().is_stable()
-    scene.beats(UNKNOWN_MEMBER_ID)
-    scene.subscribe("a", member_id="m")
-    scene.revoke()
-    scene.poll()
+    harness = a_member().is_stable()
+    harness.beats(UNKNOWN_MEMBER_ID)
+    harness.subscribe("a", member_id="m")
+    harness.revoke()
+    harness.poll()
 
-    assert scene.sent(JoinGroupRequest).body.member_id == ""
+    assert harness.sent(JoinGroupRequest).body.member_id == ""
 
 
 def test_the_reason_of_a_join_says_why() -> None:
-    scene = a_member().is_stable()
-    scene.subscribe("a", "b")
-    scene.poll()
-    scene.revoke()
+    harness = a_member().is_stable()
+    harness.subscribe("a", "b")
+    harness.poll()
+    harness.revoke()
 
-    assert "subscription changed" in scene.sent(JoinGroupRequest).body.reason
+    assert "subscription changed" in harness.sent(JoinGroupRequest).body.reason
 
 
 # -- static members
 
 
 def test_a_static_member_names_its_instance_and_refuses_brokers_that_cannot_hear_it() -> None:
-    scene = a_static_member().wants_to_join()
-    join = scene.sent(JoinGroupRequest)
+    harness = a_static_member().wants_to_join()
+    join = harness.sent(JoinGroupRequest)
     # kafka-python has no public name for the versions that a request is restricted to.
     assert (join.body.group_instance_id, join.body._min_version) == ("instance-1", 5)
-    scene.answer(join, joined())
+    harness.answer(join, joined())
 
-    sync = scene.sent(SyncGroupRequest)
+    sync = harness.sent(SyncGroupRequest)
 
     assert (sync.body.group_instance_id, sync.body._min_version) == ("instance-1", 3)
 
 
 def test_a_fenced_instance_keeps_its_member_id_so_that_it_cannot_fence_back() -> None:
     """Scenario 64: the newcomer wins."""
-    scene = a_static_member().is_stable("a-0")
-    scene.beats(FENCED_INSTANCE_ID)
-    assert scene.revoke().loss is Loss.LOST
-    assert isinstance(scene.said(GroupFailed).error, FencedInstanceIdError)
+    harness = a_static_member().is_stable("a-0")
+    harness.beats(FENCED_INSTANCE_ID)
+    assert harness.revoke().loss is Loss.LOST
+    assert isinstance(harness.said(GroupFailed).error, FencedInstanceIdError)
 
-    scene.after(5)
-    scene.poll()
+    harness.after(5)
+    harness.poll()
 
-    assert scene.sent(JoinGroupRequest).body.member_id == "m"
-    assert not scene.has_sent(LeaveGroupRequest)
+    assert harness.sent(JoinGroupRequest).body.member_id == "m"
+    assert not harness.has_sent(LeaveGroupRequest)

@@ -38,7 +38,7 @@ from tests.unit.managers.membership.builders import (
     EAGER,
     MEMBER_ID_REQUIRED,
     REBALANCE_IN_PROGRESS,
-    Scene,
+    MembershipHarness,
     a_member,
     a_stable_cooperative_member,
     a_subscription,
@@ -53,109 +53,109 @@ from tests.unit.managers.membership.classic.builders import a_leave
 
 
 def test_a_restarted_metadata_manager_is_told_again_which_topics_the_group_needs() -> None:
-    scene = a_member()
-    scene.see(a=1)
-    scene.is_stable("a-0", leader="m", members={"m": a_subscription("a")})
+    harness = a_member()
+    harness.see(a=1)
+    harness.is_stable("a-0", leader="m", members={"m": a_subscription("a")})
 
-    scene.tell(ActorsRestarted(actors=("metadata",), because=RuntimeError("boom")))
+    harness.tell(ActorsRestarted(actors=("metadata",), because=RuntimeError("boom")))
 
-    assert scene.said(TrackTopics) == TrackTopics(owner="membership", topics=frozenset({"a"}))
+    assert harness.said(TrackTopics) == TrackTopics(owner="membership", topics=frozenset({"a"}))
 
 
 def test_a_rebalance_is_traced_from_its_trigger_to_its_end() -> None:
-    scene = a_member().is_stable("a-0 a-1")
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.now += 0.25
-    scene.revoke()
-    scene.rejoins(generation=2, assigned="a-0")
-    scene.apply()
+    harness = a_member().is_stable("a-0 a-1")
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.now += 0.25
+    harness.revoke()
+    harness.rejoins(generation=2, assigned="a-0")
+    harness.apply()
 
-    assert "coordinator said" in scene.traced("rebalance.triggered")[-1]["because"]
-    completed = scene.traced("rebalance.completed")[-1]
+    assert "coordinator said" in harness.traced("rebalance.triggered")[-1]["because"]
+    completed = harness.traced("rebalance.completed")[-1]
     assert (completed["ms"], completed["generation"]) == (250.0, 2)
     assert (completed["added"], completed["revoked"]) == (["a-0"], 2)
 
 
 def test_a_timeout_error_of_ours_is_retriable() -> None:
-    scene = a_member(max_poll_interval=400.0).wants_to_join()
+    harness = a_member(max_poll_interval=400.0).wants_to_join()
 
-    scene.fail(scene.sent(JoinGroupRequest), KafkaTimeoutError("305 s"))
-    scene.after(0.1)
+    harness.fail(harness.sent(JoinGroupRequest), KafkaTimeoutError("305 s"))
+    harness.after(0.1)
 
-    assert scene.has_sent(JoinGroupRequest)
+    assert harness.has_sent(JoinGroupRequest)
 
 
 def test_heartbeats_go_on_beside_a_sync_that_waits_for_the_leader() -> None:
-    scene = a_member().is_syncing()
-    sync = scene.sent(SyncGroupRequest)
-    scene.after(3.0)
-    beat = scene.sent(HeartbeatRequest)
+    harness = a_member().is_syncing()
+    sync = harness.sent(SyncGroupRequest)
+    harness.after(3.0)
+    beat = harness.sent(HeartbeatRequest)
     assert (sync.lane, beat.lane) == (Lane.HOLDS, Lane.ORDINARY)
-    scene.answer(beat, beaten())
+    harness.answer(beat, beaten())
 
-    scene.answer(sync, synced("a-0"))
-    scene.apply()
+    harness.answer(sync, synced("a-0"))
+    harness.apply()
 
-    assert scene.beats().lane is Lane.ORDINARY
+    assert harness.beats().lane is Lane.ORDINARY
 
 
 def test_a_session_is_never_shortened_by_an_answer_that_was_long_under_way() -> None:
-    scene = a_stable_cooperative_member("a-0", session_timeout=10.0)
-    scene.beats(REBALANCE_IN_PROGRESS)
-    join = scene.sent(JoinGroupRequest)
-    scene.after(3.0)
-    scene.answer(scene.sent(HeartbeatRequest), beaten(REBALANCE_IN_PROGRESS))
-    scene.messages.clear()
+    harness = a_stable_cooperative_member("a-0", session_timeout=10.0)
+    harness.beats(REBALANCE_IN_PROGRESS)
+    join = harness.sent(JoinGroupRequest)
+    harness.after(3.0)
+    harness.answer(harness.sent(HeartbeatRequest), beaten(REBALANCE_IN_PROGRESS))
+    harness.messages.clear()
 
-    scene.answer(join, joined(2, assignor="cooperative-sticky"))
+    harness.answer(join, joined(2, assignor="cooperative-sticky"))
 
-    assert not scene.has_said(SessionExtended)
+    assert not harness.has_said(SessionExtended)
 
 
 def test_a_join_that_succeeded_ends_the_row_of_failures() -> None:
-    scene = a_member().wants_to_join()
+    harness = a_member().wants_to_join()
     for _ in range(3):
-        scene.answer(scene.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
-        scene.after(2.0)
-    scene.answer(scene.sent(JoinGroupRequest), joined())
-    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
-    scene.apply()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.revoke()
-    scene.answer(scene.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
+        harness.answer(harness.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
+        harness.after(2.0)
+    harness.answer(harness.sent(JoinGroupRequest), joined())
+    harness.answer(harness.sent(SyncGroupRequest), synced("a-0"))
+    harness.apply()
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.revoke()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
 
-    scene.after(0.1)
+    harness.after(0.1)
 
-    assert scene.has_sent(JoinGroupRequest)
+    assert harness.has_sent(JoinGroupRequest)
 
 
 @pytest.mark.parametrize("where", ["join", "sync", "sync's assignor"])
 def test_an_answer_for_another_protocol_is_not_taken_for_ours(where: str) -> None:
     """KIP-559."""
-    scene = a_member().wants_to_join()
+    harness = a_member().wants_to_join()
     answer = joined()
     if where == "join":
         answer.protocol_type = "connect"
-        scene.answer(scene.sent(JoinGroupRequest), answer)
+        harness.answer(harness.sent(JoinGroupRequest), answer)
     else:
-        scene.answer(scene.sent(JoinGroupRequest), answer)
+        harness.answer(harness.sent(JoinGroupRequest), answer)
         other = synced("a-0")
         if where == "sync":
             other.protocol_type = "connect"
         else:
             other.protocol_name = "roundrobin"
-        scene.answer(scene.sent(SyncGroupRequest), other)
+        harness.answer(harness.sent(SyncGroupRequest), other)
 
-    assert isinstance(scene.said(GroupFailed).error, InconsistentGroupProtocolError)
-    assert not scene.has_said(AssignPartitions)
+    assert isinstance(harness.said(GroupFailed).error, InconsistentGroupProtocolError)
+    assert not harness.has_said(AssignPartitions)
 
 
 def test_the_trace_of_states_is_a_walk_through_the_table() -> None:
-    scene = a_member().is_stable("a-0")
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.revoke()
+    harness = a_member().is_stable("a-0")
+    harness.beats(REBALANCE_IN_PROGRESS)
+    harness.revoke()
 
-    walked = [one["after"] for one in scene.traced("membership.moved")]
+    walked = [one["after"] for one in harness.traced("membership.moved")]
 
     assert walked == [
         "joining",
@@ -172,64 +172,64 @@ class Storm:
 
     def __init__(self, seed: int, **settings: Any) -> None:
         self.random = random.Random(seed)
-        self.scene = Scene(max_poll_interval=20.0, session_timeout=6.0, **settings)
+        self.harness = MembershipHarness(max_poll_interval=20.0, session_timeout=6.0, **settings)
         (self.assignor,) = {one.name for one in settings["partition_assignment_strategy"]}
         self.tickets = 0
 
     def blow(self, steps: int) -> None:
         """So many things happen."""
-        scene, pick = self.scene, self.random.choice
-        scene.wants_to_join("a")
+        harness, pick = self.harness, self.random.choice
+        harness.wants_to_join("a")
         often = [
-            scene.poll,
-            lambda: scene.subscribe(*pick([("a",), ("a", "b")])),
-            scene.find_coordinator,
-            lambda: scene.tell(ConfirmSession()),
-            lambda: scene.see(a=pick([1, 2]), b=1),
+            harness.poll,
+            lambda: harness.subscribe(*pick([("a",), ("a", "b")])),
+            harness.find_coordinator,
+            lambda: harness.tell(ConfirmSession()),
+            lambda: harness.see(a=pick([1, 2]), b=1),
         ]
         seldom = [
-            lambda: scene.find_coordinator(Broker(node_id=2, host="kafka-2", port=9092)),
-            lambda: scene.tell(CoordinatorLost(because="storm")),
-            lambda: scene.tell(CoordinatorRefused(error=InvalidGroupIdError("storm"))),
-            lambda: scene.tell(ActorsRestarted(actors=("commits",), because=RuntimeError())),
-            scene.subscribe,
+            lambda: harness.find_coordinator(Broker(node_id=2, host="kafka-2", port=9092)),
+            lambda: harness.tell(CoordinatorLost(because="storm")),
+            lambda: harness.tell(CoordinatorRefused(error=InvalidGroupIdError("storm"))),
+            lambda: harness.tell(ActorsRestarted(actors=("commits",), because=RuntimeError())),
+            harness.subscribe,
             self.leave,
         ]
         for _ in range(steps):
             kind = self.random.random()
-            if kind < 0.4 and scene.requests:
-                self.answer(scene.requests.pop(0), self.random.random() < 0.8)
+            if kind < 0.4 and harness.requests:
+                self.answer(harness.requests.pop(0), self.random.random() < 0.8)
             elif kind < 0.7 and self.steps():
                 self.take(self.steps()[0])
             elif kind < 0.8:
-                scene.after(pick([0.01, 0.5, 4.0]))
+                harness.after(pick([0.01, 0.5, 4.0]))
             else:
                 pick(often if kind < 0.97 else seldom)()
 
     def leave(self) -> None:
         """The application leaves."""
         self.tickets += 1
-        self.scene.tell(a_leave(self.scene.now + 3, ticket=self.tickets))
+        self.harness.tell(a_leave(self.harness.now + 3, ticket=self.tickets))
 
     def answer(self, request: Request, kindly: bool) -> None:
         """A request ends, well or badly."""
-        body, scene = request.body, self.scene
+        body, harness = request.body, self.harness
         if not kindly and self.random.random() < 0.3:
-            scene.fail(request)
+            harness.fail(request)
             return
         code = 0 if kindly else self.random.choice([14, 15, 16, 22, 25, 27, 27, 30])
         if isinstance(body, JoinGroupRequest):
             if kindly and not body.member_id:
-                scene.answer(request, join_refused(MEMBER_ID_REQUIRED, f"m{scene.now}"))
+                harness.answer(request, join_refused(MEMBER_ID_REQUIRED, f"m{harness.now}"))
             elif kindly:
                 self.join(request)
             else:
-                scene.answer(request, join_refused(code))
+                harness.answer(request, join_refused(code))
         elif isinstance(body, SyncGroupRequest):
             owned = self.random.choice(["", "a-0", "a-1", "a-0 b-0"])
-            scene.answer(request, sync_refused(code) if code else synced(owned))
+            harness.answer(request, sync_refused(code) if code else synced(owned))
         else:
-            scene.answer(
+            harness.answer(
                 request, left(code) if isinstance(body, LeaveGroupRequest) else beaten(code)
             )
 
@@ -240,16 +240,16 @@ class Storm:
         members = {member: a_subscription("a", "b")} if leader == member else {}
         generation = request.context.generation + self.random.randint(1, 3)
         answer = joined(max(1, generation), member, leader, self.assignor, members)
-        self.scene.answer(request, answer)
+        self.harness.answer(request, answer)
 
     def steps(self) -> list[object]:
         """What the application is asked to do."""
         kinds = (RevokePartitions, CommitBeforeRevocation, RunRevokedCallback, AssignPartitions)
-        return [one for one in self.scene.messages if isinstance(one, kinds)]
+        return [one for one in self.harness.messages if isinstance(one, kinds)]
 
     def take(self, step: object) -> None:
         """The application does it."""
-        self.scene.messages.remove(step)
+        self.harness.messages.remove(step)
         if isinstance(step, RevokePartitions):
             answer: object = PartitionsReleased(
                 rebalance=step.rebalance,
@@ -261,20 +261,20 @@ class Storm:
             assert isinstance(step, (RunRevokedCallback, AssignPartitions))
             assigned = isinstance(step, AssignPartitions)
             answer = CallbackFinished(rebalance=step.rebalance, assigned=assigned)
-        self.scene.tell(answer)
+        self.harness.tell(answer)
 
     def calm(self, *, until: State) -> None:
         """Everybody answers kindly, and the application polls, until the member is there."""
         for _ in range(200):
             while self.steps():
                 self.take(self.steps()[0])
-            while self.scene.requests:
-                self.answer(self.scene.requests.pop(0), kindly=True)
-            if self.scene.manager.state is until and not self.steps():
+            while self.harness.requests:
+                self.answer(self.harness.requests.pop(0), kindly=True)
+            if self.harness.manager.state is until and not self.steps():
                 return
-            self.scene.after(0.5)
-            self.scene.poll()
-        raise AssertionError(f"still {self.scene.manager.state}")
+            self.harness.after(0.5)
+            self.harness.poll()
+        raise AssertionError(f"still {self.harness.manager.state}")
 
 
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
@@ -285,13 +285,13 @@ def test_after_any_storm_the_member_joins_and_every_leave_was_answered_once(
     storm = Storm(seed, **strategy)
     storm.blow(steps=300)
 
-    storm.scene.find_coordinator()
-    storm.scene.subscribe("a", "b")
+    storm.harness.find_coordinator()
+    storm.harness.subscribe("a", "b")
     storm.calm(until=State.STABLE)
     storm.leave()
     storm.calm(until=State.UNJOINED)
 
-    answered = [one.ticket for one in storm.scene.messages if isinstance(one, Answered)]
+    answered = [one.ticket for one in storm.harness.messages if isinstance(one, Answered)]
     assert sorted(answered) == list(range(1, storm.tickets + 1))
 
 
@@ -319,10 +319,10 @@ def test_in_any_storm_the_steps_add_up_to_what_the_member_owns(
     def leave() -> None:
         nonlocal held
         held = frozenset()
-        storm.scene.messages = [one for one in storm.scene.messages if one not in storm.steps()]
+        storm.harness.messages = [one for one in storm.harness.messages if one not in storm.steps()]
         Storm.leave(storm)
 
     storm.take, storm.leave = check, leave  # type: ignore[method-assign]
     storm.blow(steps=300)
 
-    assert storm.scene.traced("rebalance.completed")
+    assert storm.harness.traced("rebalance.completed")

@@ -37,7 +37,7 @@ from tests.unit.managers.membership.builders import (
     GROUP_AUTHORIZATION_FAILED,
     GROUP_MAX_SIZE_REACHED,
     OK,
-    Scene,
+    MembershipHarness,
     a_cluster,
     partitions,
 )
@@ -136,8 +136,8 @@ def a_leave(
     return LeaveGroup(ticket=ticket, deadline=deadline, because="close", operation=operation)
 
 
-class ConsumerScene(Scene):
-    """A `Scene` with a member of a KIP-848 group; topics a (3 partitions) and b (1) are known."""
+class ConsumerHarness(MembershipHarness):
+    """A member of a KIP-848 group; topics a (3 partitions) and b (1) are known."""
 
     def __init__(self, *, member_id: str = "m", **settings: Any) -> None:
         self.member_id = member_id
@@ -213,7 +213,7 @@ class ConsumerScene(Scene):
         self.answer(request, refused(code, said))
         return request
 
-    def is_quiet(self, epoch: int = 1) -> ConsumerScene:
+    def is_quiet(self, epoch: int = 1) -> ConsumerHarness:
         """Heartbeats are answered until they come at the interval only; all that is forgotten."""
         until = self.now + 10.0
         while self.now < until:
@@ -224,19 +224,19 @@ class ConsumerScene(Scene):
 
     # -- longer stretches
 
-    def is_reconciling(self, target: str = "a-0 a-1", epoch: int = 1) -> ConsumerScene:
+    def is_reconciling(self, target: str = "a-0 a-1", epoch: int = 1) -> ConsumerHarness:
         """The group has taken the member in; the application has not applied anything yet."""
         self.wants_to_join(*sorted({one.topic for one in partitions(target)}) or ("a",))
         self.is_told(target, epoch)
         return self
 
-    def is_acknowledging(self, target: str = "a-0 a-1", epoch: int = 1) -> ConsumerScene:
+    def is_acknowledging(self, target: str = "a-0 a-1", epoch: int = 1) -> ConsumerHarness:
         """The application has applied it, and a heartbeat that says so is in flight."""
         self.is_reconciling(target, epoch)
         self.apply()
         return self
 
-    def is_stable(self, owned: str = "a-0 a-1", epoch: int = 1, **_: Any) -> ConsumerScene:
+    def is_stable(self, owned: str = "a-0 a-1", epoch: int = 1, **_: Any) -> ConsumerHarness:
         """A member that owns its target; everything until here is forgotten."""
         self.is_acknowledging(owned, epoch)
         self.is_told(epoch=epoch)
@@ -244,7 +244,7 @@ class ConsumerScene(Scene):
         return self
 
 
-class AutoScene(ConsumerScene):
+class AutoHarness(ConsumerHarness):
     """A member that has yet to find out which protocol its group speaks."""
 
     def __init__(self, *, choice: ProtocolChoice | None = None, **settings: Any) -> None:
@@ -267,60 +267,60 @@ OTHER_COORDINATOR = Broker(node_id=2, host="kafka-2", port=9092)
 LOST = CoordinatorLost(because="it is silent")
 
 
-def a_member(**settings: Any) -> ConsumerScene:
-    return ConsumerScene(**settings)
+def a_member(**settings: Any) -> ConsumerHarness:
+    return ConsumerHarness(**settings)
 
 
-def a_static_member(**settings: Any) -> ConsumerScene:
-    return ConsumerScene(group_instance_id="instance-1", **settings)
+def a_static_member(**settings: Any) -> ConsumerHarness:
+    return ConsumerHarness(group_instance_id="instance-1", **settings)
 
 
-def a_stable_member(owned: str = "a-0 a-1", **settings: Any) -> ConsumerScene:
-    return ConsumerScene(**settings).is_stable(owned)
+def a_stable_member(owned: str = "a-0 a-1", **settings: Any) -> ConsumerHarness:
+    return ConsumerHarness(**settings).is_stable(owned)
 
 
-def a_member_in(state: State) -> ConsumerScene:
+def a_member_in(state: State) -> ConsumerHarness:
     """A member of a-0 and a-1 that is in this state, with nothing to be said."""
-    scene = ConsumerScene()
+    harness = ConsumerHarness()
     if state is State.UNSUBSCRIBED:
-        return scene
+        return harness
     if state is State.JOINING:
-        scene.wants_to_join("a")
-        return scene
+        harness.wants_to_join("a")
+        return harness
     if state is State.FREEING_INSTANCE_ID:
-        scene = a_static_member()
-        scene.wants_to_join("a")
-        scene.is_refused(UNRELEASED_INSTANCE_ID)
-        assert scene.state is state
-        return scene
+        harness = a_static_member()
+        harness.wants_to_join("a")
+        harness.is_refused(UNRELEASED_INSTANCE_ID)
+        assert harness.state is state
+        return harness
     if state is State.RECONCILING:
-        return scene.is_reconciling()
+        return harness.is_reconciling()
     if state is State.ACKNOWLEDGING:
-        scene.is_reconciling()
-        scene.next_beat()
-        scene.apply()
-        return scene
-    scene.is_stable()
+        harness.is_reconciling()
+        harness.next_beat()
+        harness.apply()
+        return harness
+    harness.is_stable()
     if state is State.FENCED:
-        scene.is_refused(FENCED_MEMBER_EPOCH)
+        harness.is_refused(FENCED_MEMBER_EPOCH)
     if state is State.STALE:
-        misses_its_poll(scene)
+        misses_its_poll(harness)
     if state is State.LEAVING:
-        scene.leave()
+        harness.leave()
     if state is State.FATAL:
-        scene.is_refused(GROUP_AUTHORIZATION_FAILED)
-    assert scene.state is state
-    return scene
+        harness.is_refused(GROUP_AUTHORIZATION_FAILED)
+    assert harness.state is state
+    return harness
 
 
-def misses_its_poll(scene: ConsumerScene) -> None:
+def misses_its_poll(harness: ConsumerHarness) -> None:
     """The application does not poll for five minutes; heartbeats are answered."""
-    while scene.state in IN_GROUP:
-        scene.now = scene.wake_at
-        scene.tick()
-        if scene.state in IN_GROUP:
-            scene.answer(scene.beat(), heard())
-        scene.messages = [one for one in scene.messages if not isinstance(one, SessionExtended)]
+    while harness.state in IN_GROUP:
+        harness.now = harness.wake_at
+        harness.tick()
+        if harness.state in IN_GROUP:
+            harness.answer(harness.beat(), heard())
+        harness.messages = [one for one in harness.messages if not isinstance(one, SessionExtended)]
 
 
 FATAL = [

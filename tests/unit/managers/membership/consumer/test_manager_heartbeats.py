@@ -32,39 +32,39 @@ from tests.unit.managers.membership.consumer.builders import (
 
 
 def test_the_interval_is_the_brokers() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
     for _ in range(12):  # quick ones after a rebalance come first
-        scene.is_told(interval=2_000)
-    last = scene.now
+        harness.is_told(interval=2_000)
+    last = harness.now
 
-    scene.next_beat()
+    harness.next_beat()
 
-    assert scene.now == pytest.approx(last + 2.0)
+    assert harness.now == pytest.approx(last + 2.0)
 
 
 def test_an_acknowledgement_waits_for_the_heartbeat_in_flight_and_not_for_the_interval() -> None:
-    scene = a_member().is_reconciling()
-    in_flight = scene.next_beat()
-    scene.apply()
-    assert scene.state is State.ACKNOWLEDGING
-    assert not scene.has_beaten
+    harness = a_member().is_reconciling()
+    in_flight = harness.next_beat()
+    harness.apply()
+    assert harness.state is State.ACKNOWLEDGING
+    assert not harness.has_beaten
 
-    scene.answer(in_flight, heard(1))
+    harness.answer(in_flight, heard(1))
 
-    assert tells(scene.beat()) == partitions("a-0 a-1")
+    assert tells(harness.beat()) == partitions("a-0 a-1")
 
 
 def test_an_acknowledgement_that_failed_waits_for_the_backoff() -> None:
-    scene = a_member().is_reconciling()
-    in_flight = scene.next_beat()
-    scene.apply()
-    scene.answer(in_flight, refused(COORDINATOR_LOADING))
-    assert not scene.has_beaten
-    before = scene.now
+    harness = a_member().is_reconciling()
+    in_flight = harness.next_beat()
+    harness.apply()
+    harness.answer(in_flight, refused(COORDINATOR_LOADING))
+    assert not harness.has_beaten
+    before = harness.now
 
-    assert tells(scene.next_beat()) == partitions("a-0 a-1")
+    assert tells(harness.next_beat()) == partitions("a-0 a-1")
 
-    assert scene.now == pytest.approx(before + 0.1)
+    assert harness.now == pytest.approx(before + 0.1)
 
 
 @pytest.mark.parametrize(
@@ -72,100 +72,100 @@ def test_an_acknowledgement_that_failed_waits_for_the_backoff() -> None:
 )
 def test_after_any_failure_the_next_heartbeat_says_everything(failure: str) -> None:
     """Scenario 52."""
-    scene = a_stable_member("a-0", client_rack="r1").is_quiet()
-    request = scene.next_beat()
+    harness = a_stable_member("a-0", client_rack="r1").is_quiet()
+    request = harness.next_beat()
 
     if failure == "disconnect":
-        scene.fail(request)
+        harness.fail(request)
     elif failure == "timeout":
-        scene.time_out(request)
+        harness.time_out(request)
     elif failure == "loading":
-        scene.answer(request, refused(COORDINATOR_LOADING))
+        harness.answer(request, refused(COORDINATOR_LOADING))
     elif failure == "coordinator lost":
-        scene.tell(LOST)
-        scene.find_coordinator()
+        harness.tell(LOST)
+        harness.find_coordinator()
     else:
-        scene.find_coordinator(OTHER_COORDINATOR)
+        harness.find_coordinator(OTHER_COORDINATOR)
 
-    again = scene.next_beat()
+    again = harness.next_beat()
     assert row(again) == (1, 300_000, ["a"], None, partitions("a-0"))
     assert again.body.rack_id is None
 
 
 def test_the_same_partitions_of_a_later_target_are_said_again() -> None:
     """Scenario 53: the coordinator waits to hear that this target is owned."""
-    scene = a_stable_member("a-0").is_quiet()
-    scene.is_told("a-0 a-1")
-    scene.said(AssignPartitions)  # the application takes its time
-    scene.is_told("a-0")
-    scene.tell(CallbackFinished(rebalance=2, assigned=True))
-    assert tells(scene.is_told()) == partitions("a-0 a-1")
-    scene.revoke()
-    scene.apply()
+    harness = a_stable_member("a-0").is_quiet()
+    harness.is_told("a-0 a-1")
+    harness.said(AssignPartitions)  # the application takes its time
+    harness.is_told("a-0")
+    harness.tell(CallbackFinished(rebalance=2, assigned=True))
+    assert tells(harness.is_told()) == partitions("a-0 a-1")
+    harness.revoke()
+    harness.apply()
 
-    assert tells(scene.next_beat()) == partitions("a-0")
+    assert tells(harness.next_beat()) == partitions("a-0")
 
 
 def test_a_target_that_came_back_before_anything_was_done_is_settled_and_said() -> None:
     """Scenario 53: same partitions, but of a later target."""
-    scene = a_stable_member("a-0").is_quiet()
-    scene.is_told("a-0 c-0")
-    assert scene.state is State.RECONCILING
+    harness = a_stable_member("a-0").is_quiet()
+    harness.is_told("a-0 c-0")
+    assert harness.state is State.RECONCILING
 
-    scene.is_told("a-0")
+    harness.is_told("a-0")
 
-    assert scene.state is State.STABLE
-    assert tells(scene.next_beat()) == partitions("a-0")
+    assert harness.state is State.STABLE
+    assert tells(harness.next_beat()) == partitions("a-0")
 
 
 def test_each_answered_heartbeat_extends_the_session_from_when_it_was_asked() -> None:
-    scene = a_member()
-    scene.wants_to_join("a")
-    asked_at = scene.now
-    scene.now += 1.0
+    harness = a_member()
+    harness.wants_to_join("a")
+    asked_at = harness.now
+    harness.now += 1.0
 
-    scene.answer(scene.beat(), heard(1, "a-0", interval=3_000))
+    harness.answer(harness.beat(), heard(1, "a-0", interval=3_000))
 
-    assert scene.said(SessionExtended).until == asked_at + 27.0
+    assert harness.said(SessionExtended).until == asked_at + 27.0
 
 
 def test_a_session_is_never_taken_to_be_longer_than_kafkas_default() -> None:
-    scene = a_member()
-    scene.wants_to_join("a")
+    harness = a_member()
+    harness.wants_to_join("a")
 
-    scene.answer(scene.beat(), heard(1, "a-0", interval=15_000))
+    harness.answer(harness.beat(), heard(1, "a-0", interval=15_000))
 
-    assert scene.said(SessionExtended).until == scene.now + 45.0
+    assert harness.said(SessionExtended).until == harness.now + 45.0
 
 
 def test_a_refused_heartbeat_does_not_extend_the_session() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.is_refused(COORDINATOR_LOADING)
+    harness.is_refused(COORDINATOR_LOADING)
 
-    assert not scene.has_said(SessionExtended)
+    assert not harness.has_said(SessionExtended)
 
 
 def test_there_is_no_second_heartbeat_while_one_is_in_flight() -> None:
-    scene = a_stable_member().is_quiet()
-    scene.next_beat()
+    harness = a_stable_member().is_quiet()
+    harness.next_beat()
 
-    scene.tell(ConfirmSession())
-    scene.subscribe("a", "b")
-    scene.poll()
+    harness.tell(ConfirmSession())
+    harness.subscribe("a", "b")
+    harness.poll()
 
-    assert not scene.has_beaten
+    assert not harness.has_beaten
 
 
 def test_the_answer_to_a_heartbeat_that_was_given_up_is_dropped() -> None:
-    scene = a_stable_member().is_quiet()
-    request = scene.next_beat()
-    scene.tell(LOST)
+    harness = a_stable_member().is_quiet()
+    request = harness.next_beat()
+    harness.tell(LOST)
 
-    scene.answer(request, heard(1, "b-0"))
+    harness.answer(request, heard(1, "b-0"))
 
-    assert scene.state is State.STABLE
-    assert scene.traced("answer.dropped")
+    assert harness.state is State.STABLE
+    assert harness.traced("answer.dropped")
 
 
 # -- how fast
@@ -173,28 +173,28 @@ def test_the_answer_to_a_heartbeat_that_was_given_up_is_dropped() -> None:
 
 def test_after_a_new_target_the_coordinator_is_asked_soon_what_comes_next() -> None:
     """What others have to give up first comes with one of the next answers."""
-    scene = a_stable_member().is_quiet()
-    scene.is_told("a-0")
-    told_at = scene.now
+    harness = a_stable_member().is_quiet()
+    harness.is_told("a-0")
+    told_at = harness.now
 
-    scene.next_beat()
+    harness.next_beat()
 
-    assert scene.now - told_at < 0.05
+    assert harness.now - told_at < 0.05
 
 
 def test_a_heartbeat_without_news_waits_for_the_interval() -> None:
-    scene = a_stable_member().is_quiet()
-    scene.is_told()
-    told_at = scene.now
+    harness = a_stable_member().is_quiet()
+    harness.is_told()
+    told_at = harness.now
 
-    scene.next_beat()
+    harness.next_beat()
 
-    assert scene.now - told_at == pytest.approx(5.0)
+    assert harness.now - told_at == pytest.approx(5.0)
 
 
 def test_a_failed_connection_is_traced_with_its_reason() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.fail(scene.next_beat(), KafkaConnectionError("reset by peer"))
+    harness.fail(harness.next_beat(), KafkaConnectionError("reset by peer"))
 
-    assert "reset by peer" in str(scene.traced("heartbeat.failed")[0]["because"])
+    assert "reset by peer" in str(harness.traced("heartbeat.failed")[0]["because"])

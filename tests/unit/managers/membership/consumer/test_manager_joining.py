@@ -32,96 +32,96 @@ from tests.unit.managers.membership.consumer.builders import (
 
 
 def test_row_1_a_member_joins_with_epoch_0_and_all_that_the_coordinator_must_know() -> None:
-    scene = a_member()
+    harness = a_member()
 
-    scene.wants_to_join("a")
+    harness.wants_to_join("a")
 
-    request = scene.beat()
+    request = harness.beat()
     assert row(request) == (0, 300_000, ["a"], None, frozenset())
     assert (request.body.group_id, request.body.member_id) == ("g", "m")
     assert request.to is Destination.COORDINATOR
 
 
 def test_row_2_what_was_applied_is_acknowledged_at_once_and_nothing_is_said_twice() -> None:
-    scene = a_member().is_reconciling("a-0 a-1")
-    step = scene.apply()
+    harness = a_member().is_reconciling("a-0 a-1")
+    step = harness.apply()
 
-    request = scene.beat()
+    request = harness.beat()
 
     assert step.assigned == step.added == partitions("a-0 a-1")
     assert row(request) == (1, -1, None, None, partitions("a-0 a-1"))
-    assert scene.state is State.STABLE
+    assert harness.state is State.STABLE
 
 
 def test_row_3_a_member_with_nothing_new_only_says_that_it_is_there() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    request = scene.next_beat()
+    request = harness.next_beat()
 
     assert row(request) == (1, -1, None, None, None)
 
 
 def test_row_4_a_target_without_a_partition_makes_the_member_hand_it_back() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.is_told("a-0")
+    harness.is_told("a-0")
 
-    step = scene.said(RevokePartitions)
+    step = harness.said(RevokePartitions)
     assert (step.partitions, step.loss) == (partitions("a-1"), Loss.REVOKED)
-    assert scene.state is State.RECONCILING
+    assert harness.state is State.RECONCILING
 
 
 def test_row_5_the_coordinator_hears_of_it_when_it_is_committed_and_both_callbacks_have_run() -> (
     None
 ):
-    scene = a_stable_member()
-    scene.is_told("a-0")
-    scene.release(a=7)
-    commit = scene.said(CommitBeforeRevocation)
-    scene.tell(RevocationCommitted(rebalance=commit.rebalance))
-    scene.run_revoked_callback()
-    assert not scene.has_beaten
+    harness = a_stable_member()
+    harness.is_told("a-0")
+    harness.release(a=7)
+    commit = harness.said(CommitBeforeRevocation)
+    harness.tell(RevocationCommitted(rebalance=commit.rebalance))
+    harness.run_revoked_callback()
+    assert not harness.has_beaten
 
-    step = scene.apply()
+    step = harness.apply()
 
     assert (step.assigned, step.added) == (partitions("a-0"), frozenset())
-    assert row(scene.beat()) == (1, -1, None, None, partitions("a-0"))
+    assert row(harness.beat()) == (1, -1, None, None, partitions("a-0"))
 
 
 def test_row_6_after_a_lost_answer_everything_is_said_again_and_nothing_else_changes() -> None:
-    scene = a_stable_member()
-    scene.is_told("a-0")
-    scene.revoke(a=7)
-    scene.apply()
-    scene.time_out(scene.beat())
+    harness = a_stable_member()
+    harness.is_told("a-0")
+    harness.revoke(a=7)
+    harness.apply()
+    harness.time_out(harness.beat())
 
-    request = scene.is_told("a-0", epoch=2)
+    request = harness.is_told("a-0", epoch=2)
 
     assert row(request) == (1, 300_000, ["a"], None, partitions("a-0"))
-    assert scene.state is State.STABLE
-    assert not scene.has_said(AssignPartitions)
+    assert harness.state is State.STABLE
+    assert not harness.has_said(AssignPartitions)
 
 
 def test_row_7_a_fenced_member_joins_again_when_the_application_has_let_go_of_everything() -> None:
-    scene = a_stable_member()
-    scene.is_refused(FENCED_MEMBER_EPOCH)
-    assert scene.revoke().loss is Loss.LOST
+    harness = a_stable_member()
+    harness.is_refused(FENCED_MEMBER_EPOCH)
+    assert harness.revoke().loss is Loss.LOST
 
-    assert row(scene.beat()) == (0, 300_000, ["a"], None, frozenset())
-    assert scene.state is State.JOINING
+    assert row(harness.beat()) == (0, 300_000, ["a"], None, frozenset())
+    assert harness.state is State.JOINING
 
 
 def test_row_8_the_last_heartbeat_says_goodbye_and_its_answer_ends_the_leave() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.leave(ticket=7)
-    request = scene.beat()
+    harness.leave(ticket=7)
+    request = harness.beat()
     assert (request.body.member_epoch, request.body.member_id) == (-1, "m")
-    assert not scene.has_said(Answered)
-    scene.answer(request, heard(-1))
+    assert not harness.has_said(Answered)
+    harness.answer(request, heard(-1))
 
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
+    assert harness.said(Answered).ticket == 7
+    assert harness.state is State.UNSUBSCRIBED
 
 
 # -- joining
@@ -129,23 +129,23 @@ def test_row_8_the_last_heartbeat_says_goodbye_and_its_answer_ends_the_leave() -
 
 def test_while_the_coordinator_is_unknown_only_the_poll_timer_runs() -> None:
     """Scenario 55: it does not spin."""
-    scene = a_member()
-    scene.subscribe("a")
-    scene.poll()
+    harness = a_member()
+    harness.subscribe("a")
+    harness.poll()
 
-    assert scene.wake_at == scene.now + 300.0
+    assert harness.wake_at == harness.now + 300.0
 
 
 def test_what_only_a_joining_member_says_is_the_rack_and_each_time_again() -> None:
-    scene = a_member(client_rack="r1", group_remote_assignor="range", group_instance_id="i")
-    scene.wants_to_join("a")
-    first = scene.beat()
-    scene.fail(first)
-    again = scene.next_beat()
-    scene.answer(again, heard(1, "a-0"))
-    scene.apply()
+    harness = a_member(client_rack="r1", group_remote_assignor="range", group_instance_id="i")
+    harness.wants_to_join("a")
+    first = harness.beat()
+    harness.fail(first)
+    again = harness.next_beat()
+    harness.answer(again, heard(1, "a-0"))
+    harness.apply()
 
-    later = scene.beat()
+    later = harness.beat()
 
     for one in (first, again):
         assert (one.body.rack_id, one.body.server_assignor) == ("r1", "range")
@@ -155,22 +155,22 @@ def test_what_only_a_joining_member_says_is_the_rack_and_each_time_again() -> No
 
 def test_an_empty_first_target_is_reconciled_and_acknowledged_and_runs_the_listener() -> None:
     """Scenario 45."""
-    scene = a_member().is_reconciling("")
+    harness = a_member().is_reconciling("")
 
-    step = scene.apply()
+    step = harness.apply()
 
     assert step.assigned == step.added == frozenset()
-    assert tells(scene.beat()) == frozenset()
-    assert scene.state is State.STABLE
+    assert tells(harness.beat()) == frozenset()
+    assert harness.state is State.STABLE
 
 
 def test_no_negative_epoch_and_no_old_partition_is_said_while_joining() -> None:
     """KAFKA-19335."""
-    scene = a_stable_member()
-    scene.is_refused(UNKNOWN_MEMBER_ID)
-    scene.revoke()
+    harness = a_stable_member()
+    harness.is_refused(UNKNOWN_MEMBER_ID)
+    harness.revoke()
 
-    request = scene.beat()
+    request = harness.beat()
 
     assert request.body.member_epoch == 0
     assert tells(request) == frozenset()
@@ -178,13 +178,13 @@ def test_no_negative_epoch_and_no_old_partition_is_said_while_joining() -> None:
 
 def test_the_member_id_is_kept_whatever_the_coordinator_says_and_through_fencing() -> None:
     """KIP-1082, KAFKA-17116."""
-    scene = a_member()
-    scene.wants_to_join("a")
+    harness = a_member()
+    harness.wants_to_join("a")
     answer = heard(1, "a-0")
     answer.member_id = "another"
-    scene.answer(scene.beat(), answer)
-    scene.apply()
-    assert scene.beat().body.member_id == "m"
+    harness.answer(harness.beat(), answer)
+    harness.apply()
+    assert harness.beat().body.member_id == "m"
 
     fenced = a_stable_member()
     fenced.is_refused(FENCED_MEMBER_EPOCH)
@@ -195,58 +195,58 @@ def test_the_member_id_is_kept_whatever_the_coordinator_says_and_through_fencing
 
 def test_others_are_told_who_we_are_only_when_it_changed() -> None:
     """Scenario 51."""
-    scene = a_member().is_reconciling("a-0", epoch=3)
-    scene.forget()
-    scene.tell(CallbackFinished(rebalance=1, assigned=True))
-    said = scene.said(MemberChanged)
+    harness = a_member().is_reconciling("a-0", epoch=3)
+    harness.forget()
+    harness.tell(CallbackFinished(rebalance=1, assigned=True))
+    said = harness.said(MemberChanged)
     assert (said.member_id, said.generation, said.state) == ("m", 3, MemberState.STABLE)
     assert said.protocol == "consumer"
 
-    scene.is_told(epoch=3)
-    assert not scene.has_said(MemberChanged)
-    scene.is_told(epoch=4)
+    harness.is_told(epoch=3)
+    assert not harness.has_said(MemberChanged)
+    harness.is_told(epoch=4)
 
-    assert scene.said(MemberChanged).generation == 4
+    assert harness.said(MemberChanged).generation == 4
 
 
 # -- the subscription changes
 
 
 def test_other_topics_are_said_at_once_and_nothing_else() -> None:
-    scene = a_stable_member().is_quiet()
+    harness = a_stable_member().is_quiet()
 
-    scene.subscribe("a", "b")
+    harness.subscribe("a", "b")
 
-    assert row(scene.beat()) == (1, -1, ["a", "b"], None, None)
-    assert scene.state is State.STABLE
+    assert row(harness.beat()) == (1, -1, ["a", "b"], None, None)
+    assert harness.state is State.STABLE
 
 
 def test_a_subscription_that_changes_while_joining_is_said_with_the_heartbeat_after() -> None:
-    scene = a_member()
-    scene.wants_to_join("a")
-    request = scene.beat()
+    harness = a_member()
+    harness.wants_to_join("a")
+    request = harness.beat()
 
-    scene.subscribe("b")
-    scene.answer(request, heard(1, "a-0"))
+    harness.subscribe("b")
+    harness.answer(request, heard(1, "a-0"))
 
-    assert scene.next_beat().body.subscribed_topic_names == ["b"]
+    assert harness.next_beat().body.subscribed_topic_names == ["b"]
 
 
 def test_topics_that_change_while_a_heartbeat_is_in_flight_are_said_with_its_answer() -> None:
     """And not an interval later."""
-    scene = a_stable_member().is_quiet()
-    beat = scene.next_beat()
-    scene.subscribe("a", "b")
-    assert not scene.has_beaten
+    harness = a_stable_member().is_quiet()
+    beat = harness.next_beat()
+    harness.subscribe("a", "b")
+    assert not harness.has_beaten
 
-    scene.answer(beat, heard())
+    harness.answer(beat, heard())
 
-    assert row(scene.beat()) == (1, -1, ["a", "b"], None, None)
+    assert row(harness.beat()) == (1, -1, ["a", "b"], None, None)
 
 
 def test_the_same_topics_again_are_not_said() -> None:
-    scene = a_stable_member().is_quiet()
+    harness = a_stable_member().is_quiet()
 
-    scene.subscribe("a")
+    harness.subscribe("a")
 
-    assert row(scene.beat()) == (1, -1, None, None, None)
+    assert row(harness.beat()) == (1, -1, None, None, None)

@@ -60,93 +60,93 @@ def test_what_the_last_heartbeat_says_depends_on_the_operation_and_the_kind_of_m
     static: bool, operation: Operation, epoch: int | None, state: State
 ) -> None:
     """Scenario 65, KIP-1092."""
-    scene = a_static_member() if static else a_member()
-    scene.wants_to_join("a")
+    harness = a_static_member() if static else a_member()
+    harness.wants_to_join("a")
     if state is not State.JOINING:
-        scene.is_told("a-0")
+        harness.is_told("a-0")
     if state is State.STABLE:
-        scene.apply()
-        scene.is_told()
-    scene.forget()
+        harness.apply()
+        harness.is_told()
+    harness.forget()
 
-    scene.leave(ticket=7, operation=operation)
+    harness.leave(ticket=7, operation=operation)
 
     if epoch is None:
-        assert not scene.has_beaten
+        assert not harness.has_beaten
     else:
-        request = scene.beat()
+        request = harness.beat()
         assert request.body.member_epoch == epoch
         assert request.body.instance_id == ("instance-1" if static else None)
-        scene.answer(request, heard(epoch))
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
+        harness.answer(request, heard(epoch))
+    assert harness.said(Answered).ticket == 7
+    assert harness.state is State.UNSUBSCRIBED
 
 
 def test_the_last_heartbeat_does_not_wait_for_the_one_in_flight() -> None:
     """Scenario 54, KAFKA-16639."""
-    scene = a_stable_member()
-    in_flight = scene.next_beat()
+    harness = a_stable_member()
+    in_flight = harness.next_beat()
 
-    scene.leave()
-    goodbye = scene.beat()
-    scene.answer(in_flight, heard(2, "a-0"))
+    harness.leave()
+    goodbye = harness.beat()
+    harness.answer(in_flight, heard(2, "a-0"))
 
     assert goodbye.body.member_epoch == -1
-    assert scene.state is State.LEAVING
-    assert not scene.has_said(AssignPartitions)
+    assert harness.state is State.LEAVING
+    assert not harness.has_said(AssignPartitions)
 
 
 def test_who_never_said_that_it_wants_to_join_need_not_say_goodbye() -> None:
     """There is no coordinator, and may never be: `close` does not wait for it."""
-    scene = a_member()
-    scene.subscribe("a")
-    scene.poll()
-    assert scene.state is State.JOINING
+    harness = a_member()
+    harness.subscribe("a")
+    harness.poll()
+    assert harness.state is State.JOINING
 
-    scene.leave(ticket=7)
+    harness.leave(ticket=7)
 
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
+    assert harness.said(Answered).ticket == 7
+    assert harness.state is State.UNSUBSCRIBED
 
 
 def test_who_has_said_goodbye_and_not_joined_again_need_not_say_it_twice() -> None:
-    scene = a_stable_member()
-    scene.leave(ticket=1)
-    scene.answer(scene.beat(), heard(-1))
-    scene.tell(LOST)
-    scene.subscribe("a")
-    scene.poll()
-    scene.forget()
+    harness = a_stable_member()
+    harness.leave(ticket=1)
+    harness.answer(harness.beat(), heard(-1))
+    harness.tell(LOST)
+    harness.subscribe("a")
+    harness.poll()
+    harness.forget()
 
-    scene.leave(ticket=7)
+    harness.leave(ticket=7)
 
-    assert scene.said(Answered).ticket == 7
+    assert harness.said(Answered).ticket == 7
 
 
 @pytest.mark.parametrize("known", ["asked", "late", "restarted"])
 def test_whom_the_group_may_count_on_says_goodbye_though_no_answer_came(known: str) -> None:
-    scene = a_member(incarnation=2 if known == "restarted" else 1)
+    harness = a_member(incarnation=2 if known == "restarted" else 1)
     if known == "late":
-        scene.is_stable()
-        scene.tell(LOST)
-        scene.after(300.0)
-        assert scene.state is State.STALE
-        scene.revoke()
-        scene.poll()
+        harness.is_stable()
+        harness.tell(LOST)
+        harness.after(300.0)
+        assert harness.state is State.STALE
+        harness.revoke()
+        harness.poll()
     elif known == "asked":
-        scene.wants_to_join("a")
-        scene.tell(LOST)
-        scene.forget()
+        harness.wants_to_join("a")
+        harness.tell(LOST)
+        harness.forget()
     else:
-        scene.subscribe("a")
-        scene.poll()
-    assert scene.state is State.JOINING
+        harness.subscribe("a")
+        harness.poll()
+    assert harness.state is State.JOINING
 
-    scene.leave(ticket=7)
-    assert not scene.has_said(Answered)
-    scene.find_coordinator()
+    harness.leave(ticket=7)
+    assert not harness.has_said(Answered)
+    harness.find_coordinator()
 
-    assert row(scene.beat())[0] == -1
+    assert row(harness.beat())[0] == -1
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
@@ -154,101 +154,101 @@ def test_who_was_restarted_and_has_not_asked_again_leaves_for_its_predecessor(
     instance: str | None, epoch: int
 ) -> None:
     """Else the group keeps partitions for it until the session ends."""
-    scene = a_member(incarnation=2, group_instance_id=instance)
-    scene.find_coordinator()
-    scene.subscribe("a")
-    assert scene.state is State.UNSUBSCRIBED
+    harness = a_member(incarnation=2, group_instance_id=instance)
+    harness.find_coordinator()
+    harness.subscribe("a")
+    assert harness.state is State.UNSUBSCRIBED
 
-    scene.leave(ticket=7)
+    harness.leave(ticket=7)
 
-    goodbye = scene.beat()
+    goodbye = harness.beat()
     assert row(goodbye)[0] == epoch
-    assert not scene.has_said(Answered)
-    scene.answer(goodbye, heard(epoch))
-    assert scene.said(Answered).ticket == 7
-    scene.leave(ticket=8)
-    assert scene.said(Answered).ticket == 8
+    assert not harness.has_said(Answered)
+    harness.answer(goodbye, heard(epoch))
+    assert harness.said(Answered).ticket == 7
+    harness.leave(ticket=8)
+    assert harness.said(Answered).ticket == 8
 
 
 def test_the_failure_of_an_attempt_to_leave_that_was_given_up_does_not_count() -> None:
     """It would have the attempt in flight sent once more beside itself."""
-    scene = a_stable_member()
-    scene.leave(30.0)
-    given_up = scene.beat()
-    scene.find_coordinator(OTHER_COORDINATOR)
-    in_flight = scene.beat()
+    harness = a_stable_member()
+    harness.leave(30.0)
+    given_up = harness.beat()
+    harness.find_coordinator(OTHER_COORDINATOR)
+    in_flight = harness.beat()
 
-    scene.fail(given_up)
-    scene.after(2.0)
+    harness.fail(given_up)
+    harness.after(2.0)
 
-    assert not scene.requests
-    scene.fail(in_flight)
-    assert scene.next_beat().body.member_epoch == -1
+    assert not harness.requests
+    harness.fail(in_flight)
+    assert harness.next_beat().body.member_epoch == -1
 
 
 @pytest.mark.parametrize("answer", [GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID])
 def test_whom_the_coordinator_does_not_know_any_more_need_not_leave(answer: int) -> None:
-    scene = a_stable_member()
-    scene.is_refused(answer)
-    scene.tell(LOST)
-    scene.revoke()
-    assert scene.state is State.JOINING
+    harness = a_stable_member()
+    harness.is_refused(answer)
+    harness.tell(LOST)
+    harness.revoke()
+    assert harness.state is State.JOINING
 
-    scene.leave(ticket=7)
+    harness.leave(ticket=7)
 
-    assert scene.said(Answered).ticket == 7
+    assert harness.said(Answered).ticket == 7
 
 
 def test_who_was_fenced_and_has_not_joined_again_leaves() -> None:
     """FENCED_MEMBER_EPOCH: the group has the member, with another epoch."""
-    scene = a_stable_member()
-    scene.is_refused(FENCED_MEMBER_EPOCH)
-    scene.tell(LOST)
-    scene.revoke()
-    assert scene.state is State.JOINING
+    harness = a_stable_member()
+    harness.is_refused(FENCED_MEMBER_EPOCH)
+    harness.tell(LOST)
+    harness.revoke()
+    assert harness.state is State.JOINING
 
-    scene.leave(ticket=7)
+    harness.leave(ticket=7)
 
-    assert not scene.has_said(Answered)
-    scene.find_coordinator()
-    assert scene.beat().body.member_epoch == -1
+    assert not harness.has_said(Answered)
+    harness.find_coordinator()
+    assert harness.beat().body.member_epoch == -1
 
 
 def test_a_heartbeat_of_goodbye_may_not_take_longer_than_there_is_time() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.leave(0.5)
+    harness.leave(0.5)
 
-    assert scene.beat().deadline == scene.now + 0.5
+    assert harness.beat().deadline == harness.now + 0.5
 
 
 def test_a_goodbye_that_no_broker_understands_is_given_up() -> None:
-    scene = a_stable_member()
-    scene.leave(ticket=7)
+    harness = a_stable_member()
+    harness.leave(ticket=7)
 
-    scene.fail(scene.beat(), UnsupportedVersionError("none in common"))
+    harness.fail(harness.beat(), UnsupportedVersionError("none in common"))
 
-    assert scene.said(Answered).ticket == 7
-    assert not scene.has_said(GroupFailed)
+    assert harness.said(Answered).ticket == 7
+    assert not harness.has_said(GroupFailed)
 
 
 def test_whom_the_group_did_not_take_in_has_left_at_once() -> None:
-    scene = a_member()
-    scene.wants_to_join("a")
-    scene.is_refused(GROUP_MAX_SIZE_REACHED)
+    harness = a_member()
+    harness.wants_to_join("a")
+    harness.is_refused(GROUP_MAX_SIZE_REACHED)
 
-    scene.leave(ticket=7)
+    harness.leave(ticket=7)
 
-    assert scene.said(Answered).ticket == 7
-    assert not scene.has_beaten
+    assert harness.said(Answered).ticket == 7
+    assert not harness.has_beaten
 
 
 def test_others_learn_at_once_that_we_are_no_member_any_more() -> None:
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.leave()
+    harness.leave()
 
-    changed = scene.said(MemberChanged)
+    changed = harness.said(MemberChanged)
     assert (changed.member_id, changed.generation) == ("", -1)
     assert changed.state is MemberState.UNJOINED
 
@@ -257,146 +257,146 @@ def test_others_learn_at_once_that_we_are_no_member_any_more() -> None:
 
 
 def test_a_static_member_that_polls_too_late_keeps_its_place() -> None:
-    scene = a_static_member().is_stable()
+    harness = a_static_member().is_stable()
 
-    misses_its_poll(scene)
+    misses_its_poll(harness)
 
-    assert scene.beat().body.member_epoch == -2
+    assert harness.beat().body.member_epoch == -2
 
 
 @pytest.mark.parametrize("has_left", [False, True])
 def test_a_static_member_that_polls_too_late_may_leave_before_its_first_heartbeat(
     has_left: bool,
 ) -> None:
-    scene = a_static_member()
+    harness = a_static_member()
     if has_left:
-        scene.is_stable()
-        scene.leave()
-        scene.answer(scene.beat(), heard(-2))
-        scene.tell(LOST)
-    scene.subscribe("a")
-    scene.poll()
-    assert scene.state is State.JOINING
-    scene.after(300.0)
-    assert scene.state is State.STALE
+        harness.is_stable()
+        harness.leave()
+        harness.answer(harness.beat(), heard(-2))
+        harness.tell(LOST)
+    harness.subscribe("a")
+    harness.poll()
+    assert harness.state is State.JOINING
+    harness.after(300.0)
+    assert harness.state is State.STALE
 
-    scene.find_coordinator()
-    scene.answer(scene.beat(), heard(-2))
+    harness.find_coordinator()
+    harness.answer(harness.beat(), heard(-2))
 
-    assert scene.state is State.STALE
-    assert not scene.has_beaten
+    assert harness.state is State.STALE
+    assert not harness.has_beaten
 
 
 def test_a_stale_member_does_not_join_while_its_goodbye_is_in_flight() -> None:
     """A goodbye that arrived after the new beginning would end it."""
-    scene = a_member_in(State.STALE)
-    goodbye = scene.beat()
-    scene.revoke()
-    scene.poll()
-    assert not scene.has_beaten
+    harness = a_member_in(State.STALE)
+    goodbye = harness.beat()
+    harness.revoke()
+    harness.poll()
+    assert not harness.has_beaten
 
-    scene.answer(goodbye, heard(-1))
+    harness.answer(goodbye, heard(-1))
 
-    assert scene.state is State.JOINING
-    assert scene.beat().body.member_epoch == 0
+    assert harness.state is State.JOINING
+    assert harness.beat().body.member_epoch == 0
 
 
 def test_a_lost_goodbye_is_not_repeated_to_the_member_that_joins_again() -> None:
-    scene = a_member_in(State.STALE)
-    goodbye = scene.beat()
-    scene.revoke()
-    scene.poll()
+    harness = a_member_in(State.STALE)
+    goodbye = harness.beat()
+    harness.revoke()
+    harness.poll()
 
-    scene.fail(goodbye)
-    scene.after(5.0)
+    harness.fail(goodbye)
+    harness.after(5.0)
 
-    assert [one.body.member_epoch for one in scene.requests] == [0]
+    assert [one.body.member_epoch for one in harness.requests] == [0]
 
 
 def test_a_goodbye_of_a_stale_member_is_tried_again_while_nobody_polls() -> None:
-    scene = a_member_in(State.STALE)
+    harness = a_member_in(State.STALE)
 
-    scene.fail(scene.beat())
+    harness.fail(harness.beat())
 
-    assert scene.next_beat().body.member_epoch == -1
-    assert scene.state is State.STALE
+    assert harness.next_beat().body.member_epoch == -1
+    assert harness.state is State.STALE
 
 
 def test_a_late_member_without_a_coordinator_joins_again_without_having_left() -> None:
-    scene = a_stable_member()
-    scene.tell(LOST)
-    misses_its_poll(scene)
-    assert scene.state is State.STALE
-    scene.revoke()
+    harness = a_stable_member()
+    harness.tell(LOST)
+    misses_its_poll(harness)
+    assert harness.state is State.STALE
+    harness.revoke()
 
-    scene.poll()
-    scene.find_coordinator()
+    harness.poll()
+    harness.find_coordinator()
 
-    assert [one.body.member_epoch for one in scene.requests] == [0]
+    assert [one.body.member_epoch for one in harness.requests] == [0]
 
 
 def test_a_member_that_polls_too_late_while_it_reconciles_gives_up_all_it_was_given() -> None:
-    scene = a_member(max_poll_interval=30.0).is_reconciling("a-0")
-    late = scene.said(AssignPartitions)
-    misses_its_poll(scene)
-    assert scene.said(RevokePartitions).partitions == partitions("a-0")
+    harness = a_member(max_poll_interval=30.0).is_reconciling("a-0")
+    late = harness.said(AssignPartitions)
+    misses_its_poll(harness)
+    assert harness.said(RevokePartitions).partitions == partitions("a-0")
 
-    scene.tell(CallbackFinished(rebalance=late.rebalance, assigned=True))
+    harness.tell(CallbackFinished(rebalance=late.rebalance, assigned=True))
 
-    assert scene.state is State.STALE
-    assert scene.traced("step.dropped")
+    assert harness.state is State.STALE
+    assert harness.traced("step.dropped")
 
 
 def test_who_comes_back_while_that_goodbye_is_on_its_way_waits_for_its_end() -> None:
     """Sent again after the new beginning, it would end that: others get what we are given."""
-    scene = a_member_in(State.STALE)
-    goodbye = scene.beat()
-    scene.leave(ticket=7)
+    harness = a_member_in(State.STALE)
+    goodbye = harness.beat()
+    harness.leave(ticket=7)
 
-    scene.wants_to_join("a")
-    assert scene.state is State.UNSUBSCRIBED
-    scene.fail(goodbye)
-    again = scene.next_beat()
+    harness.wants_to_join("a")
+    assert harness.state is State.UNSUBSCRIBED
+    harness.fail(goodbye)
+    again = harness.next_beat()
     assert row(again)[0] == -1
-    scene.answer(again, heard(-1))
+    harness.answer(again, heard(-1))
 
-    assert scene.said(Answered).ticket == 7
-    assert row(scene.beat())[0] == 0
+    assert harness.said(Answered).ticket == 7
+    assert row(harness.beat())[0] == 0
 
 
 @pytest.mark.parametrize("told", ["in flight", "answered"])
 def test_a_late_static_member_that_is_to_leave_for_good_does(told: str) -> None:
     """It has told the group only that it will be back."""
-    scene = a_static_member().is_stable()
-    misses_its_poll(scene)
-    goodbye = scene.beat()
+    harness = a_static_member().is_stable()
+    misses_its_poll(harness)
+    goodbye = harness.beat()
     assert goodbye.body.member_epoch == -2
     if told == "answered":
-        scene.answer(goodbye, heard(-2))
+        harness.answer(goodbye, heard(-2))
 
-    scene.leave(ticket=7, operation=Operation.LEAVE_GROUP)
+    harness.leave(ticket=7, operation=Operation.LEAVE_GROUP)
 
-    last = scene.beat()
+    last = harness.beat()
     assert last.body.member_epoch == -1
-    assert not scene.has_said(Answered)
-    scene.answer(last, heard(-1))
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
+    assert not harness.has_said(Answered)
+    harness.answer(last, heard(-1))
+    assert harness.said(Answered).ticket == 7
+    assert harness.state is State.UNSUBSCRIBED
 
 
 def test_a_static_member_that_has_left_for_good_need_not_leave_again() -> None:
     """It was awaited before (epoch -2), and is not any more."""
-    scene = a_static_member().is_stable()
-    misses_its_poll(scene)
-    scene.answer(scene.beat(), heard(-2))
-    scene.leave(ticket=7, operation=Operation.LEAVE_GROUP)
-    scene.answer(scene.beat(), heard(-1))
-    scene.forget()
+    harness = a_static_member().is_stable()
+    misses_its_poll(harness)
+    harness.answer(harness.beat(), heard(-2))
+    harness.leave(ticket=7, operation=Operation.LEAVE_GROUP)
+    harness.answer(harness.beat(), heard(-1))
+    harness.forget()
 
-    scene.leave(ticket=8, operation=Operation.LEAVE_GROUP)
+    harness.leave(ticket=8, operation=Operation.LEAVE_GROUP)
 
-    assert scene.said(Answered).ticket == 8
-    assert not scene.has_beaten
+    assert harness.said(Answered).ticket == 8
+    assert not harness.has_beaten
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -405,22 +405,22 @@ def test_a_late_member_that_closes_otherwise_has_said_its_goodbye(
     static: bool, operation: Operation
 ) -> None:
     """There is nothing left for it to remain in."""
-    scene = (a_static_member() if static else a_member()).is_stable()
-    misses_its_poll(scene)
-    scene.answer(scene.beat(), heard(-1))
+    harness = (a_static_member() if static else a_member()).is_stable()
+    misses_its_poll(harness)
+    harness.answer(harness.beat(), heard(-1))
 
-    scene.leave(ticket=7, operation=operation)
+    harness.leave(ticket=7, operation=operation)
 
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
-    assert not scene.has_beaten
+    assert harness.said(Answered).ticket == 7
+    assert harness.state is State.UNSUBSCRIBED
+    assert not harness.has_beaten
 
 
 def test_the_poll_timer_does_not_run_for_a_member_that_is_out() -> None:
-    scene = a_member_in(State.FENCED)
-    waits = scene.wake_at
+    harness = a_member_in(State.FENCED)
+    waits = harness.wake_at
 
-    scene.after(1_000.0)
+    harness.after(1_000.0)
 
     assert waits == float("inf")
-    assert scene.state is State.FENCED
+    assert harness.state is State.FENCED

@@ -26,15 +26,15 @@ from tests.unit.managers.membership.consumer.builders import (
 @pytest.mark.parametrize("state", list(State), ids=lambda one: one.name)
 def test_a_move_of_the_coordinator_does_not_put_the_membership_in_question(state: State) -> None:
     """Lead 4 of peers_measured."""
-    scene = a_member_in(state)
-    scene.requests.clear()
+    harness = a_member_in(state)
+    harness.requests.clear()
 
-    scene.tell(LOST)
-    assert scene.state is state
-    assert not scene.requests
-    scene.find_coordinator(OTHER_COORDINATOR)
+    harness.tell(LOST)
+    assert harness.state is state
+    assert not harness.requests
+    harness.find_coordinator(OTHER_COORDINATOR)
 
-    sent = [row(one)[0] for one in scene.requests]
+    sent = [row(one)[0] for one in harness.requests]
     if state in (State.LEAVING, State.STALE):
         assert sent == [-1]
     elif state is State.FREEING_INSTANCE_ID:
@@ -46,40 +46,40 @@ def test_a_move_of_the_coordinator_does_not_put_the_membership_in_question(state
 
 
 def test_a_reconciliation_goes_on_without_a_coordinator() -> None:
-    scene = a_stable_member()
-    scene.is_told("a-0 b-0")
-    scene.tell(LOST)
+    harness = a_stable_member()
+    harness.is_told("a-0 b-0")
+    harness.tell(LOST)
 
-    scene.revoke(a=7)
-    scene.apply()
-    assert scene.state is State.ACKNOWLEDGING
-    scene.find_coordinator()
+    harness.revoke(a=7)
+    harness.apply()
+    assert harness.state is State.ACKNOWLEDGING
+    harness.find_coordinator()
 
-    assert tells(scene.beat()) == partitions("a-0 b-0")
+    assert tells(harness.beat()) == partitions("a-0 b-0")
 
 
 # -- others are restarted
 
 
 def test_a_restarted_metadata_manager_is_told_what_the_member_needs() -> None:
-    scene = a_stable_member("a-0")
-    scene.is_told("a-0 c-0")
-    scene.forget()
+    harness = a_stable_member("a-0")
+    harness.is_told("a-0 c-0")
+    harness.forget()
 
-    scene.tell(ActorsRestarted(actors=("metadata",), because=RuntimeError()))
+    harness.tell(ActorsRestarted(actors=("metadata",), because=RuntimeError()))
 
-    assert scene.said(NameTopics).topic_ids == {IDS["c"]}
-    assert scene.said(TrackTopics).topics == {"a"}
+    assert harness.said(NameTopics).topic_ids == {IDS["c"]}
+    assert harness.said(TrackTopics).topics == {"a"}
 
 
 def test_a_restarted_manager_joins_with_the_same_id_and_steps_of_its_own() -> None:
-    scene = a_member(incarnation=2)
-    scene.find_coordinator()
-    scene.tell(SubscriptionChanged(topics=frozenset({"a"}), member_id="m"))
-    scene.poll()
-    assert (row(scene.beat())[0], scene.has_beaten) == (0, False)
+    harness = a_member(incarnation=2)
+    harness.find_coordinator()
+    harness.tell(SubscriptionChanged(topics=frozenset({"a"}), member_id="m"))
+    harness.poll()
+    assert (row(harness.beat())[0], harness.has_beaten) == (0, False)
     step_of_the_first = CallbackFinished(rebalance=1, assigned=True)
 
-    scene.tell(step_of_the_first)
+    harness.tell(step_of_the_first)
 
-    assert scene.traced("step.dropped")
+    assert harness.traced("step.dropped")

@@ -14,7 +14,7 @@ from tests.unit.managers.membership.builders import UNKNOWN_MEMBER_ID
 from tests.unit.managers.membership.consumer.builders import (
     FENCED_MEMBER_EPOCH,
     INVALID_REGULAR_EXPRESSION,
-    ConsumerScene,
+    ConsumerHarness,
     a_member,
     a_stable_member,
     heard,
@@ -23,22 +23,22 @@ from tests.unit.managers.membership.consumer.builders import (
 )
 
 
-def a_member_with(regex: str) -> ConsumerScene:
-    scene = a_member()
-    scene.find_coordinator()
-    scene.subscribe_to(regex)
-    scene.poll()
-    return scene
+def a_member_with(regex: str) -> ConsumerHarness:
+    harness = a_member()
+    harness.find_coordinator()
+    harness.subscribe_to(regex)
+    harness.poll()
+    return harness
 
 
 def test_a_pattern_is_said_once_with_no_names_and_needs_version_1() -> None:
     """Scenario 78."""
-    scene = a_member_with("a.*")
-    join = scene.beat()
-    scene.answer(join, heard(1, "a-0"))
-    scene.apply()
+    harness = a_member_with("a.*")
+    join = harness.beat()
+    harness.answer(join, heard(1, "a-0"))
+    harness.apply()
 
-    later = scene.beat()
+    later = harness.beat()
 
     assert row(join) == (0, 300_000, [], "a.*", frozenset())
     assert join.body._min_version == 1
@@ -47,64 +47,64 @@ def test_a_pattern_is_said_once_with_no_names_and_needs_version_1() -> None:
 
 def test_a_subscription_to_topics_takes_the_pattern_back() -> None:
     """Scenarios 74 and 78."""
-    scene = a_member_with("a.*")
-    scene.is_told("a-0")
-    scene.apply()
-    scene.is_told()
+    harness = a_member_with("a.*")
+    harness.is_told("a-0")
+    harness.apply()
+    harness.is_told()
 
-    scene.subscribe("b")
+    harness.subscribe("b")
 
-    body = scene.next_beat().body
+    body = harness.next_beat().body
     assert (body.subscribed_topic_names, body.subscribed_topic_regex) == (["b"], "")
 
 
 def test_a_pattern_takes_the_place_of_topics() -> None:
     """Scenario 74."""
-    scene = a_stable_member()
+    harness = a_stable_member()
 
-    scene.subscribe_to("b.*")
+    harness.subscribe_to("b.*")
 
-    body = scene.beat().body
+    body = harness.beat().body
     assert (body.subscribed_topic_names, body.subscribed_topic_regex) == ([], "b.*")
 
 
 def test_another_pattern_is_said_alone() -> None:
-    scene = a_member_with("a.*")
-    scene.is_told("a-0")
-    scene.apply()
-    scene.is_told()
+    harness = a_member_with("a.*")
+    harness.is_told("a-0")
+    harness.apply()
+    harness.is_told()
 
-    scene.subscribe_to("b.*")
+    harness.subscribe_to("b.*")
 
-    body = scene.next_beat().body
+    body = harness.next_beat().body
     assert (body.subscribed_topic_names, body.subscribed_topic_regex) == (None, "b.*")
 
 
 def test_a_pattern_that_was_to_be_taken_back_is_taken_back_after_the_answer_was_lost() -> None:
     """Null would leave it in place: nobody knows what has arrived."""
-    scene = a_member_with("a.*")
-    scene.is_told("a-0")
-    scene.apply()
-    scene.is_told()
-    scene.subscribe("b")
-    scene.fail(scene.next_beat())
+    harness = a_member_with("a.*")
+    harness.is_told("a-0")
+    harness.apply()
+    harness.is_told()
+    harness.subscribe("b")
+    harness.fail(harness.next_beat())
 
-    body = scene.next_beat().body
+    body = harness.next_beat().body
 
     assert (body.subscribed_topic_names, body.subscribed_topic_regex) == (["b"], "")
 
 
 def test_a_member_that_joins_again_with_topics_takes_back_the_pattern_it_had() -> None:
     """The coordinator may still have it: a member that is known there is not made anew."""
-    scene = a_member_with("a.*")
-    scene.is_told("a-0")
-    scene.apply()
-    scene.is_told()
-    scene.subscribe("b")
-    scene.is_refused(FENCED_MEMBER_EPOCH)
-    scene.revoke()
+    harness = a_member_with("a.*")
+    harness.is_told("a-0")
+    harness.apply()
+    harness.is_told()
+    harness.subscribe("b")
+    harness.is_refused(FENCED_MEMBER_EPOCH)
+    harness.revoke()
 
-    body = scene.next_beat().body
+    body = harness.next_beat().body
 
     assert (body.member_epoch, body.subscribed_topic_regex) == (0, "")
 
@@ -114,31 +114,31 @@ def test_a_member_that_joins_again_with_topics_takes_back_the_pattern_it_had() -
 )
 def test_a_pattern_of_who_was_here_before_is_taken_back(who: dict[str, Any]) -> None:
     """The coordinator keeps what it is not told otherwise; one without patterns has none."""
-    scene = a_member(**who)
-    scene.wants_to_join("b")
+    harness = a_member(**who)
+    harness.wants_to_join("b")
 
-    body = scene.beat().body
+    body = harness.beat().body
 
     assert (body.subscribed_topic_names, body.subscribed_topic_regex) == (["b"], "")
     assert not body._min_version
 
 
 def test_who_never_had_a_pattern_can_speak_to_a_broker_without_them() -> None:
-    scene = a_member()
-    scene.wants_to_join("a")
+    harness = a_member()
+    harness.wants_to_join("a")
 
-    body = scene.beat().body
+    body = harness.beat().body
 
     assert (body._min_version or 0, body.subscribed_topic_regex) == (0, None)
 
 
 def test_a_pattern_that_brokers_cannot_read_is_the_users_error() -> None:
     """Scenario 73."""
-    scene = a_member_with("a(")
+    harness = a_member_with("a(")
 
-    scene.is_refused(INVALID_REGULAR_EXPRESSION, "missing )")
+    harness.is_refused(INVALID_REGULAR_EXPRESSION, "missing )")
 
-    error = scene.said(GroupFailed).error
+    error = harness.said(GroupFailed).error
     assert isinstance(error, InvalidRegularExpressionError)
     assert "missing )" in str(error)
     assert "RE2" in str(error)
@@ -147,33 +147,33 @@ def test_a_pattern_that_brokers_cannot_read_is_the_users_error() -> None:
 
 def test_a_broker_without_patterns_is_an_error_that_names_the_remedy() -> None:
     """Scenario 77: the connection refuses to write the request."""
-    scene = a_member_with("a.*")
+    harness = a_member_with("a.*")
 
-    scene.fail(scene.beat(), UnsupportedVersionError("no version in common"))
+    harness.fail(harness.beat(), UnsupportedVersionError("no version in common"))
 
-    told = str(scene.said(GroupFailed).error)
+    told = str(harness.said(GroupFailed).error)
     assert "'a.*' takes brokers that evaluate it" in told
     assert "a pattern of Python's re" in told
     assert "set group_protocol" not in told
 
 
 def test_topics_that_a_pattern_found_are_kept_fresh() -> None:
-    scene = a_member_with("a.*")
-    scene.is_told("a-0 b-0")
+    harness = a_member_with("a.*")
+    harness.is_told("a-0 b-0")
 
-    assert scene.last_said(TrackTopics) == TrackTopics(
+    assert harness.last_said(TrackTopics) == TrackTopics(
         owner="membership", topics=frozenset({"a", "b"})
     )
 
 
 def test_topics_that_a_pattern_found_are_kept_fresh_until_the_application_lets_go() -> None:
     """Without their leaders who still fetches them would ask for metadata again and again."""
-    scene = a_member_with("a.*")
-    scene.is_told("a-0 b-0")
-    scene.apply()
+    harness = a_member_with("a.*")
+    harness.is_told("a-0 b-0")
+    harness.apply()
 
-    scene.answer(scene.beat(), refused(UNKNOWN_MEMBER_ID))
-    assert scene.last_said(TrackTopics).topics == {"a", "b"}
+    harness.answer(harness.beat(), refused(UNKNOWN_MEMBER_ID))
+    assert harness.last_said(TrackTopics).topics == {"a", "b"}
 
-    scene.revoke()
-    assert scene.last_said(TrackTopics).topics == frozenset()
+    harness.revoke()
+    assert harness.last_said(TrackTopics).topics == frozenset()

@@ -31,7 +31,7 @@ from aktor.events.network import Request
 from aktor.managers.membership.consumer.states import State
 from tests.unit.broker.groups.consumer.world import Client, ConsumerWorld
 from tests.unit.broker.harness import Topics
-from tests.unit.managers.membership.consumer.builders import NAMES, ConsumerScene, tells
+from tests.unit.managers.membership.consumer.builders import NAMES, ConsumerHarness, tells
 
 SEEDS = range(200)
 STEPS = 120
@@ -42,13 +42,13 @@ PATTERNS = ["a|b", "[bc]", ".*"]
 Steps = RevokePartitions | RunRevokedCallback | AssignPartitions
 
 
-class Living:
+class RandomMember:
     """One member: its manager, its application, and its requests on their way."""
 
-    def __init__(self, life: Life, member_id: str, **settings: Any) -> None:
-        self.life = life
-        self.random = life.random
-        self.scene = ConsumerScene(member_id=member_id, max_poll_interval=40.0, **settings)
+    def __init__(self, random_group: RandomGroup, member_id: str, **settings: Any) -> None:
+        self.random_group = random_group
+        self.random = random_group.random
+        self.harness = ConsumerHarness(member_id=member_id, max_poll_interval=40.0, **settings)
         self.id = member_id
         self.held: frozenset[TopicPartition] = frozenset()
         #: What the last assigned callback that succeeded left us with; what is being taken on.
@@ -71,20 +71,20 @@ class Living:
 
     def look(self) -> None:
         """Take in what the manager sent and said."""
-        messages, self.scene.messages = self.scene.messages, []
+        messages, self.harness.messages = self.harness.messages, []
         for message in messages:
             if isinstance(message, RevokePartitions | RunRevokedCallback | AssignPartitions):
                 self.is_told(message)
             elif isinstance(message, CommitBeforeRevocation):
                 self.steps_of_commits.append(message)
             elif isinstance(message, SuspectCoordinator):
-                self.scene.tell(CoordinatorLost(because="suspected"))
+                self.harness.tell(CoordinatorLost(because="suspected"))
             elif isinstance(message, NameTopics):
                 self.unnamed = message.topic_ids
             elif isinstance(message, Answered):
                 self.answered.append(message.ticket)
             assert not isinstance(message, GroupFailed), message
-        requests, self.scene.requests = self.scene.requests, []
+        requests, self.harness.requests = self.harness.requests, []
         for request in requests:
             self.is_sent(request)
         if messages or requests:
@@ -92,7 +92,7 @@ class Living:
 
     @property
     def steps_of_commits(self) -> list[CommitBeforeRevocation]:
-        return self.life.commits.setdefault(self.id, [])
+        return self.random_group.commits.setdefault(self.id, [])
 
     def is_told(self, step: Steps) -> None:
         lost = isinstance(step, RevokePartitions) and step.loss is Loss.LOST
@@ -112,10 +112,10 @@ class Living:
             assert said <= self.confirmed | self.taking, "says more than it owns"
         if request.body.member_epoch == 0:
             assert not self.read, "joins while it reads something"
-        if self.random.random() < self.life.losses:
+        if self.random.random() < self.random_group.losses:
             self.in_flight.append((request, None))
         else:
-            self.in_flight.append((request, self.life.world.heartbeat(request.body)))
+            self.in_flight.append((request, self.random_group.world.heartbeat(request.body)))
 
     # -- what happens to it
 
@@ -124,17 +124,17 @@ class Living:
         if not self.in_flight:
             return
         request, answer = self.in_flight.pop(self.random.randrange(len(self.in_flight)))
-        if answer is None or self.random.random() < self.life.losses:
-            self.scene.fail(request)
+        if answer is None or self.random.random() < self.random_group.losses:
+            self.harness.fail(request)
         else:
-            self.scene.answer(request, answer)
+            self.harness.answer(request, answer)
 
     def works(self) -> None:
         """The application takes a step."""
         if not self.steps:
             return
         step = self.steps.pop(0)
-        fails = self.random.random() < self.life.failures
+        fails = self.random.random() < self.random_group.failures
         error = ValueError("mine") if fails else None
         if isinstance(step, RevokePartitions):
             some = dict.fromkeys(step.partitions, OffsetAndMetadata(1, "", -1))
@@ -155,29 +155,29 @@ class Living:
             self.withheld = step.added if error else frozenset()
             self.taking = step.assigned if error else frozenset()
             answer = CallbackFinished(rebalance=step.rebalance, error=error, assigned=True)
-        self.scene.tell(answer)
+        self.harness.tell(answer)
 
     def commits(self) -> None:
         if self.steps_of_commits:
             commit = self.steps_of_commits.pop(0)
-            self.scene.tell(RevocationCommitted(rebalance=commit.rebalance))
+            self.harness.tell(RevocationCommitted(rebalance=commit.rebalance))
 
     def polls(self) -> None:
-        self.scene.poll()
+        self.harness.poll()
 
     def subscribes(self) -> None:
         if self.random.random() < 0.3:
-            self.scene.subscribe_to(self.random.choice(PATTERNS))
+            self.harness.subscribe_to(self.random.choice(PATTERNS))
         else:
-            self.scene.subscribe(*self.random.choice(SUBSCRIPTIONS))
+            self.harness.subscribe(*self.random.choice(SUBSCRIPTIONS))
 
     def finds_out(self) -> None:
         """The metadata manager comes to know topics."""
         if self.unnamed and self.random.random() < 0.5:
-            self.scene.name(*(NAMES[one] for one in self.unnamed))
+            self.harness.name(*(NAMES[one] for one in self.unnamed))
         else:
             known = self.random.sample(sorted(PARTITIONS), self.random.randint(1, 3))
-            self.scene.see(**{name: PARTITIONS[name] for name in known})
+            self.harness.see(**{name: PARTITIONS[name] for name in known})
 
     def is_disturbed(self) -> None:
         trouble = self.random.choice(
@@ -188,10 +188,10 @@ class Living:
                 ActorsRestarted(actors=("metadata",), because=RuntimeError()),
             ]
         )
-        self.scene.tell(trouble)
+        self.harness.tell(trouble)
 
     def finds_the_coordinator(self) -> None:
-        self.scene.find_coordinator()
+        self.harness.find_coordinator()
 
     def leaves(self) -> None:
         """As the engine does: let go of everything, then say so."""
@@ -199,25 +199,25 @@ class Living:
         self.steps.clear()
         self.steps_of_commits.clear()
         self.held = self.confirmed = self.taking = self.withheld = frozenset()
-        self.scene.leave(5.0, ticket=self.tickets)
+        self.harness.leave(5.0, ticket=self.tickets)
 
     def time_passes(self, now: float) -> None:
-        while (due := min([self.scene.wake_at, *self._deadlines()], default=now)) <= now:
-            self.scene.now = max(self.scene.now, due)
+        while (due := min([self.harness.wake_at, *self._deadlines()], default=now)) <= now:
+            self.harness.now = max(self.harness.now, due)
             for request, answer in list(self.in_flight):
-                if request.deadline <= self.scene.now:
+                if request.deadline <= self.harness.now:
                     self.in_flight.remove((request, answer))
-                    self.scene.time_out(request)
-            self.scene.tick()
+                    self.harness.time_out(request)
+            self.harness.tick()
             self.look()
-            assert self.scene.wake_at > self.scene.now, "it asks to be woken in the past"
-        self.scene.now = now
+            assert self.harness.wake_at > self.harness.now, "it asks to be woken in the past"
+        self.harness.now = now
 
     def _deadlines(self) -> list[float]:
         return [request.deadline for request, _ in self.in_flight]
 
 
-class Life:
+class RandomGroup:
     """A group in which something happens with each step; the checks are made after each."""
 
     losses = 0.1
@@ -234,7 +234,7 @@ class Life:
         self.commits: dict[str, list[CommitBeforeRevocation]] = {}
         self.now = 100.0
         static = {"group_instance_id": "i"} if self.random.random() < 0.3 else {}
-        self.members = [Living(self, "m1"), Living(self, "m2", **static)]
+        self.members = [RandomMember(self, "m1"), RandomMember(self, "m2", **static)]
         self.other = self.world.member("other", topics=["a", "b"])
 
     def step(self) -> None:
@@ -299,7 +299,7 @@ class Life:
                 member.finds_the_coordinator()
                 if until is State.STABLE:
                     member.polls()
-                member.scene.see(**PARTITIONS)
+                member.harness.see(**PARTITIONS)
                 for _ in range(20):
                     member.look()
                     member.hears()
@@ -310,13 +310,13 @@ class Life:
                 self.other_stays()
             self.pass_time(0.5)
             self.check()
-            if all(one.scene.state is until and not one.steps for one in self.members):
+            if all(one.harness.state is until and not one.steps for one in self.members):
                 self.calm += 1
                 if self.calm > 20:
                     return
             else:
                 self.calm = 0
-        raise AssertionError([one.scene.state for one in self.members])
+        raise AssertionError([one.harness.state for one in self.members])
 
     calm = 0
 
@@ -342,29 +342,29 @@ def owned_by(client: Client) -> frozenset[TopicPartition]:
 def test_whatever_happens_each_partition_has_one_owner_and_all_members_become_stable(
     seed: int,
 ) -> None:
-    life = Life(seed)
+    random_group = RandomGroup(seed)
     for _ in range(STEPS):
-        life.step()
+        random_group.step()
 
-    for member in life.members:
-        member.scene.subscribe("a", "b", "c")
-    life.calm_down(until=State.STABLE)
+    for member in random_group.members:
+        member.harness.subscribe("a", "b", "c")
+    random_group.calm_down(until=State.STABLE)
 
-    held = [one for _, owned in life.holders() for one in owned]
+    held = [one for _, owned in random_group.holders() for one in owned]
     assert len(held) == len(set(held)) == sum(PARTITIONS.values())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens_every_leave_is_answered_once(seed: int) -> None:
-    life = Life(seed)
+    random_group = RandomGroup(seed)
     for _ in range(STEPS):
-        life.step()
+        random_group.step()
 
-    for member in life.members:
+    for member in random_group.members:
         member.leaves()
-    life.calm = 0
-    life.calm_down(until=State.UNSUBSCRIBED)
+    random_group.calm = 0
+    random_group.calm_down(until=State.UNSUBSCRIBED)
 
-    for member in life.members:
+    for member in random_group.members:
         assert member.answered == list(range(1, member.tickets + 1))
-        assert member.scene.wake_at == float("inf")
+        assert member.harness.wake_at == float("inf")

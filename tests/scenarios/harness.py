@@ -37,7 +37,7 @@ TYPED = (
 )
 
 
-class Play:
+class Harness:
     """One consumer that is asked everything, in a cluster that goes through everything."""
 
     def __init__(self, seed: int) -> None:
@@ -50,7 +50,7 @@ class Play:
         self.errors: list[Exception] = []
         self.reader = self._reader()
         self.consumer = self.reader.consumer
-        self.site = self.world.site(self.consumer)
+        self.host = self.world.host(self.consumer)
         self.history.drive(1.0)
 
     def _reader(self) -> Reader:
@@ -228,4 +228,4 @@ class Play:
         self.attempt(lambda: self.consumer.close(timeout_ms=5_000))
         assert self.world.now - began <= 5.01
         self.world.check()
-        self.site.end()
+        self.host.end()
