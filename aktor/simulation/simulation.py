@@ -348,9 +348,9 @@ class Simulation:
     def _until_all_partitions_are_known(self) -> float:
         """Seconds until every consumer has metadata that is younger than the youngest partition."""
         ages = [
-            site.consumer.config["metadata_max_age_ms"] / 1000
+            host.consumer.config["metadata_max_age_ms"] / 1000
             for member in self.members
-            for site in member.sites
+            for host in member.hosts
         ]
         grown = max(
             (event["at"] for event in self.history.named("topic.grown", "topic.created")),
@@ -378,8 +378,8 @@ class Simulation:
 
     def _all_committed(self) -> bool:
         for member in self.members:
-            for site in member.sites:
-                if (asked := site.asks_for) is not None:
+            for host in member.hosts:
+                if (asked := host.asks_for) is not None:
                     self.learn(*asked)
         for group in self.groups:
             self._demand(group)
@@ -418,11 +418,11 @@ class Simulation:
         leader = brokers.leader(topic, number)
         led = "no leader" if leader not in brokers.running else f"leader b{leader}"
         owners = [
-            f"{site.name} owns it, {site.how_far(partition)} and {site.member.what_it_does}"
+            f"{host.name} owns it, {host.how_far(partition)} and {host.member.what_it_does}"
             for member in self.members
             if not member.gone
-            for site in member.sites
-            if site.is_in(group) and partition in site.owned
+            for host in member.hosts
+            if host.is_in(group) and partition in host.owned
         ]
         said = "; ".join(owners) or f"nobody owns it, {self._who_is_in(group)}"
         return (
@@ -454,42 +454,42 @@ class Simulation:
         """Whether the coordinators know each running consumer that wants to be in a group, and what
         it subscribes to."""
         return all(
-            self.brokers.know(group, site.port.membership.member.member_id, site.subscription)
+            self.brokers.know(group, host.port.membership.member.member_id, host.subscription)
             for member in self.members
             if member.running
-            for site in member.sites[-1:]
-            for group in [site.group]
+            for host in member.hosts[-1:]
+            for group in [host.group]
             if group is not None
         )
 
     def whoever_has_no_group_has_read_all(self) -> bool:
         """Whether each running consumer without a group has come to the ends of all topics."""
         return all(
-            site.has_read_all
+            host.has_read_all
             for member in self.members
             if member.running
-            for site in member.sites[-1:]
-            if site.consumer.config["group_id"] is None
+            for host in member.hosts[-1:]
+            if host.consumer.config["group_id"] is None
         )
 
     def everybody_is_at_the_end(self) -> bool:
         """Whether the position of each running consumer is the end of each partition that it owns:
         markers of transactions and what was compacted lie behind it, and its lag is 0."""
         return all(
-            site.is_at_the_end
+            host.is_at_the_end
             for member in self.members
             if member.running
-            for site in member.sites[-1:]
+            for host in member.hosts[-1:]
         )
 
     def nobody_else_is_in(self) -> bool:
         """Whether the coordinators know nobody but running consumers: who died keeps its partitions
         until its session is over."""
         alive = {
-            site.port.membership.member.member_id
+            host.port.membership.member.member_id
             for member in self.members
             if member.running
-            for site in member.sites
+            for host in member.hosts
         }
         return all(alive.issuperset(self.brokers.members(group)) for group in self.groups)
 
@@ -595,13 +595,13 @@ class Simulation:
         self.history.end()
         for member in self.members:
             member.producers.end()
-            for site in member.sites:
-                site.end()
+            for host in member.hosts:
+                host.end()
         self.scheduler.end()
         for member in self.members:
             member.producers.forget()
-            for site in member.sites:
-                site.forget()
+            for host in member.hosts:
+                host.forget()
 
     def __enter__(self) -> Self:
         return self

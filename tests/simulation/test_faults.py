@@ -192,7 +192,7 @@ def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_
             )
 
         sim.run(until=joins, at_most=10.0)
-        alice.sites[0].swallow("join-")
+        alice.hosts[0].swallow("join-")
         sim.run(until=sim.now_and_then(sim.everybody_is_in), at_most=300.0)
 
         orders.write(20)
@@ -259,7 +259,7 @@ def test_who_was_about_to_leave_when_its_membership_crashed_leaves_all_the_same(
         alice = sim.members[0]
         alice.busy_for = 15.0
         sim.run(until=lambda: any(sim.history.named("poll.late")), at_most=20.0)
-        alice.sites[0].swallow("coordinator-")
+        alice.hosts[0].swallow("coordinator-")
 
         crash(alice, "membership")
         sim.run(until=sim.now_and_then(sim.everybody_is_in), at_most=20.0)

@@ -31,7 +31,7 @@ def test_who_assigns_itself_its_partitions_reads_those_that_come_as_well(group: 
         sim.brokers.grow_topic(orders, 3)
         orders.write(50, partition=2)
         sim.run(for_=20)
-        sim.run(until=lambda: sim.members[0].sites[-1].has_read_all, at_most=30)
+        sim.run(until=lambda: sim.members[0].hosts[-1].has_read_all, at_most=30)
         if group is not None:
             sim.progress(at_most=10)
         sim.check()

@@ -39,7 +39,7 @@ from aktor.simulation.world.network import NOWHERE, Link
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation, Topic
-    from aktor.simulation.world.host import Site
+    from aktor.simulation.world.host import SimulatedHost
 
 __all__ = [
     "ALL_REFUSALS",
@@ -256,8 +256,8 @@ def _member_cut_off(sim: Simulation, draw: random.Random) -> End:
 def _connections_reset(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
-        for site in member.sites:
-            site.break_connections(draw.choice([None, *sorted(sim.brokers.model.nodes)]))
+        for host in member.hosts:
+            host.break_connections(draw.choice([None, *sorted(sim.brokers.model.nodes)]))
         if member.producers.connected:
             nodes = sorted(sim.brokers.model.nodes)
             member.producers.break_connections(draw.choice([None, *nodes]))
@@ -270,8 +270,8 @@ def _connection_half_open(sim: Simulation, draw: random.Random) -> End:
     if member is not None:
         node = draw.choice(sorted(sim.brokers.model.nodes))
         name = draw.choice(["coordinator-", "join-", f"{node}#", f"{node}-fetch#"])
-        for site in member.sites:
-            site.swallow(name)
+        for host in member.hosts:
+            host.swallow(name)
         member.producers.swallow(node)
     return _nothing
 
@@ -321,8 +321,8 @@ def _handshakes_spoiled(sim: Simulation, draw: random.Random) -> End:
     as if it were another question, or never; or passwords are refused for a time."""
     running = [member for member in sim.members if member.running]
     if running:  # others, too, begin connections meanwhile: it hits everybody
-        for site in draw.choice(running).sites:
-            site.break_connections()
+        for host in draw.choice(running).hosts:
+            host.break_connections()
     logs_in = sim.network.log_in is not None
     api = draw.choice(["ApiVersions", *(["SaslHandshake", "SaslAuthenticate"] if logs_in else [])])
     ways: list[rules.Action] = [
@@ -347,8 +347,8 @@ def _versions_unknown(sim: Simulation, draw: random.Random) -> End:
     node = _some_broker(sim, draw)
     for member in sim.members:
         if member.running:
-            for site in member.sites:
-                site.break_connections(node)
+            for host in member.hosts:
+                host.break_connections(node)
     above = draw.choice([3, 2, 0])
     return sim.network.disturb(
         rules.Fault(action=Drop(), api="ApiVersions", node=node, above=above, times=None)
@@ -439,13 +439,13 @@ def _address_lost(sim: Simulation, draw: random.Random) -> End:
     if names.addresses == 1:
         return _nothing
     names.dead[node] = draw.randrange(names.addresses)
-    for site in _sites(sim):
-        site.swallow_what_is_dead()
+    for host in _hosts(sim):
+        host.swallow_what_is_dead()
 
     def find() -> None:
         names.dead.pop(node, None)
-        for site in _sites(sim):
-            site.break_swallowed(node)
+        for host in _hosts(sim):
+            host.break_swallowed(node)
 
     return find
 
@@ -701,8 +701,8 @@ def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
     return member
 
 
-def _sites(sim: Simulation) -> list[Site]:
-    return [site for member in sim.members for site in member.sites]
+def _hosts(sim: Simulation) -> list[SimulatedHost]:
+    return [host for member in sim.members for host in member.hosts]
 
 
 def _some_broker(sim: Simulation, draw: random.Random) -> int:

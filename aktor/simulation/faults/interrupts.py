@@ -105,11 +105,11 @@ class Interruption(Lines):
         if not _may_come(sys._getframe()):
             self.wait_for(LATER)
             return
-        site = self._member.sites[-1]
+        host = self._member.hosts[-1]
         # Called by `_line`, which is called in the frame whose line it is.
         method = sys._getframe(2).f_code.co_name
-        site.note("user.interrupted", by=self._handler, method=method)
-        HANDLERS[self._handler](site.consumer)
+        host.note("user.interrupted", by=self._handler, method=method)
+        HANDLERS[self._handler](host.consumer)
 
 
 #: Where it may not come: where the simulation looks on, too.

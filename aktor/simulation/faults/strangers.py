@@ -54,8 +54,8 @@ class Strangers:
             member_id
             for member in self._simulation.members
             if not member.gone
-            for site in member.sites
-            for member_id in site.looks_after
+            for host in member.hosts
+            for member_id in host.looks_after
         }
         return {
             (group, member.member_id): consumer

@@ -283,8 +283,8 @@ _really_send_offsets: Final = KafkaProducer.send_offsets_to_transaction
 def _send_offsets(producer: KafkaProducer, offsets: Any, *args: Any, **kwargs: Any) -> None:
     here = _here()
     if here is not None:  # as `consumer.commit(offsets)`: what it was given is finished
-        for site in here.member.sites:
-            site.note("user.commits", partitions=names_of(offsets))
+        for host in here.member.hosts:
+            host.note("user.commits", partitions=names_of(offsets))
     _really_send_offsets(producer, offsets, *args, **kwargs)
 
 

@@ -277,7 +277,7 @@ class Loop:
     def begin(self) -> None:
         """Make a new consumer, and subscribe."""
         config = self._config()
-        number = len(self._member.sites) + 1
+        number = len(self._member.hosts) + 1
         name = self._member.name
         # Each consumer is told from the one before it.
         config.setdefault("client_id", name if number == 1 else f"{name}/{number}")
@@ -435,10 +435,10 @@ class Loop:
         draw = random.Random(f"{self._simulation.seed} onlooker {self._member.name}")
         while True:
             self.sleep(draw.uniform(0.0, 2 * LOOKS))
-            for site in self._member.sites[-1:]:
-                if not site.started:
+            for host in self._member.hosts[-1:]:
+                if not host.started:
                     continue
-                consumer = site.consumer
+                consumer = host.consumer
                 str(consumer.status())
                 consumer.metrics()
                 with contextlib.suppress(ConsumerClosedError):

@@ -27,6 +27,6 @@ class Books:
         """From now on, look now and then."""
         for member in self._simulation.members:
             if member.running:
-                for site in member.sites:
-                    site.note_books()
+                for host in member.hosts:
+                    host.note_books()
         self._simulation.scheduler.after(LOOK_EVERY, self.watch)

@@ -262,9 +262,9 @@ class Drill:
     def _close_alice(self) -> float:
         self._leaving.add(self.alice)
         self.sim.run(until=lambda: self.alice.task.over, at_most=60.0)
-        for site in self.alice.sites:
-            if not site.closed:
-                raise SimulationError(f"{site} is closed, and something of it is still open")
+        for host in self.alice.hosts:
+            if not host.closed:
+                raise SimulationError(f"{host} is closed, and something of it is still open")
         if self._owned:
             names = ", ".join(
                 f"{partition.topic}-{partition.partition}" for partition in sorted(self._owned)
@@ -513,8 +513,8 @@ class Drill:
         self._poll(0.5)
 
     def _break_connections(self, node: int | None = None) -> None:
-        for site in self.alice.sites:
-            site.break_connections(node)
+        for host in self.alice.hosts:
+            host.break_connections(node)
 
     def _stand_still(self) -> None:
         """Suspend alice for longer than a session."""

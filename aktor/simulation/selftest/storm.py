@@ -290,8 +290,8 @@ def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -
         _recover(sim)
         sim.run(until=sim.now_and_then(sim.nobody_else_is_in), at_most=IN_BY)
         for member in sim.members:
-            for site in member.sites:
-                site.break_swallowed()  # nobody may have noticed, and an aftershock is short
+            for host in member.hosts:
+                host.break_swallowed()  # nobody may have noticed, and an aftershock is short
         for _ in range(AFTERSHOCKS):
             _shake(sim, topics, draw)
             _recover(sim, SHAKEN, SHAKEN)

@@ -35,7 +35,7 @@ from aktor.trace import Trace
 if TYPE_CHECKING:
     from aktor.simulation.world.member import Member
 
-__all__ = ["Site"]
+__all__ = ["SimulatedHost"]
 
 _Mail = tuple[CooperativeActor, Message | Enveloped]
 
@@ -51,7 +51,7 @@ _DUE: Final = frozenset(
 BURSTS: Final = (1, 1, 2, 4, 8, 16)
 
 
-class Site(Host):
+class SimulatedHost(Host):
     """One consumer's bell, dispatcher, sockets and trace. Takes turns as its background thread."""
 
     def __init__(self, member: Member, number: int) -> None:
@@ -397,19 +397,19 @@ class Site(Host):
 class SimulatedDispatcher(Dispatcher):
     """A dispatcher without a thread."""
 
-    def __init__(self, site: Site, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, host: SimulatedHost, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ended = False
         #: The receiver of each name.
         self.receivers: dict[str, Any] = {}
-        self._site = site
+        self._host = host
         self.before_each = self._inject_faults
         self._sleeping = True  # always: without a thread it turns only when it was woken
 
     def _wake_for_mail(self) -> None:
-        site = self._site
-        if not site.queued:  # most mail comes to one that is: asked here, for speed
-            site.mail_came()
+        host = self._host
+        if not host.queued:  # most mail comes to one that is: asked here, for speed
+            host.mail_came()
 
     def connect(self, name: str, receiver: Any) -> None:
         """Remember the receiver."""
@@ -417,7 +417,7 @@ class SimulatedDispatcher(Dispatcher):
         super().connect(name, receiver)
 
     def _inject_faults(self, actor: CooperativeActor, message: Message | Enveloped) -> None:
-        member = self._site.member
+        member = self._host.member
         if member.before_each is not None:
             member.before_each(actor, message)
         for crashes in member.simulation.crashes:
@@ -436,17 +436,17 @@ class _Overheard:
     """The application's port. What it hears of its session and of restarts the simulation hears,
     too."""
 
-    def __init__(self, port: ApplicationPort, site: Site) -> None:
+    def __init__(self, port: ApplicationPort, host: SimulatedHost) -> None:
         self._port = port
-        self._site = site
+        self._host = host
 
     def tell(self, message: Message) -> None:
         """Take one message."""
         self._port.tell(message)
         if isinstance(message, SessionExtended):
-            self._site.believes_in_session(message.until)
+            self._host.believes_in_session(message.until)
         elif isinstance(message, ActorsRestarted):
-            self._site.has_told_of_restart(message.actors)
+            self._host.has_told_of_restart(message.actors)
 
 
 class SimulatedBell(Bell):
@@ -485,8 +485,8 @@ class SimulatedBell(Bell):
 class _Drawn:
     """Any actor with mail may be next, drawn by a seed; each actor reads its mail in order."""
 
-    def __init__(self, site: Site, rng: random.Random) -> None:
-        self._site = site
+    def __init__(self, host: SimulatedHost, rng: random.Random) -> None:
+        self._host = host
         self._random = rng
         self._inboxes: dict[CooperativeActor, deque[_Mail]] = {}
         #: The actors that have mail.

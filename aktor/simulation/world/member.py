@@ -11,7 +11,7 @@ from aktor.consumer.system import HOST, Consumer, Host
 from aktor.simulation.faults.crashes import Crashes
 from aktor.simulation.faults.interrupts import Interruption
 from aktor.simulation.programs.producer import Producers
-from aktor.simulation.world.host import Site
+from aktor.simulation.world.host import SimulatedHost
 from aktor.simulation.world.scheduler import Task, Turn
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Member(Host):
     def __init__(self, simulation: Simulation, name: str, work: Callable[[], Any]) -> None:
         self.simulation = simulation
         self.name = name
-        self.sites: list[Site] = []
+        self.hosts: list[SimulatedHost] = []
         self.producers = Producers(self)
         #: Killed: its process is gone.
         self.gone = False
@@ -72,15 +72,15 @@ class Member(Host):
     def for_consumer(self, consumer: Consumer) -> Host:
         """A new consumer, made by this member's code."""
         assert isinstance(consumer, KafkaConsumer)
-        site = Site(self, len(self.sites) + 1)
-        self.sites.append(site)
-        site.adopt(consumer)
-        return site
+        host = SimulatedHost(self, len(self.hosts) + 1)
+        self.hosts.append(host)
+        host.adopt(consumer)
+        return host
 
     @property
     def consumer(self) -> KafkaConsumer:
         """The consumer that it made last."""
-        return self.sites[-1].consumer
+        return self.hosts[-1].consumer
 
     @property
     def ahead(self) -> float:
@@ -95,7 +95,7 @@ class Member(Host):
 
     def reads_for(self, group: str) -> bool:
         """Whether its last consumer wants to be in this group."""
-        return any(site.group == group for site in self.sites[-1:])
+        return any(host.group == group for host in self.hosts[-1:])
 
     @property
     def what_it_does(self) -> str:
@@ -122,8 +122,8 @@ class Member(Host):
             for task in self.tasks:
                 task.kill()
             self.producers.end()
-            for site in self.sites:
-                site.end()
+            for host in self.hosts:
+                host.end()
             self.simulation.history.note("member.killed", self.name)
 
     def kill_after(self, turns: int) -> None:
@@ -138,7 +138,7 @@ class Member(Host):
                 self.kill()
             return left >= 0
 
-        taking: list[Turn] = [*self.tasks, *self.sites]
+        taking: list[Turn] = [*self.tasks, *self.hosts]
         for turn in taking:
             self.simulation.scheduler.ask_before_turns(turn, lives)
 
@@ -170,8 +170,8 @@ class Member(Host):
             self.simulation.history.note("clock.jumped", self.name, seconds=seconds)
             for task in self.tasks:
                 task.ahead += seconds
-            for site in self.sites:
-                self.simulation.scheduler.can_run(site)
+            for host in self.hosts:
+                self.simulation.scheduler.can_run(host)
 
     def freeze(self, **noted: Any) -> None:
         """Its process stands still (swapped out, or its virtual machine is paused). `noted` is said
@@ -181,8 +181,8 @@ class Member(Host):
             self._frozen_at = self.simulation.now
             for task in self.tasks:
                 task.freeze()
-            for site in self.sites:
-                site.freeze()
+            for host in self.hosts:
+                host.freeze()
 
     def thaw(self, *, asleep: bool = False) -> None:
         """It goes on as if nothing had been. `asleep`: its monotonic clock stood still as well, as
@@ -192,7 +192,7 @@ class Member(Host):
             if asleep:
                 for task in self.tasks:
                     task.ahead -= self.simulation.now - self._frozen_at
-            for site in self.sites:
-                site.thaw()
+            for host in self.hosts:
+                host.thaw()
             for task in self.tasks:
                 task.thaw()
