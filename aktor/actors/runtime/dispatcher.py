@@ -299,6 +299,25 @@ class _Thread(threading.Thread):
         super().__init__(**kwargs)
         self._may_go_on = threading.Event()
         self._may_go_on.set()
+        self._has_begun = self._has_ended = False
+
+    def run(self) -> None:
+        """On this thread: run, and note that it has ended."""
+        self._has_begun = True
+        try:
+            super().run()
+        finally:
+            self._has_ended = True
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, or never began to run.
+
+        Each call of the application asks this. `Thread.is_alive` must not be asked there: if Ctrl-C
+        comes into it, Python 3.11 and 3.12 take the running thread for a stopped one
+        (`_wait_for_tstate_lock`).
+        """
+        return self._has_ended or not (self._has_begun or self.is_alive())
 
     @property
     def rests(self) -> bool:
@@ -579,7 +598,7 @@ class Dispatcher:
             return None
         if sys.is_finalizing():
             reason = "the interpreter shuts down, and runs no other thread any more"
-        elif self._thread.is_alive():
+        elif not self._thread.is_gone:
             if self._thread.rests:
                 self._thread.go_on()
             return None
@@ -587,7 +606,7 @@ class Dispatcher:
             reason = "it is not known why"
         error = BackgroundThreadError(reason=reason)
         self.fail(error)
-        if not self._thread.is_alive():  # so it has closed nothing
+        if self._thread.is_gone:  # so it has closed nothing
             self.end()
         return error
 

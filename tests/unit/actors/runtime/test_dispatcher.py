@@ -411,6 +411,54 @@ def test_at_the_exit_the_thread_rests_until_a_call_comes() -> None:
     assert dispatcher.stop(timeout=30.0)
 
 
+def test_an_interrupt_on_any_line_of_the_look_at_the_thread_leaves_it_as_it_is() -> None:
+    """`Thread.is_alive` does not bear that in Python 3.11: the running thread counts as ended."""
+    ran = queue.SimpleQueue[None]()
+
+    class Nap:
+        def __init__(self) -> None:
+            self.woken = threading.Event()
+
+        def wait(self, timeout: float) -> None:
+            ran.put(None)
+            self.woken.wait(30.0)
+
+        def wake(self) -> None:
+            self.woken.set()
+
+    dispatcher = Dispatcher(_clockwork_routes())
+    dispatcher.sleeper = Nap()
+    dispatcher.start_thread("test")
+    ran.get(timeout=30.0)
+
+    lines = 0
+    for at in range(100):
+        left = at
+
+        def interrupt(_frame: Any, event: str, _argument: Any) -> Any:
+            nonlocal left
+            left -= event == "line"
+            if left < 0:
+                raise KeyboardInterrupt
+            return interrupt
+
+        tracing = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            found = dispatcher.fail_if_gone()
+            sys.settrace(tracing)
+            assert found is None
+            break
+        except KeyboardInterrupt:
+            lines += 1
+        finally:
+            sys.settrace(tracing)
+        assert dispatcher.fail_if_gone() is None
+
+    assert lines >= 5
+    assert dispatcher.stop(timeout=30.0)
+
+
 def test_a_thread_that_could_not_be_started_need_not_be_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
