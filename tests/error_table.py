@@ -58,7 +58,7 @@ HEAD = (
 
 def actions() -> list[str]:
     """Each action and its docstring, which a row of the page has on one line."""
-    rows = [f"| {one.name} | {docstrings(Do)[str(one.name)]} |" for one in Do]
+    rows = [f"| {one.name} | {' '.join(docstrings(Do)[str(one.name)])} |" for one in Do]
     return ["| action | what is done |", "|---|---|", *rows]
 
 

@@ -140,12 +140,12 @@ def triggers_of(name: str) -> type[Enum] | None:
 
 
 @functools.cache
-def docstrings(kind: type[Enum]) -> Mapping[str, str]:
-    """The docstrings of an enum's members, by name, each on one line."""
+def docstrings(kind: type[Enum]) -> Mapping[str, tuple[str, ...]]:
+    """The docstrings of an enum's members, by name, each paragraph on one line."""
     (one,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(one, ast.ClassDef)
     return {
-        ast.unparse(member.targets[0]): " ".join(str(text.value.value).split())
+        ast.unparse(member.targets[0]): _paragraphs(str(text.value.value))
         for member, text in zip(one.body, one.body[1:], strict=False)
         if isinstance(member, ast.Assign)
         and isinstance(text, ast.Expr)
@@ -153,10 +153,19 @@ def docstrings(kind: type[Enum]) -> Mapping[str, str]:
     }
 
 
-def _table_of(first: str, second: str, members: Mapping[str, Enum]) -> str:
-    """The docstrings of these members of an enum, by what the diagram calls them."""
-    rows = [f"| {name} | {docstrings(type(one))[one.name]} |" for name, one in members.items()]
-    return "\n".join([f"| {first} | {second} |", "|---|---|", *rows])
+def _paragraphs(docstring: str) -> tuple[str, ...]:
+    return tuple(" ".join(one.split()) for one in docstring.split("\n\n"))
+
+
+def _table_of(first: str, second: str, members: Mapping[str, Enum]) -> Iterator[str]:
+    """What these members of an enum mean, by what the diagram calls them: a table of the first
+    paragraphs of their docstrings, and below it what else the docstrings say."""
+    said = {name: docstrings(type(one))[one.name] for name, one in members.items()}
+    rows = [f"| {name} | {meaning} |" for name, (meaning, *_) in said.items()]
+    yield "\n".join([f"| {first} | {second} |", "|---|---|", *rows])
+    more = [f"- {name}: {' '.join(rest)}" for name, (_, *rest) in said.items() if rest]
+    if more:
+        yield "\n".join(more)
 
 
 def drawing(name: str) -> str:
@@ -172,11 +181,11 @@ def _section(name: str, title: str) -> Iterator[str]:
     yield f"`{attribute}` in `{path}`. {_first(importlib.import_module(module))}"
     yield f"`{states.__name__}`: {_first(states)}"
     yield drawing(name)
-    yield _table_of("state", "what it means", {one.name: one for one in states})
+    yield from _table_of("state", "what it means", {one.name: one for one in states})
     if triggers is None:
         yield "The triggers are messages, see [protocol.md](protocol.md)."
     elif docstrings(triggers):
-        yield _table_of("trigger", "what has happened", {one.value: one for one in triggers})
+        yield from _table_of("trigger", "what has happened", {one.value: one for one in triggers})
 
 
 def _first(one: object) -> str:

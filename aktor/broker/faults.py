@@ -185,8 +185,8 @@ class Corrupt:
 
 @dataclass(frozen=True, slots=True)
 class CorruptRecords:
-    """A Fetch is handled; the last byte of the records of the last partition that has any is not
-    what it was, so that the checksum of its batch is wrong."""
+    """A Fetch is handled; one byte (the last of the last partition that has records) is not what it
+    was, so that the checksum of its batch is wrong."""
 
     def apply(self, answer: Any) -> None:
         """Change the byte. An answer without records stays as it is."""

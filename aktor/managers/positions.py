@@ -95,8 +95,8 @@ class State(enum.Enum):
     leader is asked by OffsetForLeaderEpoch whether it has this record; nothing is fetched."""
 
     TRUNCATED = "truncated"
-    """The leader does not have all that we have read. The application was told: it sets the
-    position back (a seek), or raises the error until it seeks. Nothing is fetched."""
+    """The leader lacks part of what we have read. The application was told: it sets the position
+    back (a seek), or raises the error until it seeks. Nothing is fetched."""
 
     FAILED = "failed"
     """No position can be found. The application was told the error, and decides what to do."""

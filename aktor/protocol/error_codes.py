@@ -117,9 +117,9 @@ class Do(enum.Flag):
     FREE_INSTANCE_ID = enum.auto()
     """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
     LEAVE = enum.auto()
-    """The coordinator still has the member in its group. If the member does not join again, it has
-    to send LeaveGroup (KIP-848: the leave heartbeat): otherwise the group waits for it until its
-    session times out."""
+    """The coordinator still has the member in its group: unless it joins again it must send
+    LeaveGroup (KIP-848: the leave heartbeat); otherwise the group waits until its session times
+    out."""
     OTHER_PROTOCOL = enum.auto()
     """With `group_protocol="auto"` the classic protocol takes over."""
     NEW_FETCH_SESSION = enum.auto()

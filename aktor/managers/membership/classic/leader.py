@@ -46,7 +46,9 @@ class LeaderStage(enum.Enum):
     LEARNING = "learning"
     """The coordinator is asked which assignment the group has kept (DescribeGroups). It was made
     with the partitions of that time: those added while the leader was away would stay unassigned.
-    (They do with the Java client, which compares with the metadata it has now.)"""
+
+    With the Java client they do: it compares with the metadata it has now.
+    """
 
     WATCHING = "watching"
     """When a topic has other partitions than those that were assigned, the group rebalances."""

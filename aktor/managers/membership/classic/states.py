@@ -21,26 +21,35 @@ class State(enum.Enum):
 
     UNJOINED = "unjoined"
     """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that has no answer yet
-    (after a late poll or an error). Left for JOINING when three conditions hold: there is a
-    subscription; the retry time has come; and the application has polled, since the subscription
-    changed and since the last late poll or fatal error. Left for LEAVING if the application leaves
-    while that LeaveGroup is open."""
+    (after a late poll or an error).
+
+    Left for JOINING when three conditions hold: there is a subscription; the retry time has come;
+    and the application has polled, since the subscription changed and since the last late poll or
+    fatal error. Left for LEAVING if the application leaves while that LeaveGroup is open.
+    """
 
     PREPARING = "preparing"
-    """Partitions are revoked before the member joins again: all of them under the
-    eager protocol, those of topics it no longer subscribes to under the cooperative one. Heartbeats
-    go on. Left for JOINING when the revoked callback has returned."""
+    """Partitions are revoked before the member joins again: all of them under the eager protocol,
+    those of topics it no longer subscribes to under the cooperative one. Heartbeats go on.
+
+    Left for JOINING when the revoked callback has returned.
+    """
 
     JOINING = "joining"
     """JoinGroup is sent as soon as the coordinator is known, and again after each retriable error;
-    the coordinator keeps it until every member has joined. Heartbeats of the previous generation go
-    on beside it, over another connection. Left for SYNCING with the new generation."""
+    the coordinator keeps it until every member has joined.
+
+    Heartbeats of the previous generation go on beside it, over another connection. Left for SYNCING
+    with the new generation.
+    """
 
     SYNCING = "syncing"
     """A leader waits for the metadata of the group's topics (not long) and assigns; then everybody
-    sends SyncGroup, which the coordinator keeps until it has the leader's. Left for ASSIGNING, for
-    REVOKING if owned partitions are not in the assignment, or for PREPARING or JOINING when the
-    group rebalances again."""
+    sends SyncGroup, which the coordinator keeps until it has the leader's.
+
+    Left for ASSIGNING, for REVOKING if owned partitions are not in the assignment, or for PREPARING
+    or JOINING when the group rebalances again.
+    """
 
     REVOKING = "revoking"
     """Cooperative only: what the new assignment lacks is revoked, while the application goes on
@@ -51,14 +60,18 @@ class State(enum.Enum):
     for STABLE when the callback has returned."""
 
     STABLE = "stable"
-    """A member with its partitions. Only heartbeats are sent. Left for PREPARING or JOINING when
-    the group rebalances, the subscription changed, partitions were added (leader), or a cooperative
-    rebalance has its second round."""
+    """A member with its partitions. Only heartbeats are sent.
+
+    Left for PREPARING or JOINING when the group rebalances, the subscription changed, partitions
+    were added (leader), or a cooperative rebalance has its second round.
+    """
 
     LOSING = "losing"
     """The group goes on without this member (fenced, late, refused), which may not commit any more.
-    The application gives up what it owned and runs its lost callback. No heartbeats. Left for
-    UNJOINED."""
+    The application gives up what it owned and runs its lost callback. No heartbeats.
+
+    Left for UNJOINED.
+    """
 
     LEAVING = "leaving"
     """The application wants to leave and owns nothing any more. LeaveGroup is sent until it is

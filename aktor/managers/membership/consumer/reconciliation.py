@@ -32,8 +32,11 @@ class ReconciliationStage(enum.Enum):
     """How far the member is on the way."""
 
     RESOLVING = "resolving"
-    """The member finds out which part of the target it can reach: the target has topic ids, and the
-    metadata manager may not have told the names of some of them yet."""
+    """The member finds out which part of the target it can reach.
+
+    The target has topic ids, and the metadata manager may not have told the names of some of them
+    yet.
+    """
 
     LOSING = "losing"
     """A topic that we own partitions of was deleted and created again. The application loses the
@@ -51,8 +54,11 @@ class ReconciliationStage(enum.Enum):
     """The application applies the assignment and runs its assigned callback."""
 
     REFUSED = "refused"
-    """The assigned callback has raised. As in the Java client the target is not acknowledged, and
-    no records of the added partitions are delivered; at the next poll the callback runs again."""
+    """The assigned callback has raised.
+
+    As in the Java client the target is not acknowledged, and no records of the added partitions are
+    delivered; at the next poll the callback runs again.
+    """
 
 
 class Event(enum.Enum):

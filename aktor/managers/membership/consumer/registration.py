@@ -25,8 +25,10 @@ class RegistrationStatus(enum.Enum):
 
     MEMBER = "member"
     """A member, or perhaps one: a heartbeat was sent, by this actor or by the one that was
-    restarted. It has to leave, otherwise the group keeps partitions for it until its session
-    ends."""
+    restarted.
+
+    It has to leave, otherwise the group keeps partitions for it until its session ends.
+    """
 
     AWAITED = "awaited"
     """A static member that has left with epoch -2. Its partitions are kept for it until its session
