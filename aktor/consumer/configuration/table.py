@@ -140,10 +140,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             default="use_all_dns_ips",
             for_connections=True,
             meaning=(
-                "a name is looked up for each attempt, its IPv6 and IPv4 addresses take turns,"
-                " and the next attempt begins with the one that worked, or after the one that did"
-                " not; or `'resolve_canonical_bootstrap_servers_only'`, for Kerberos behind a"
-                " DNS alias"
+                "a name is looked up for each attempt, and its addresses take turns (more below);"
+                " or `'resolve_canonical_bootstrap_servers_only'`, for Kerberos behind a DNS alias"
             ),
         ),
         Setting(
@@ -161,10 +159,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             for_connections=True,
             meaning="the broker's version as a tuple, `(3, 9)`; None asks the broker",
             notes=(
-                "a str (`'2.8'`, `'auto'`) is deprecated. With a version before 3.0 the default"
-                " of `session_timeout_ms` is 30000; before 0.10.1 it is that of"
-                " `max_poll_interval_ms` too. A broker that hangs up at ApiVersions v4 is asked in"
-                " v3, then in v0; one before 0.10 knows none of them and needs this setting"
+                "a str (`'2.8'`, `'auto'`) is deprecated. Other defaults depend on it, and a"
+                " broker before 0.10 needs it (more below)"
             ),
         ),
     ),
@@ -251,10 +247,9 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
                 " (raise), or `'by_duration:PT1H'`: at the first record of the last hour (KIP-1106)"
             ),
             notes=(
-                "upper or lower case; None means `'none'`; a duration is written as in ISO 8601"
-                " (`P1DT12H`, `PT90S`), and the end of the log is taken if no record is that young;"
-                " `'smallest'` and `'largest'` are deprecated. Anything else is refused:"
-                " kafka-python takes it for `'none'`"
+                "upper or lower case; None means `'none'`; `'smallest'` and `'largest'` are"
+                " deprecated. Anything else is refused: kafka-python takes it for `'none'`."
+                " Durations: see below"
             ),
         ),
         Setting(
@@ -298,9 +293,9 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             default=None,
             meaning="makes a key from its bytes: a `kafka.serializer.Deserializer`",
             notes=(
-                "a plain function of the bytes and the older `deserialize(topic, data)` work"
-                " with a DeprecationWarning. It is called with None too. Its shape is checked"
-                " here, not at the first record"
+                "a plain function of the bytes and the older `deserialize(topic, data)` work with"
+                " a DeprecationWarning; called with None too. Its shape is checked here, not at"
+                " the first record"
             ),
         ),
         Setting(
@@ -329,9 +324,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             ),
             notes=(
                 "if it is not set and `fetch_min_bytes` is 1 or 0, a leader that has nothing for"
-                " the consumer waits up to 2 s. It answers as soon as it has a record, and three"
-                " of four empty answers are saved. Set it (500, too) to have it as it is in"
-                " Kafka, or for brokers that do not answer when a record comes"
+                " the consumer waits up to 2 s (more below)"
             ),
         ),
         Setting(
@@ -537,9 +530,9 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             for_connections=True,
             meaning="`'PLAINTEXT'`, `'SSL'`, `'SASL_PLAINTEXT'`, `'SASL_SSL'`",
             notes=(
-                "anything else is refused: kafka-python takes it for PLAINTEXT. If it is left"
-                " out although `sasl_mechanism` or certificates are given, that is refused; if it"
-                " is given and makes no use of them, that is traced"
+                "anything else is refused: kafka-python takes it for PLAINTEXT. If it is left out"
+                " although `sasl_mechanism` or certificates are given, that is refused (more"
+                " below)"
             ),
         ),
         Setting(
@@ -785,15 +778,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
                 "bound on what is fetched and not yet given out; None is 32 MiB, or"
                 " `fetch_max_bytes` if that is less"
             ),
-            notes=(
-                "where records of paused partitions fill it, each broker may bring a"
-                " `max_partition_fetch_bytes` (at most a quarter of the bound, and of its share"
-                " among the brokers) more, so that the others are read on; a quarter of that is"
-                " kept for each broker beyond the bound, for partitions that are sought or"
-                " resumed while their broker waits for data; a broker sends a first batch whole,"
-                " even if it is larger than what was asked for (KIP-74); what is beyond the bound"
-                " when its partition is paused, too, is dropped, and fetched again later"
-            ),
+            notes="what may come beyond the bound stands below",
         ),
         Setting(
             name="max_decompressed_batch_bytes",
@@ -806,8 +791,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             ),
             notes=(
                 "a few kilobytes can ask for a gigabyte. With the default the consumer stays"
-                " within `max_buffered_bytes` and 64 MB; producers that make larger batches"
-                " (`max.request.size` and `message.max.bytes` of tens of MB) need more"
+                " within `max_buffered_bytes` and 64 MB; producers of batches of tens of MB"
+                " (`max.request.size`, `message.max.bytes`) need more"
             ),
         ),
         Setting(
@@ -824,9 +809,10 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             field="connection_setup_timeout",
             unit="ms",
             for_connections=True,
-            meaning=(
-                "how long a connection may take to be made, over all addresses of the name: each"
-                " is tried in its turn, a quarter of a second after the one before or sooner"
+            meaning="how long a connection may take to be made, over all addresses of the name",
+            notes=(
+                "each address is tried in its turn, a quarter of a second after the one before or"
+                " sooner"
             ),
         ),
     ),
