@@ -850,6 +850,25 @@ def test_no_module_of_tests_computes_when_it_is_imported() -> None:
     assert {name: count for name, count in calls.items() if count > CALLS_MAX} == {}
 
 
+#: How many words a cell of a table may have: what is longer stands below the table.
+CELL_MAX = 30
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name
+)
+def test_no_cell_of_a_table_in_a_document_is_a_paragraph(page: Path) -> None:
+    long = {cell for cell in cells(page.read_text()) if len(cell.split()) > CELL_MAX}
+    assert long == set(), f"{page.name}: say it shorter, and the rest below the table"
+
+
+def cells(page: str) -> Iterator[str]:
+    """The cells of all tables of a page; blocks of code have none."""
+    for line in "".join(page.split("```")[::2]).splitlines():
+        if line.startswith("|"):
+            yield from line.strip("|").split(" | ")
+
+
 def test_no_file_names_a_machine() -> None:
     forbidden = re.compile(r"/work/|/root/|/home/[a-z]")
     for path in files():
