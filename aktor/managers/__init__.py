@@ -1,3 +1,3 @@
-"""What to send and when: one request manager a module."""
+"""What to send and when: a room, or a module, for each request manager."""
 
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python

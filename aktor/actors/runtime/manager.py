@@ -187,7 +187,7 @@ class RequestManager(CooperativeActor):
             in_order_for=in_order_for,
         )
 
-    # -- the tick; `poll` is for tests and for `auto_membership`
+    # -- the tick; `poll` is for tests and for `managers/membership/auto`
 
     def poll(self, now: float, jitter: float) -> PollResult:
         """Do what a tick does; returns the requests and messages. `jitter` is random in [0, 1)."""
