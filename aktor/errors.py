@@ -282,8 +282,9 @@ class LogTruncationError(_WithFields, kafka.errors.LogTruncationError):
     """The log was truncated below the position: records that were given out are not in it any more,
     and others may be at their offsets (KIP-320: an unclean leader election).
 
-    Raised with `auto_offset_reset="none"`, by each poll until the application seeks. With another
-    policy the position is set back by itself.
+    Raised if the policy for offsets out of range is "none" (`auto_offset_reset_out_of_range`, by
+    default `auto_offset_reset`), by each poll until the application seeks, and by `to_table`. With
+    another policy the position is set back by itself.
 
     `topic` and `partition` say what was read, up to `position`; `epoch` is the leader epoch of the
     last record. `diverging_offset` is the first offset at which the log of the leader, `broker`,
@@ -334,8 +335,8 @@ class LogTruncationError(_WithFields, kafka.errors.LogTruncationError):
             f"the log of {self.topic}-{self.partition} was truncated: it was read up to"
             f" {self.position} (leader epoch {self.epoch}), and {self.broker} has another log"
             f"{where}; {stored}. Records that were given out are lost there, others may have their"
-            f" offsets. Seek {there}; or set auto_offset_reset to earliest or latest, which go back"
-            " to the first offset that differs."
+            f" offsets. Seek {there}; with auto_offset_reset_out_of_range set to earliest or latest"
+            " poll goes back to the first offset that differs."
         )
 
 

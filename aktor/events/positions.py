@@ -180,7 +180,7 @@ class PositionsDiverged(Message):
 class TruncationFound(Message):
     """positions ▶ commits: logs were truncated; tell the application, with what was committed.
 
-    `rewinds`: `auto_offset_reset` lets the position be set back.
+    `rewinds`: the policy for offsets out of range lets the position be set back.
     """
 
     partitions: Mapping[TopicPartition, Divergence]

@@ -120,6 +120,25 @@ def test_without_a_policy_each_poll_raises_until_a_seek(world: World) -> None:
     assert offsets(read(world, consumer, 15), 0) == list(range(10, 25))
 
 
+@pytest.mark.usefixtures("told_by")
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_bounded_range_does_not_go_back_into_another_log(world: World, policy: str) -> None:
+    """Else its rows would be of two logs, some offsets twice."""
+    consumer = a_reader(world, auto_offset_reset=policy)
+    elected = []
+
+    def in_the_midst(done: int, everything: int) -> None:
+        if done > 0 and not elected:
+            elected.append(done)
+            world.cluster.elect_uncleanly("orders", 0, 0, *NEW)
+            world.cluster.elect_uncleanly("orders", 1, 0, *NEW)
+
+    with pytest.raises(LogTruncationError):
+        consumer.to_table("earliest", {T0: 30, T1: 30}, progress=in_the_midst)
+
+    assert elected
+
+
 def test_the_error_says_what_was_committed_of_what_is_lost(world: World) -> None:
     consumer = a_member(world, enable_auto_commit=False)
     read(world, consumer, 40)

@@ -138,7 +138,10 @@ def offset_reset(name: str, value: Any) -> Any:
         value = OFFSET_RESETS_OF_OLD.get(value, value.lower())
         if value.startswith(BY_DURATION):
             return _by_duration(name, value)
-    return one_of(*OFFSET_RESETS)(name, value)
+    if value in OFFSET_RESETS:
+        return value
+    must = f"{', '.join(map(repr, OFFSET_RESETS))} or a duration as in '{BY_DURATION}PT1H'"
+    raise refusal(name, value, must + did_you_mean(nearest(value, OFFSET_RESETS)))
 
 
 def _by_duration(name: str, value: str) -> str:

@@ -44,6 +44,7 @@ class Positions:
         self._port = core.port
         self._publish = core.publish
         self._log = core.log
+        self._call = core.call
         self._max_buffered_bytes = core.settings.max_buffered_bytes
 
     # -- which partitions
@@ -179,6 +180,8 @@ class Positions:
     def follow_truncations(self) -> None:
         """Logs were truncated by unclean elections (KIP-320): set positions back, or raise it.
 
+        A bounded range (`to_table`) follows no policy: its rows would be of two logs.
+
         Fetches run ahead: if only records were lost that were not given out, nothing changes for
         the application, and the buffered records are fetched again.
         """
@@ -193,7 +196,7 @@ class Positions:
                 if to is not None and to.offset == state.offset:
                     self._log.info("position.kept", partition=partition, offset=to.offset)
                     sought[partition] = self._delivery.seek(partition, to).assigned
-                elif not told.rewinds:
+                elif not (told.rewinds and self._call.follows_policy):
                     self._raise_truncation(state, found, told.committed.get(partition))
                 elif to is not None:
                     self._log.warning(

@@ -327,7 +327,8 @@ def test_the_policy_for_offsets_out_of_range_is_that_of_the_start_unless_it_is_g
 
 def test_any_other_offset_reset_is_refused_and_not_taken_for_none() -> None:
     assert refusal(auto_offset_reset="earlist") == (
-        "auto_offset_reset is 'earlist', but must be one of 'latest', 'earliest', 'none'"
+        "auto_offset_reset is 'earlist', but must be 'latest', 'earliest', 'none' or a duration"
+        " as in 'by_duration:PT1H'"
         " (did you mean 'earliest'?)"
     )
 
