@@ -3,8 +3,8 @@
 The sdist and the wheel are built as for an index, looked at, and installed in bare environments,
 where `smoke.py` runs. Each Python of this machine gets one of: the wheel, the sdist with a
 compiler, the sdist without one; with --all each gets all of them. --units runs the units of
-records, actors, managers and consumer with the newest Python, if that is another one than ours,
-on the aktor that was installed there.
+records, actors, managers, consumer and processing with the newest Python, if that is another one
+than ours, on the aktor that was installed there.
 
 What is left out is said. Needs an index of packages.
 """
@@ -39,7 +39,7 @@ OURS: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: What can be installed: from what, and whether there is a compiler.
 WAYS: Final = (("wheel", True), ("sdist", True), ("sdist", False))
 
-UNITS: Final = ("records", "actors", "managers", "consumer")
+UNITS: Final = ("records", "actors", "managers", "consumer", "processing")
 #: What these import besides aktor. (The extra `test` has much more, such as Spark.)
 UNITS_NEED: Final = (
     *("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "pyarrow", "greenlet"),

@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -494,6 +495,219 @@ def test_processes_that_cannot_be_started_are_no_fault_of_a_record(
     monkeypatch.setattr(ProcessPoolExecutor, "submit", refuse)
 
     assert ends(submitted(workers, "a")) == [NoWorkerError]
+    workers.close()
+
+
+class Pool:
+    """Does as ProcessPoolExecutor, without processes: the test says when a job ends.
+
+    As in Python 3.12.1 and later, its futures fail with its lock held, which `submit` takes, and
+    whoever drops the last reference to it. (`terminate_broken`, `weakref_cb`.)
+    """
+
+    def __init__(self) -> None:
+        self.lock = lock = threading.Lock()
+        self.jobs: list[tuple[Any, Future[None]]] = []
+        self.broken = False
+        self.about_to_lock: Callable[[], None] = lambda: None
+        #: What was done with its lock held by the thread that holds it, or too late for another.
+        self.hung: list[str] = []
+        weakref.finalize(self, _take, lock, self.hung, "the last reference was dropped")
+
+    def submit(self, _work: Any, *arguments: Any) -> Future[None]:
+        self.about_to_lock()
+        _take(self.lock, self.hung, "submit")
+        if self.broken:
+            raise BrokenProcessPool
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        self.jobs.append((arguments[-1], future))
+        return future
+
+    def shutdown(self, **_how: Any) -> None:
+        _take(self.lock, self.hung, "shutdown")
+
+    def end(self, argument: Any) -> None:
+        (future,) = [one for name, one in self.jobs if name == argument]
+        future.set_result(None)
+
+
+def _take(lock: threading.Lock, hung: list[str], what: str) -> None:
+    if not lock.acquire(timeout=2):
+        hung.append(what)
+        raise RuntimeError(f"a deadlock: {what}")
+    lock.release()
+
+
+def fail_futures(futures: list[Future[None]], lock: threading.Lock) -> None:
+    """The end of the pool's thread. It has no reference to the pool."""
+    with lock:
+        while futures:
+            futures.pop(0).set_exception(BrokenProcessPool())
+
+
+class Pools:
+    """Makes the pools of `Processes`, in order; each `fails` once it is to be made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[weakref.ref[Pool]] = []
+        self.hung: list[list[str]] = []
+        self.fails = False
+        monkeypatch.setattr(Processes, "_make_pool", lambda _processes: self.make())
+
+    def make(self) -> Pool:
+        if self.fails:
+            raise OSError(24, "Too many open files")
+        pool = Pool()
+        self.made.append(weakref.ref(pool))
+        self.hung.append(pool.hung)
+        return pool
+
+    def __getitem__(self, number: int) -> Pool:
+        pool = self.made[number]()
+        assert pool is not None
+        return pool
+
+    def break_(self, number: int) -> Callable[[], None]:
+        """It refuses jobs from now. Returns what fails those that it has."""
+        pool = self[number]
+        pool.broken = True
+        futures = [future for _, future in pool.jobs if not future.done()]
+        pool.jobs.clear()
+        lock = pool.lock
+        return lambda: fail_futures(futures, lock)
+
+    def names(self, number: int) -> list[Any]:
+        return [name for name, _ in self[number].jobs]
+
+
+def start(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_job_that_is_submitted_as_a_pool_dies_and_the_death_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python 3.12.1 and later fail the futures with the lock that `submit` of the pool takes."""
+    pools = Pools(monkeypatch)
+    workers = Processes(1, handler=kills)
+    (first,) = submitted(workers, "first")
+    fail_all = pools.break_(0)
+    at_lock, told = threading.Event(), threading.Event()
+    second: list[Outcomes] = []
+
+    def wait_until_the_death_is_told() -> None:
+        at_lock.set()
+        told.wait(0.5)
+
+    def die() -> None:
+        fail_all()
+        told.set()
+
+    pools[0].about_to_lock = wait_until_the_death_is_told
+    owner = start(lambda: second.extend(submitted(workers, "second")))
+    assert at_lock.wait(SOON)
+    pool_thread = start(die)
+    owner.join(SOON)
+    pool_thread.join(SOON)
+
+    assert told.is_set(), "the pool's thread waited for the one that submits, and this for it"
+    assert not any(pools.hung)
+    pools[1].end(kills)
+    pools[1].end("first")
+    pools[1].end("second")
+    assert ends([first, *second]) == [None, None]
+    workers.close()
+
+
+def test_the_thread_of_a_dead_pool_does_not_drop_the_last_reference_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It holds the pool's lock then, which the end of the last reference takes."""
+    pools = Pools(monkeypatch)
+    workers = Processes(1, handler=kills)
+    submitted(workers, "first")
+
+    start(pools.break_(0)).join(SOON)
+    submitted(workers, "second")
+
+    assert not any(pools.hung)
+    assert pools.made[0]() is None, "it is not kept for ever"
+    workers.close()
+
+
+def test_nor_does_it_when_the_workers_were_closed_before_and_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pools = Pools(monkeypatch)
+    workers = Processes(1, handler=kills)
+    submitted(workers, "first")
+    workers.close()
+    fail_all = pools.break_(0)
+
+    del workers
+    start(fail_all).join(SOON)
+
+    assert not any(pools.hung)
+
+
+def test_a_job_that_a_dead_pool_refuses_runs_once_in_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pool refuses jobs a little before the futures of those that it has fail."""
+    pools = Pools(monkeypatch)
+    workers = Processes(1, handler=kills)
+    (first,) = submitted(workers, "first")
+    fail_all = pools.break_(0)
+
+    (second,) = submitted(workers, "second")
+    fail_all()
+
+    assert len(pools.made) == 2
+    pools[1].end(kills)
+    assert pools.names(1) == [kills, "first"], "it may have killed its process: it runs alone"
+    pools[1].end("first")
+    pools[1].end("second")
+    assert ends([first, second]) == [None, None]
+    assert len(pools.made) == 2
+    assert pools.names(1) == [kills, "first", "second"]
+    workers.close()
+
+
+def test_jobs_end_when_no_pool_can_be_made_after_one_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pools = Pools(monkeypatch)
+    workers = Processes(1, handler=kills)
+    jobs = submitted(workers, "first", "second")
+    pools.fails = True
+
+    pools.break_(0)()
+
+    assert ends(jobs) == [NoWorkerError] * 2
+    assert ends(submitted(workers, "third")) == [NoWorkerError]
+    pools.fails = False
+    (fourth,) = submitted(workers, "fourth")
+    pools[1].end(kills)
+    pools[1].end("fourth")
+    assert ends([fourth]) == [None]
+    workers.close()
+
+
+def test_jobs_end_when_a_new_pool_dies_as_it_loads_the_handler_and_no_other_can_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pools = Pools(monkeypatch)
+    workers = Processes(1, handler=kills)
+    jobs = submitted(workers, "first", "second")
+    pools.break_(0)()
+    pools.fails = True
+
+    pools.break_(1)()
+
+    assert ends(jobs) == [NoWorkerError] * 2
     workers.close()
 
 
