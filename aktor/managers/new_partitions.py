@@ -32,6 +32,7 @@ NO_TOPIC: Final = False, "its topic is not described yet"
 NO_AUTO_COMMIT: Final = False, "auto-commit is off: an idle partition may have no committed offset"
 FIRST: Final = False, "it is the first partition of its topic"
 NOTHING: Final = False, "the group has committed nothing for its topic"
+NOT_DESCRIBED: Final = False, "its topic is described without it"
 GAPS: Final = False, "the group has committed no offset for others of its topic, either"
 
 
@@ -77,7 +78,10 @@ class NewPartitions:
         committed = self._committed[tp.topic]
         if not any(committed.values()):
             return NOTHING
-        first = min(number for number in info.partitions if not committed[number])
+        uncommitted = (number for number in info.partitions if not committed[number])
+        first = min(uncommitted, default=None)
+        if first is None:
+            return NOT_DESCRIBED
         if any(committed[number] for number in info.partitions if number > first):
             return GAPS
         return True, f"the group has committed offsets for all of its topic's first {first}, only"

@@ -580,7 +580,8 @@ class PositionManager(RequestManager):
             )
             resolved[tp] = Assigned(epoch=partition.epoch, position=position)
         self._resolve(resolved, because="committed")
-        uncommitted += sorted(self._new.in_question - {*uncommitted})
+        still = {tp for tp in self._new.in_question if self._is_initializing(tp)}
+        uncommitted += sorted(still - {*uncommitted})
         old = self._without_new(uncommitted)
         self._reset_by_policy(old, because="no offset is committed")
 

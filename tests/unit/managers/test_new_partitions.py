@@ -19,6 +19,7 @@ from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
     PositionsFailed,
+    PositionsResolved,
     Reset,
     ResetPositions,
     SeekPartitions,
@@ -256,6 +257,45 @@ def test_a_partition_that_was_in_question_and_is_not_any_more_is_left_alone(ends
 
     assert case.asks_for() == ({3: LATEST} if ends == "reset" else {})
     assert case.judged() == []
+
+
+@pytest.mark.parametrize("other", [7, None], ids=["all are committed", "with a gap"])
+def test_a_committed_offset_that_comes_for_a_partition_in_question_is_its_position(
+    other: int | None,
+) -> None:
+    """Another member has committed it since the first look-up."""
+    case = Case()
+    case.assign(3)
+    case.committed({3: None})
+
+    said = case.committed({0: 7, 1: 7, 2: other, 3: 9})
+
+    assert [one.partitions.keys() for one in said if isinstance(one, PositionsResolved)] == [{T[3]}]
+    assert case.asks_for() == {}
+    assert case.judged() == []
+
+
+def test_a_committed_offset_of_one_in_question_leaves_the_others_in_question() -> None:
+    case = Case()
+    case.assign(2, 3)
+    case.committed({2: None, 3: None})
+
+    case.committed({0: 7, 1: 7, 2: 9})
+
+    assert case.asks_for() == {3: EARLIEST}
+    assert case.judged() == [(["t-3"], True)]
+
+
+def test_a_partition_in_question_that_the_topic_is_described_without_is_not_new() -> None:
+    """Brokers before Metadata v10 tell no topic ids: a topic may come back with fewer."""
+    case = Case()
+    case.assign(3)
+    case.committed({3: None})
+    case.manager.handle(a_topic_of(3, had=4, version=2))
+
+    case.committed({0: 7, 1: 7, 2: 7})
+
+    assert case.judged() == [(["t-3"], False)]
 
 
 def test_an_error_of_the_other_offsets_is_an_error_of_the_partition_in_question() -> None:
