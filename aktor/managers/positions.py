@@ -239,6 +239,11 @@ class _Partition:
         return None
 
     @property
+    def wanted(self) -> _Wanted:
+        """What its answer must be about."""
+        return _Wanted(self.epoch, self.strategy, self.duration, self.looks_for_end, self.end)
+
+    @property
     def way(self) -> str:
         """How it is reset, for the trace."""
         assert self.strategy is not None, "a reset without a strategy"
@@ -261,11 +266,17 @@ class _Partition:
 
 
 class _Wanted(Value, kw_only=False):
-    """The epoch and policy of a reset in flight: its answer counts while both are the same."""
+    """The epoch, policy and stage of a reset in flight: its answer counts while all are the same.
+
+    The stage (see `_Partition.answered`) counts because a reset that is told once more, in the same
+    epoch, begins again: an answer about the end of the log is not one about a record.
+    """
 
     epoch: int
     strategy: ResetStrategy | None
-    duration: float | None = None
+    duration: float | None
+    looks_for_end: bool
+    end: OffsetAndTimestamp | None
 
 
 class _ResetsSent(Value, kw_only=False):
@@ -739,7 +750,7 @@ class PositionManager(RequestManager):
                 if partition.may_be_new:
                     self._look_again(tp, partition)
                 timestamps[tp] = partition.timestamp(self.wall)
-                wanted[tp] = _Wanted(partition.epoch, partition.strategy, partition.duration)
+                wanted[tp] = partition.wanted
                 patience = max(patience, partition.exchange.patience(PATIENCE))
                 partition.sent(node, now)
             self._list_offsets(node, timestamps, now, now + patience, _ResetsSent(wanted))
@@ -879,11 +890,7 @@ class PositionManager(RequestManager):
         dropped: list[TopicPartition] = []
         for tp, then in context.wanted.items():
             found = self._partitions.get(tp)
-            valid = (
-                found is not None
-                and found.state is State.AWAIT_RESET
-                and _Wanted(found.epoch, found.strategy, found.duration) == then
-            )
+            valid = found is not None and found.state is State.AWAIT_RESET and found.wanted == then
             (wanted if valid else dropped).append(tp)
         if dropped:
             self.log.info("position.dropped", partitions=dropped, because="no longer wanted")

@@ -659,6 +659,53 @@ def test_a_reset_told_twice_is_done_once() -> None:
     assert answer(manager, second, offsets({T0: 17})) == []
 
 
+def asks(manager: PositionManager) -> Request:
+    """What is sent now, an hour and 6400 seconds after the epoch."""
+    return tick(manager, 0.0, wall=10_000.0).request
+
+
+def test_by_duration_an_answer_counts_only_for_the_stage_that_it_is_about() -> None:
+    """The reset is told again, in the same epoch, while an answer is on its way."""
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H")
+    again = ResetPositions(partitions={T0: Reset(epoch=1)}, because="again")
+
+    answer(manager, asks(manager), offsets({T0: None}))
+    end = asks(manager)
+    manager.handle(again)
+    record = asks(manager)
+    assert answer(manager, end, offsets({T0: 20})) == []  # the end is not the first record
+    assert resolved_in(answer(manager, record, offsets({T0: 17}))) == {T0: at(17, leader_epoch=-1)}
+
+
+def test_by_duration_a_record_is_not_missed_if_an_earlier_answer_had_none() -> None:
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H")
+    again = ResetPositions(partitions={T0: Reset(epoch=1)}, because="again")
+
+    first = asks(manager)
+    manager.handle(again)
+    second = asks(manager)
+    answer(manager, first, offsets({T0: None}))
+    end = asks(manager)
+    assert answer(manager, end, offsets({T0: 20})) == []
+    record = asks(manager)
+    assert answer(manager, second, offsets({T0: None})) == []  # it was asked before the end was
+    assert resolved_in(answer(manager, record, offsets({T0: 17}))) == {T0: at(17, leader_epoch=-1)}
+
+
+def test_by_duration_a_record_is_not_taken_for_the_end() -> None:
+    manager = a_manager_resetting(T0, auto_offset_reset="by_duration:PT1H")
+    again = ResetPositions(partitions={T0: Reset(epoch=1)}, because="again")
+
+    first = asks(manager)
+    manager.handle(again)
+    second = asks(manager)
+    answer(manager, first, offsets({T0: None}))
+    end = asks(manager)
+    assert answer(manager, second, offsets({T0: 17})) == []
+    assert answer(manager, end, offsets({T0: 20})) == []
+    assert asked_of(asks(manager)) == {T0: 6_400_000}  # the record is looked for again
+
+
 def test_a_new_reset_does_not_wait_for_the_backoff_of_the_old_one() -> None:
     manager = a_manager_resetting(T0)
     fail(manager, tick(manager, 0.0).request, KafkaConnectionError("gone"), now=0.0)
