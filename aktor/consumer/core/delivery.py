@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.credit import Credit
-from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.partition import Consumed, Partition
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
     Assigned,
@@ -148,7 +148,7 @@ class Delivery:
         self._idle: OrderedDict[Partition, None] = OrderedDict()
         #: The positions before the last records were given out: (partition, its epoch, its offset,
         #: its leader epoch).
-        self._given: list[tuple[Partition, int, int | None, int]] = []
+        self._given: list[tuple[Partition, int, Consumed]] = []
 
     # -- assignment
 
@@ -578,7 +578,7 @@ class Delivery:
         user did not get the records, and `take_back` sets the positions back.
         """
         states = [self.partitions[partition] for partition in taken]
-        self._given = [(state, state.epoch, state.offset, state.leader_epoch) for state in states]
+        self._given = [(state, state.epoch, state.consumed) for state in states]
         for state in states:
             self.pass_by(state)
         if self.log.hears_debug:
@@ -596,9 +596,10 @@ class Delivery:
 
     def take_back(self) -> None:
         """The last records did not reach the user: set the positions back."""
-        for state, epoch, offset, leader_epoch in self._given:
+        for state, epoch, before in self._given:
             if state.epoch == epoch:
-                state.take_back(offset, leader_epoch)
+                state.take_back(before)
+                offset = state.offset
                 self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
         self._given = []
 

@@ -22,7 +22,7 @@ from aktor.state_table import follow
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
-__all__ = ["STAGES", "Partition", "Stage", "StageEvent"]
+__all__ = ["STAGES", "Consumed", "Partition", "Stage", "StageEvent"]
 
 
 class Stage(Enum):
@@ -78,6 +78,10 @@ EPOCHS_KEPT: Final = 63
 
 #: The epoch of a partition that is not assigned any more. No batch, chunk or answer has it.
 RELEASED: Final = -1
+
+
+#: The consumed position, its leader epoch, and the leader epochs of what was given out before it.
+Consumed = tuple[int | None, int, tuple[tuple[int, int], ...]]
 
 
 class Partition:
@@ -188,7 +192,7 @@ class Partition:
         self.offset = offset
         if offset > taken:
             self.error = None
-        self._decoded = max(taken, offset), -1
+        self._decoded = (taken, self.taken_epoch) if offset < taken else (offset, -1)
         self.held = [record for record in self.held if record.offset >= offset]
 
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
@@ -222,10 +226,10 @@ class Partition:
         self.offset = offset
         self.leader_epoch = leader_epoch
 
-    def take_back(self, offset: int | None, leader_epoch: int) -> None:
-        """The last records did not reach the user: set the consumed position back."""
-        self.offset, self.leader_epoch = offset, leader_epoch
-        self.epochs = tuple(one for one in self.epochs if one[0] <= leader_epoch)
+    def take_back(self, to: Consumed) -> None:
+        """The last records did not reach the user: set the consumed position back to what
+        `consumed` was before them."""
+        self.offset, self.leader_epoch, self.epochs = to
 
     def common_with(self, end: Position | None) -> Position | None:
         """Where to read on in the log of a leader that has our records up to `end`: the position,
@@ -382,6 +386,11 @@ class Partition:
         if self.offset is None:
             return None
         return Position(offset=self.offset, leader_epoch=self.leader_epoch)
+
+    @property
+    def consumed(self) -> Consumed:
+        """The consumed position and the leader epochs that led to it, for `take_back`."""
+        return self.offset, self.leader_epoch, self.epochs
 
     @property
     def assigned(self) -> Assigned:

@@ -965,6 +965,39 @@ def test_records_that_are_held_are_passed_too() -> None:
     assert offsets(delivery.take(9)) == {A: [4, 5]}
 
 
+def test_the_leader_epoch_of_held_records_is_remembered_if_some_are_passed() -> None:
+    """A leader that does not have this epoch does not have these records (KIP-320)."""
+    delivery = a_delivery()
+    delivery.put(a_chunk(count=6))
+    state = delivery.partitions[A]
+    delivery.put_back(state, delivery.take(6, advance=False)[A])
+    assert delivery.pass_to(A, 2)
+
+    delivery.take(9)
+
+    assert state.position == Position(offset=6, leader_epoch=5)
+    assert state.common_with(Position(offset=9, leader_epoch=4)) == Position(
+        offset=2, leader_epoch=4
+    )
+
+
+def test_what_is_taken_back_after_a_seek_forward_leaves_the_epochs_of_what_was_read() -> None:
+    delivery = a_delivery()
+    delivery.put(a_chunk(count=6))
+    state = delivery.partitions[A]
+    delivery.take(1)
+    delivery.accept()
+    assert delivery.pass_to(A, 3)
+
+    delivery.take(1)
+    delivery.take_back()
+
+    assert state.position == Position(offset=3)
+    assert state.common_with(Position(offset=9, leader_epoch=4)) == Position(
+        offset=0, leader_epoch=4
+    )
+
+
 def test_a_refused_record_is_passed_without_fetching_again() -> None:
     delivery = a_delivery()
     delivery.put(a_chunk(A, 0, b"a", b"bad", b"c", b"bad", b"bad", b"f"))

@@ -104,8 +104,10 @@ def test_of_a_position_that_was_looked_up_nothing_before_it_was_read() -> None:
 
 
 def test_what_was_taken_back_was_not_read() -> None:
-    partition = a_partition_read((14, 2), (20, 3), begin=at(0))
-    partition.take_back(14, 2)
+    partition = a_partition_read((14, 2), begin=at(0))
+    before = partition.consumed
+    partition.advance(20, 3)
+    partition.take_back(before)
 
     assert partition.common_with(at(25, 2)) == at(14, 2)
 
