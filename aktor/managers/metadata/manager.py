@@ -8,7 +8,7 @@ growing backoff, while a tracked topic is unknown or a partition has no leader.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -171,13 +171,10 @@ class MetadataManager(RequestManager):
         if self._missing.forget_refusals(topics):
             self._refreshing.at_once("a topic that was refused is subscribed to")
 
-    def _forget_what_was_heard(self, gone: Collection[str]) -> None:
+    def _forget(self, gone: frozenset[str]) -> None:
         self._missing.forget(gone)
         for topic in gone:
             self._former_ids.forget(topic)
-
-    def _forget(self, gone: frozenset[str]) -> None:
-        self._forget_what_was_heard(gone)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
         self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
@@ -347,7 +344,7 @@ class MetadataManager(RequestManager):
                 version = received.response.API_VERSION
                 topics[name] = self._merge(name, _topic_info(answer, version), is_born=is_born)
             elif refuse:
-                topics.pop(name, None)
+                self._leave_out(name, topics)
                 if self._missing.refuse(name, kind):
                     newly_refused.setdefault(kind, set()).add(name)
         if received.request.body.topics is None:
@@ -387,13 +384,20 @@ class MetadataManager(RequestManager):
         """An answer does not know the topic; True if the application should hear of it."""
         if not self._missing.count_unknown(name, now):
             return False
-        if topics.pop(name, None) is not None:
+        if self._leave_out(name, topics):
             self.log.info("topic.deleted", topic=name)
         if name not in self._tracked.named:
-            self._forget_what_was_heard((name,))  # a pattern found it: there is nothing to wait for
+            self._missing.forget((name,))  # a pattern found it: there is nothing to wait for
             return False
         by_application = name in self._tracked.named_by(APPLICATION)
         return by_application and self._missing.never_existed(name, now)
+
+    def _leave_out(self, name: str, topics: dict[str, TopicInfo]) -> bool:
+        """The topic is not in the next snapshot; False if it is not in the last one either."""
+        info = topics.pop(name, None)
+        if info is not None:
+            self._former_ids.left(name, info)
+        return info is not None
 
     def _refuse(self, kind: type[Exception], names: set[str], by: str) -> TopicsRefused:
         error: Exception
@@ -414,6 +418,9 @@ class MetadataManager(RequestManager):
         """
         old = self.cluster.topics.get(name)
         if old is None:
+            before = self._former_ids.returned(name, new.topic_id)
+            if before is not None:  # brokers that lag, or restart, did not know it for a while
+                return replace(new, had=before.had)
             return replace(new, had=0 if is_born else len(new.partitions))
         if new.topic_id != old.topic_id and None not in (new.topic_id, old.topic_id):
             return self._replace(name, old, new)

@@ -216,15 +216,33 @@ class UnnamedTopics:
 
 #: A former id of a topic is taken again only after so many answers in a row that have it.
 ANSWERS: Final = 5
+#: So many topics that are gone are remembered, the last ones.
+GONE_KEPT: Final = 1000
 
 
 class FormerIds:
-    """Owns the former ids of each topic, and how many answers in a row had another id than
-    the one that we know."""
+    """Owns the former ids of each topic, how many answers in a row had another id than the one that
+    we know, and what was known of topics that are gone."""
 
     def __init__(self) -> None:
         self._ids: dict[str, set[object]] = {}
         self._differing_answers: dict[str, int] = {}
+        self._gone: dict[str, TopicInfo] = {}
+
+    def left(self, topic: str, info: TopicInfo) -> None:
+        """Answers do not describe the topic any more."""
+        self._gone.pop(topic, None)
+        self._gone[topic] = info
+        if len(self._gone) > GONE_KEPT:
+            del self._gone[next(iter(self._gone))]
+
+    def returned(self, topic: str, told: object) -> TopicInfo | None:
+        """What was known of a topic that is described again, with this id; None: it is another
+        topic, or was never known. Without ids (before Metadata v10) it may be the same."""
+        known = self._gone.pop(topic, None)
+        if known is None or (told != known.topic_id and None not in (told, known.topic_id)):
+            return None
+        return known
 
     def confirm(self, topic: str) -> None:
         """An answer has the id that we know."""
@@ -250,3 +268,4 @@ class FormerIds:
         """The topic is not needed any more."""
         self._ids.pop(topic, None)
         self._differing_answers.pop(topic, None)
+        self._gone.pop(topic, None)

@@ -392,3 +392,42 @@ def test_a_topic_that_more_than_one_answer_did_not_know_has_come_into_being(
     refresh(manager, metadata(a_topic("orders")), now=100.0)
 
     assert had(manager) == {"orders": expected}
+
+
+@pytest.mark.parametrize(
+    ("version", "id_number", "expected"),
+    [(13, 1, 1), (13, 2, 0), (9, 1, 1)],
+    ids=["the same", "created anew", "perhaps the same, without ids"],
+)
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_a_topic_that_was_known_before_comes_into_being_only_with_another_id(
+    version: int, id_number: int, expected: int, by_pattern: bool
+) -> None:
+    """Brokers that lag behind, or restart, do not know a topic for a while."""
+    if by_pattern:
+        manager = a_manager_that_found("orders", a_topic("orders"))
+    else:
+        manager = MetadataManager(SETTINGS)
+        manager.handle(TrackTopics(owner="application", topics=frozenset({"orders"})))
+    refresh(manager, metadata(a_topic("orders"), version=version), now=1.0)
+
+    for turn in range(3):
+        unknown = () if by_pattern else (a_topic("orders", error=UNKNOWN_TOPIC),)
+        refresh(manager, metadata(*unknown, version=version), now=100.0 + 5.0 * turn)
+    assert had(manager) == {}
+    again = a_topic("orders", id_number=id_number)
+    refresh(manager, metadata(again, version=version), now=300.0)
+
+    assert had(manager) == {"orders": expected}
+
+
+def test_what_a_topic_had_gained_before_it_was_unknown_for_a_while_it_still_has() -> None:
+    manager = MetadataManager(SETTINGS)
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"orders"})))
+    grown = a_topic("orders", {0: (1, 5), 1: (1, 0)})
+    unknown = a_topic("orders", error=UNKNOWN_TOPIC)
+
+    for now, told in enumerate((a_topic("orders"), grown, unknown, unknown, grown)):
+        refresh(manager, metadata(told), now=10.0 * now)
+
+    assert had(manager) == {"orders": 1}

@@ -7,7 +7,13 @@ import re
 from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError
 
 from aktor.events.metadata import TopicInfo, TopicPattern, TrackTopics
-from aktor.managers.metadata.topics import UNKNOWN_SECONDS, MissingTopics, TrackedTopics
+from aktor.managers.metadata.topics import (
+    GONE_KEPT,
+    UNKNOWN_SECONDS,
+    FormerIds,
+    MissingTopics,
+    TrackedTopics,
+)
 
 
 def test_a_topic_is_unknown_from_the_second_answer_in_a_row_that_does_not_know_it() -> None:
@@ -113,3 +119,12 @@ def test_a_pattern_names_no_topic() -> None:
 
     assert tracked.named == frozenset()
     assert tracked.has_pattern
+
+
+def test_only_so_many_topics_that_are_gone_are_remembered() -> None:
+    former = FormerIds()
+    for number in range(GONE_KEPT + 1):
+        former.left(str(number), TopicInfo(topic_id=None, partitions={}))
+
+    assert former.returned("0", None) is None
+    assert former.returned("1", None) is not None
