@@ -230,6 +230,13 @@ class Delivery:
             self.moved[topic_partition] = None
         return state
 
+    def renew(self, state: Partition) -> None:
+        """Stay at the position, in a new epoch: what was fetched before is dropped."""
+        self._drop_buffered(state)
+        state.renew(self.next_epoch())
+        if state.offset is not None:
+            self.moved[state.topic_partition] = None
+
     def pass_to(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Go forward to this offset in what is buffered, in a new epoch. To the background it is as
         if the records before it had been given out: what is fetched stays, and is on its way.

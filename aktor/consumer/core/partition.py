@@ -199,6 +199,7 @@ class Partition:
         """Set the position, or forget it; `reset` says which position is looked up then."""
         self.reset = reset or self.reset
         self.leader_epoch = -1
+        self.epochs = ()  # they are not those of the next offset
         self.offset = None if position is None else position.offset
         self.leader_epoch = -1 if position is None else position.leader_epoch
         self._decoded = self.offset, self.leader_epoch
@@ -211,10 +212,17 @@ class Partition:
         self.fetched_anew = False
         self.reset = reset
 
+    def renew(self, epoch: int) -> None:
+        """Stay at the position in a new epoch. The leader epochs that led to it stay as well."""
+        self.epoch = self.fetch_epoch = epoch
+        self._decoded = self.offset, self.leader_epoch
+        self.error = None
+        self.fetched_anew = False
+
     def fetch_anew(self, epoch: int) -> None:
         """The next batch is corrupt: fetch it again in a new epoch."""
         error = self.error
-        self.seek(epoch, self.position)
+        self.renew(epoch)
         self.error = error
         self.fetched_anew = True
 

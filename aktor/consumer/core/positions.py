@@ -120,7 +120,7 @@ class Positions:
     def renew(self, state: Partition) -> None:
         """Give a partition a new epoch; its position, or the reset it waits for, is kept."""
         if (reset := state.reset) is None:
-            self._delivery.seek(state.topic_partition, state.position)
+            self._delivery.renew(state)
         else:
             self._delivery.reset(state.topic_partition, reset.strategy, reset.from_offset)
 

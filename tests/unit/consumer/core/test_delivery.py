@@ -998,6 +998,34 @@ def test_what_is_taken_back_after_a_seek_forward_leaves_the_epochs_of_what_was_r
     )
 
 
+def test_a_new_epoch_at_the_same_position_leaves_the_epochs_of_what_was_read() -> None:
+    """After an interrupt or a restart of actors."""
+    delivery = a_delivery()
+    delivery.put(a_chunk(count=3))
+    state = delivery.partitions[A]
+    delivery.take(3)
+
+    delivery.renew(state)
+
+    assert (state.epoch, state.position) == (2, Position(offset=3, leader_epoch=5))
+    assert state.common_with(Position(offset=9, leader_epoch=4)) == Position(
+        offset=0, leader_epoch=4
+    )
+
+
+def test_a_corrupt_batch_that_is_fetched_anew_leaves_the_epochs_of_what_was_read() -> None:
+    delivery = a_delivery()
+    delivery.put(a_chunk(count=3))
+    state = delivery.partitions[A]
+    delivery.take(3)
+
+    state.fetch_anew(delivery.next_epoch())
+
+    assert state.common_with(Position(offset=9, leader_epoch=4)) == Position(
+        offset=0, leader_epoch=4
+    )
+
+
 def test_a_refused_record_is_passed_without_fetching_again() -> None:
     delivery = a_delivery()
     delivery.put(a_chunk(A, 0, b"a", b"bad", b"c", b"bad", b"bad", b"f"))

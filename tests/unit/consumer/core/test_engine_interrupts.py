@@ -109,6 +109,24 @@ def test_what_was_buffered_before_a_restart_is_dropped_and_fetched_again() -> No
     assert harness.poll() == {A: [0, 1, 2]}
 
 
+@pytest.mark.parametrize("after", ["an interrupt", "a restart"])
+def test_the_leader_epochs_of_what_was_given_out_are_still_known_after(after: str) -> None:
+    """They tell later whether the next leader has these records (KIP-320)."""
+    harness = a_consumer()
+    harness.fetched(a_chunk())
+    assert harness.poll() == {A: [0, 1, 2]}
+    harness.engine.delivery.accept()
+
+    if after == "an interrupt":
+        harness.engine.recovery.repair()
+    else:
+        harness.hear(a_restart("fetch"))
+        harness.poll()
+
+    common = harness.engine.delivery.partitions[A].common_with(Position(offset=9, leader_epoch=4))
+    assert common == Position(offset=0, leader_epoch=4)
+
+
 def test_a_restarted_fetch_manager_is_not_told_what_was_freed_of_its_predecessors() -> None:
     """It has counted none of that: it would fetch as much too much."""
     harness = a_consumer(A, B)

@@ -11,6 +11,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.core.partition import EPOCHS_KEPT, STAGES, Partition, Stage, StageEvent
 from aktor.events.positions import Position
+from tests.unit.consumer.core.builders_delivery import interrupted_at
 
 HAPPENS: Final[Mapping[StageEvent, Callable[[Partition], None]]] = {
     StageEvent.DELIVERED: Partition.deliver,
@@ -117,6 +118,19 @@ def test_a_seek_forgets_what_was_read_before() -> None:
     partition.seek(2, at(18, 3))
 
     assert partition.common_with(at(25, 2)) == at(18, 2)
+
+
+def test_a_seek_that_is_interrupted_on_any_line_leaves_no_epochs_of_another_position() -> None:
+    for line in range(1, 40):
+        partition = a_partition_read((14, 2), (20, 3), begin=at(0))
+        with interrupted_at(line, Partition.move_to) as happened:
+            partition.seek(2, at(100))
+        partition.renew(3)
+        if partition.offset == 100:
+            assert partition.common_with(at(200, 1)) == at(100, -1)
+        if not happened:
+            return
+    raise AssertionError("it runs more lines")
 
 
 def test_only_so_many_epochs_are_remembered() -> None:
