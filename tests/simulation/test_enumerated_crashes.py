@@ -67,13 +67,17 @@ def drills(*phases: Phase) -> list[object]:
 #: What is said of a point that no script reaches.
 UNREACHED = {
     "classic": {
+        "commits on TruncationFound",
         "metadata on LeadersMoved",
         "metadata on NameTopics",
         "network on ReportBootstrap",
+        "positions on PositionsDiverged",
     },
     "consumer": {
+        "commits on TruncationFound",
         "metadata on LeadersMoved",
         "network on ReportBootstrap",
+        "positions on PositionsDiverged",
     },
 }
 

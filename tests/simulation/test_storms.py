@@ -128,7 +128,7 @@ def _met(history: History) -> Counter[str]:
 
 
 def test_who_may_not_log_in_for_a_while_hears_of_it_and_keeps_every_promise() -> None:
-    outcome = run_storm(96)
+    outcome = run_storm(2)
 
     assert outcome.error is None, outcome.error
     heard = [one["error"] for one in outcome.history.named("user.hears")]

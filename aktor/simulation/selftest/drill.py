@@ -32,6 +32,7 @@ from aktor.errors import ActorCrashedError, ConsumerClosedError
 from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.metadata import LeadersMoved, NameTopics
 from aktor.events.network import ReportBootstrap, SendRequests
+from aktor.events.positions import PositionsDiverged, TruncationFound
 from aktor.simulation.errors import SimulationError
 from aktor.simulation.faults.crashes import HEARS_OF, Crash, Crashes, Point
 from aktor.simulation.simulation import Simulation
@@ -40,10 +41,14 @@ from aktor.simulation.world.member import Member
 
 __all__ = ["BROKERS", "CONSUMER_UNREACHED", "UNREACHED", "Drill", "Outcome", "Phase", "drill"]
 
+_NO_UNCLEAN_ELECTION: Final = "no log is truncated here; tests/scenarios/test_crashes.py has that"
+
 #: Points that no drill can reach, with the reason.
 UNREACHED: Final[dict[Point, str]] = {
     Point("metadata", LeadersMoved): "brokers name new leaders from Fetch v16 on; ours is v12",
     Point("network", ReportBootstrap): "who has read knows that a broker was reached",
+    Point("positions", PositionsDiverged): _NO_UNCLEAN_ELECTION,
+    Point("commits", TruncationFound): _NO_UNCLEAN_ELECTION,
     Point("metadata", NameTopics): "only a member of a KIP-848 group asks for names",
 }
 

@@ -28,6 +28,9 @@ from tests.unit.trace.rebalances.told import storm_lines
 #: A group of each protocol.
 STORMS = ((1, "classic"), (6, "consumer"))
 
+#: Seconds by which an event may be later than others.
+LATENESS = 30.0
+
 
 @cache
 def lines_of_groups() -> tuple[str, ...]:
@@ -45,6 +48,10 @@ def lines_of_groups() -> tuple[str, ...]:
 def told() -> Sequence[str]:
     """What the groups' members told, the same for each test."""
     return lines_of_groups()
+
+
+def time_of(line: str) -> float:
+    return float(json.loads(line)["t"])
 
 
 def write(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
@@ -133,15 +140,18 @@ def test_lines_that_are_torn_or_come_twice_are_counted_and_change_nothing(
 def test_a_stream_finds_the_same_whatever_comes_together(
     spark: Any, tmp_path: Path, told: Sequence[str]
 ) -> None:
-    fifth = len(told) // 5
+    second = 3 * len(told) // 5
+    first = next(
+        at for at, line in enumerate(told) if time_of(line) > time_of(told[second - 1]) - LATENESS
+    )
+    late_end = first + 50
     # By the time of the last line some of the rebalances are complete.
     last = json.loads(next(one for one in told if '"membership.moved"' in one))
     last.update(t=json.loads(told[-1])["t"] + 40.0, group="another", trace="ffffffff")
     lines = [*told, json.dumps(last)]
-    chunks = [lines[:fifth], lines[fifth : 3 * fifth], lines[3 * fifth :]]
+    chunks = [lines[:first], lines[late_end:second], lines[second:]]
     # The first lines of a chunk come only with the next one: less late than is allowed.
-    late = chunks[1][:50]
-    chunks = [chunks[0], chunks[1][50:], [*late, *chunks[2]]]
+    chunks[2] = [*lines[first:late_end], *chunks[2]]
     write_in_turn(tmp_path / "logs", chunks[:2])
     logs, folder = str(tmp_path / "logs"), str(tmp_path / "out")
 
@@ -168,7 +178,7 @@ def test_events_that_come_after_the_watermark_are_counted_and_left_out(
     assert assert_same(tables, in_time)["late"] == 3
 
 
-def follow(spark: Any, logs: str, folder: str, lateness: float = 30.0) -> None:
+def follow(spark: Any, logs: str, folder: str, lateness: float = LATENESS) -> None:
     query = follow_logs(spark, logs, folder, lateness=lateness, once=True, files_per_batch=1)
     query.awaitTermination()
 
