@@ -43,6 +43,7 @@ def process(invoices: Sink, protocol: str, **options: Any) -> None:
                     raise
                 except (HandlerError, KafkaError, *INTERRUPTS):
                     time.sleep(0.1)
+        time.sleep(1.0)  # else thousands of consumers are made while a right is withdrawn
 
 
 def a_consumer(protocol: str) -> KafkaConsumer:
