@@ -498,9 +498,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "network": {"runtime", "sockets"},
     },
     "managers": {
-        **{name: set() for name in ("coordinator", "metadata", "fetch", "commits")},
-        "positions": {"new_partitions"},
-        "new_partitions": set(),
+        **{name: set() for name in ("coordinator", "metadata", "fetch", "commits", "positions")},
         "membership": {"membership.classic", "membership.consumer"},
         "membership.classic": {"membership"},
         "membership.consumer": {"membership"},

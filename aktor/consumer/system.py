@@ -33,7 +33,7 @@ from aktor.managers.coordinator import CoordinatorManager
 from aktor.managers.fetch.manager import FetchManager
 from aktor.managers.membership.classic.manager import ClassicMembershipManager
 from aktor.managers.metadata.manager import MetadataManager
-from aktor.managers.positions import PositionManager
+from aktor.managers.positions.manager import PositionManager
 from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import Value

@@ -42,7 +42,7 @@ from aktor.events.positions import (
     ValidatePositions,
 )
 from aktor.managers.metadata.manager import MetadataManager
-from aktor.managers.positions import PositionManager
+from aktor.managers.positions.manager import PositionManager
 from aktor.protocol.api_versions import ApiVersions
 from aktor.settings import Settings
 from tests.unit.managers import builders_positions as positions

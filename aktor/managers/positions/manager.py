@@ -58,7 +58,7 @@ from aktor.events.positions import (
     ValidatePositions,
 )
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
-from aktor.managers.new_partitions import NewPartitions, Verdict
+from aktor.managers.positions.new_partitions import NewPartitions, Verdict
 from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means
 from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import explained, refused, topics_refused

@@ -48,7 +48,7 @@ from aktor.events.positions import (
     Validated,
     ValidatePositions,
 )
-from aktor.managers.positions import TRANSITIONS, PositionManager, State, Trigger
+from aktor.managers.positions.manager import TRANSITIONS, PositionManager, State, Trigger
 from aktor.settings import Settings
 from aktor.trace import Trace, recording
 from tests.unit.managers.builders_positions import (

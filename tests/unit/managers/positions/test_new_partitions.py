@@ -24,7 +24,7 @@ from aktor.events.positions import (
     ResetPositions,
     SeekPartitions,
 )
-from aktor.managers.positions import PositionManager
+from aktor.managers.positions.manager import PositionManager
 from aktor.settings import Settings
 from aktor.trace import recording
 from aktor.values import replace

@@ -1,0 +1,1 @@
+"""ListOffsets and OffsetForLeaderEpoch: where reading starts, offsets by time, truncations."""
