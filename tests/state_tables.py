@@ -33,7 +33,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "aktor.managers.membership.consumer.reconciliation.STAGES": "Reconciliation",
         "aktor.managers.membership.revocation.STAGES": "Revocation",
         "aktor.managers.coordinator.TRANSITIONS": "Coordinator",
-        "aktor.managers.positions.manager.TRANSITIONS": "Position of a partition",
+        "aktor.managers.positions.partition.TRANSITIONS": "Position of a partition",
         "aktor.consumer.core.partition.STAGES": "Delivery of a partition",
         "aktor.actors.network.bootstrap.TRANSITIONS": "Bootstrap",
         "aktor.actors.network.links.TRANSITIONS": "Link",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from kafka.errors import (
-    IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
@@ -18,39 +17,30 @@ from kafka.errors import (
 )
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import ListOffsetsRequest
-from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kafka.structs import TopicPartition
 
-from aktor.events.answers import Answered, Failed
+from aktor.events.answers import Answered
 from aktor.events.commits import (
     ExplainStartingOffset,
     FindStartingOffsets,
     StartingOffsetsFailed,
-    StartingOffsetsFound,
 )
-from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
+from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
-    Divergence,
     ExplainPosition,
-    ListOffsets,
-    Position,
-    PositionsDiverged,
     PositionsFailed,
-    PositionsResolved,
-    PositionsValidated,
     Reset,
     ResetPositions,
     ResetStrategy,
     SeekPartitions,
-    TruncationFound,
-    Validated,
-    ValidatePositions,
 )
-from aktor.managers.positions.manager import TRANSITIONS, PositionManager, State, Trigger
+from aktor.managers.positions.manager import PositionManager
+from aktor.managers.positions.partition import TRANSITIONS, State, Trigger
 from aktor.settings import Settings
-from aktor.trace import Trace, recording
+from aktor.trace import recording
 from tests.unit.managers.builders_positions import (
     NOT_LEADER,
     OFFSET_NOT_AVAILABLE,
@@ -58,74 +48,25 @@ from tests.unit.managers.builders_positions import (
     T1,
     T2,
     TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC,
     Turn,
     a_cluster,
     answer,
     asked_of,
-    epochs,
     fail,
     offsets,
     tick,
 )
+from tests.unit.managers.positions.builders import (
+    a_manager,
+    a_manager_resetting,
+    assign,
+    at,
+    commits_say,
+    failure_in,
+    resolved_in,
+)
 
 EARLIEST, LATEST = ResetStrategy.EARLIEST, ResetStrategy.LATEST
-
-
-def a_manager(*, knows: Any = None, trace: Trace | None = None, **settings: Any) -> PositionManager:
-    """A manager of a group member that knows the cluster; with jitter 0.5 backoffs are nominal."""
-    manager = PositionManager(Settings(**{"group_id": "g", **settings}), trace=trace)
-    manager.handle(a_cluster() if knows is None else knows)
-    return manager
-
-
-def assign(manager: PositionManager, *partitions: TopicPartition, epoch: int = 1) -> list[object]:
-    """Exactly these are assigned, all in one epoch, without a position."""
-    return manager.handle(
-        AssignmentChanged(partitions={tp: Assigned(epoch=epoch) for tp in partitions})
-    )
-
-
-def commits_say(
-    manager: PositionManager, found: Mapping[TopicPartition, int | None]
-) -> list[object]:
-    """The commit manager has found these committed offsets (leader epoch 3)."""
-    return manager.handle(
-        StartingOffsetsFound(
-            offsets={
-                tp: None if offset is None else OffsetAndMetadata(offset, "", 3)
-                for tp, offset in found.items()
-            }
-        )
-    )
-
-
-def a_manager_resetting(*partitions: TopicPartition, **settings: Any) -> PositionManager:
-    """A manager of these partitions, none of which has a committed offset."""
-    manager = a_manager(**settings)
-    assign(manager, *partitions)
-    commits_say(manager, dict.fromkeys(partitions))
-    return manager
-
-
-def resolved_in(said: list[object]) -> dict[TopicPartition, Assigned]:
-    """All positions that were told."""
-    return {
-        tp: one
-        for message in said
-        if isinstance(message, PositionsResolved)
-        for tp, one in message.partitions.items()
-    }
-
-
-def failure_in(said: list[object]) -> PositionsFailed:
-    """The one failure that was told."""
-    (failure,) = (one for one in said if isinstance(one, PositionsFailed))
-    return failure
-
-
-def at(offset: int, *, leader_epoch: int = 5, epoch: int = 1) -> Assigned:
-    return Assigned(epoch=epoch, position=Position(offset=offset, leader_epoch=leader_epoch))
 
 
 # -- committed offsets
@@ -726,202 +667,6 @@ def test_a_reset_or_seek_of_a_partition_that_is_gone_is_dropped_and_traced() -> 
     assert tick(manager, 0.0).requests == ()
 
 
-# -- offsets by time
-
-
-def a_question(
-    timestamps: Mapping[TopicPartition, int], *, deadline: float = 10.0, ticket: int = 7
-) -> ListOffsets:
-    return ListOffsets(ticket=ticket, timestamps=timestamps, deadline=deadline)
-
-
-def ask(manager: PositionManager, question: ListOffsets, now: float = 0.0) -> Request:
-    """Put a question that one leader can answer."""
-    manager.handle(question)
-    return tick(manager, now).request
-
-
-def test_offsets_are_looked_up_of_any_partition_assigned_or_not() -> None:
-    manager = a_manager()
-
-    request = ask(manager, a_question({T0: 1000, T1: -2, T2: -1}))
-    (said,) = answer(manager, request, offsets({T0: (5, 1003), T1: 0, T2: 9}))
-
-    assert asked_of(request) == {T0: 1000, T1: -2, T2: -1}
-    assert said == Answered(
-        ticket=7,
-        value={
-            T0: OffsetAndTimestamp(5, 1003, 5),
-            T1: OffsetAndTimestamp(0, -1, 5),
-            T2: OffsetAndTimestamp(9, -1, 5),
-        },
-    )
-    assert tick(manager, 0.0) == Turn((), math.inf, [])
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["known before", "found out"])
-def test_a_question_about_a_topic_that_we_may_not_describe_ends_at_once(known: bool) -> None:
-    manager = a_manager()
-    forbidden = ClusterChanged(cluster=Cluster(version=2, forbidden=frozenset({"t"})))
-    first, then = (forbidden, a_question({T0: -1})) if known else (a_question({T0: -1}), forbidden)
-
-    manager.handle(first)
-    (said,) = manager.handle(then)
-
-    assert isinstance(said, Failed)
-    assert said.ticket == 7
-    assert isinstance(said.error, TopicAuthorizationFailedError)
-    assert said.error.args == ({"t"},)
-
-
-def test_where_no_record_is_that_young_there_is_no_offset() -> None:
-    manager = a_manager()
-
-    (said,) = answer(manager, ask(manager, a_question({T0: 1000})), offsets({T0: None}))
-
-    assert said == Answered(ticket=7, value={T0: None})
-
-
-def test_records_without_timestamps_have_no_offset_by_time() -> None:
-    manager = a_manager()
-
-    (said,) = answer(manager, ask(manager, a_question({T0: 1000})), offsets(errors={T0: 43}))
-
-    assert said == Answered(ticket=7, value={T0: None})
-
-
-def test_an_end_of_the_log_without_an_offset_is_asked_for_again() -> None:
-    manager = a_manager()
-
-    answer(manager, ask(manager, a_question({T0: -1})), offsets({T0: None}))
-
-    assert tick(manager, 0.1).requests
-
-
-def test_a_question_about_nothing_is_answered_at_once() -> None:
-    manager = a_manager()
-
-    assert manager.handle(a_question({})) == [Answered(ticket=7, value={})]
-
-
-def test_a_question_about_several_leaders_is_answered_when_all_have_answered() -> None:
-    manager = a_manager(knows=a_cluster({T0: (1, 5), T1: (2, 5)}))
-    manager.handle(a_question({T0: -1, T1: -1}))
-    first, second = tick(manager, 0.0).requests
-
-    assert answer(manager, first, offsets({T0: 1})) == []
-    (said,) = answer(manager, second, offsets({T1: 2}))
-
-    assert isinstance(said, Answered)
-    assert {tp: one.offset for tp, one in said.value.items()} == {T0: 1, T1: 2}
-
-
-def test_only_what_failed_is_asked_again_after_a_refresh_and_the_backoff() -> None:
-    manager = a_manager()
-    request = ask(manager, a_question({T0: -1, T1: -1}))
-
-    said = answer(manager, request, offsets({T0: 1}, errors={T1: NOT_LEADER}), now=1.0)
-
-    assert [type(one) for one in said] == [RefreshMetadata]
-    assert tick(manager, 1.05).wake_at == pytest.approx(1.1)
-    again = tick(manager, 1.1).request
-    assert asked_of(again) == {T1: -1}
-    (end,) = answer(manager, again, offsets({T1: 2}), now=1.2)
-    assert isinstance(end, Answered)
-
-
-def test_what_an_answer_leaves_out_of_a_question_is_asked_again_after_the_backoff() -> None:
-    manager = a_manager()
-    request = ask(manager, a_question({T0: -1, T1: -1}))
-
-    said = answer(manager, request, offsets({T0: 1}), now=1.0)
-
-    assert [type(one) for one in said] == [RefreshMetadata]
-    assert tick(manager, 1.05).requests == ()
-    assert asked_of(tick(manager, 1.1).request) == {T1: -1}
-
-
-def test_a_question_about_an_unknown_partition_waits_for_the_snapshot() -> None:
-    manager = a_manager(knows=a_cluster({}))
-    manager.handle(a_question({T0: -1}))
-
-    turn = tick(manager, 0.0)
-    manager.handle(a_cluster(version=2))
-
-    assert turn.said == [RefreshMetadata(because="no leader is known of t-0")]
-    assert turn.wake_at == pytest.approx(0.1)
-    assert tick(manager, 0.01).request.to == 1
-
-
-def test_a_question_ends_at_its_deadline_naming_what_was_not_found() -> None:
-    manager = a_manager(knows=a_cluster({T0: (1, 5)}))
-    request = ask(manager, a_question({T0: -1, T1: -1}, deadline=2.0), now=0.5)
-    answer(manager, request, offsets({T0: 1}), now=0.6)
-
-    assert not any(isinstance(one, Failed) for one in tick(manager, 1.99).said)
-    (failed,) = tick(manager, 2.0).said
-
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, KafkaTimeoutError)
-    assert "within 1.5 s for t-1: the topic has no such partition (it has 1)" in str(failed.error)
-    assert "t-0" not in str(failed.error)
-    assert tick(manager, 2.0) == Turn((), math.inf, [])
-
-
-def test_the_deadline_of_a_question_is_a_wake_time_and_the_limit_of_its_requests() -> None:
-    manager = a_manager()
-    manager.handle(a_question({T0: -1}, deadline=2.0))
-
-    turn = tick(manager, 0.0)
-
-    assert turn.wake_at == 2.0
-    assert turn.request.deadline == 2.0
-
-
-def test_an_answer_after_the_deadline_is_no_second_end() -> None:
-    manager = a_manager()
-    request = ask(manager, a_question({T0: -1}, deadline=2.0))
-    tick(manager, 2.0)
-
-    assert answer(manager, request, offsets({T0: 1}), now=2.1) == []
-    assert fail(manager, request, UnsupportedVersionError("old"), now=2.1) == []
-
-
-def test_an_unauthorised_topic_fails_the_question_at_once() -> None:
-    manager = a_manager()
-    request = ask(manager, a_question({T0: -1, T1: -1}))
-    response = offsets({T1: 1}, errors={T0: TOPIC_AUTHORIZATION_FAILED})
-
-    (said,) = answer(manager, request, response)
-
-    assert isinstance(said, Failed)
-    assert isinstance(said.error, TopicAuthorizationFailedError)
-    assert said.error.args == ({"t"},)
-
-
-def test_an_error_of_one_attempt_is_named_if_it_was_the_last() -> None:
-    manager = a_manager()
-    request = ask(manager, a_question({T0: -1}, deadline=1.0))
-    answer(manager, request, offsets(errors={T0: UNKNOWN_TOPIC}), now=0.95)
-
-    (failed,) = tick(manager, 1.0).said
-
-    assert isinstance(failed, Failed)
-    assert "UnknownTopicOrPartitionError" in str(failed.error)
-
-
-def test_a_question_does_not_disturb_a_reset_of_the_same_partition() -> None:
-    manager = a_manager_resetting(T0)
-    manager.handle(a_question({T0: -2}))
-    of_reset, of_question = tick(manager, 0.0).requests
-
-    (answered,) = answer(manager, of_question, offsets({T0: 0}))
-    said = answer(manager, of_reset, offsets({T0: 17}))
-
-    assert isinstance(answered, Answered)
-    assert resolved_in(said) == {T0: at(17)}
-
-
 # -- the machine and the trace
 
 
@@ -1016,224 +761,3 @@ def test_every_reset_is_traced_with_the_old_and_the_new_offset() -> None:
     assert reset["because"] == "out of range"
     (resolved,) = events_named(events, "position.resolved")
     assert resolved["because"] == "reset"
-
-
-# -- whether leaders have what was read (KIP-320)
-
-
-def a_manager_validating(
-    *positions: tuple[TopicPartition, int, int], knows: Any = None, **settings: Any
-) -> PositionManager:
-    """Leaders (by default broker 1 in epoch 5) are to be asked about these: (partition, offset, its
-    leader epoch)."""
-    manager = a_manager(knows=knows, **settings)
-    assigned = {tp: at(offset, leader_epoch=epoch) for tp, offset, epoch in positions}
-    manager.handle(AssignmentChanged(partitions=assigned))
-    manager.handle(ValidatePositions(partitions=assigned))
-    return manager
-
-
-def validated_in(said: list[object]) -> dict[TopicPartition, Validated]:
-    """All positions that were found to be valid."""
-    return {
-        tp: one
-        for message in said
-        if isinstance(message, PositionsValidated)
-        for tp, one in message.partitions.items()
-    }
-
-
-def truncation_in(said: list[object]) -> TruncationFound | None:
-    """The truncation that was told, if one was."""
-    found = [one for one in said if isinstance(one, TruncationFound)]
-    assert len(found) <= 1
-    return found[0] if found else None
-
-
-def test_a_leader_is_asked_where_the_epoch_of_the_position_ends() -> None:
-    manager = a_manager_validating((T0, 20, 3), (T1, 7, 4))
-
-    request = tick(manager, 0.0).request
-
-    assert request.to == 1
-    assert request.body.replica_id == -1  # a consumer: not allowed to see past the high watermark
-    assert {
-        (topic.topic, one.partition): (one.current_leader_epoch, one.leader_epoch)
-        for topic in request.body.topics
-        for one in topic.partitions
-    } == {("t", 0): (5, 3), ("t", 1): (5, 4)}
-
-
-@pytest.mark.parametrize("end", [20, 25])
-def test_a_position_is_valid_if_its_epoch_ends_at_it_or_later(end: int) -> None:
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-
-    said = answer(manager, request, epochs({T0: (3, end)}))
-
-    assert validated_in(said) == {T0: Validated(epoch=1, leader_epoch=5)}
-    assert truncation_in(said) is None
-    assert tick(manager, 9.0).requests == ()
-
-
-@pytest.mark.parametrize("end", [(3, 10), (2, 25), (2, 20), (2, 10)])
-def test_a_log_that_leaves_ours_is_told_with_where_it_does(end: tuple[int, int]) -> None:
-    """The epoch ends before the position, or the leader has never heard of it."""
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-
-    said = answer(manager, request, epochs({T0: end}))
-
-    found = truncation_in(said)
-    assert found is not None
-    assert found.partitions == {
-        T0: Divergence(
-            epoch=1,
-            position=Position(offset=20, leader_epoch=3),
-            end=Position(offset=end[1], leader_epoch=end[0]),
-            node=1,
-        )
-    }
-    assert validated_in(said) == {}
-    assert tick(manager, 9.0).requests == ()
-
-
-@pytest.mark.parametrize("end", [(-1, -1), (-1, 20), (3, -1)])
-def test_a_leader_that_knows_no_such_epoch_leaves_open_where_the_logs_differ(
-    end: tuple[int, int],
-) -> None:
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-
-    found = truncation_in(answer(manager, request, epochs({T0: end})))
-
-    assert found is not None
-    assert found.partitions[T0].end is None
-
-
-@pytest.mark.parametrize(
-    ("policy", "rewinds"), [("earliest", True), ("latest", True), ("none", False)]
-)
-def test_the_policy_says_whether_a_truncated_position_is_set_back(
-    policy: str, rewinds: bool
-) -> None:
-    manager = a_manager_validating((T0, 20, 3), auto_offset_reset=policy)
-
-    found = truncation_in(answer(manager, tick(manager, 0.0).request, epochs({T0: (3, 10)})))
-
-    assert found is not None
-    assert found.rewinds is rewinds
-
-
-def test_what_one_partition_is_told_says_nothing_about_the_others() -> None:
-    manager = a_manager_validating((T0, 20, 3), (T1, 20, 3), (T2, 20, 3))
-    request = tick(manager, 0.0).request
-
-    said = answer(manager, request, epochs({T0: (3, 10), T1: (3, 20)}, errors={T2: NOT_LEADER}))
-
-    found = truncation_in(said)
-    assert found is not None
-    assert found.partitions.keys() == {T0}
-    assert validated_in(said).keys() == {T1}
-    (again,) = tick(manager, 1.0).requests
-    assert [one.partition for topic in again.body.topics for one in topic.partitions] == [2]
-    assert any(isinstance(one, RefreshMetadata) for one in said)
-
-
-def test_a_partition_without_a_leader_is_asked_about_when_it_has_one() -> None:
-    manager = a_manager_validating((T0, 20, 3), knows=a_cluster({T0: (-1, 5)}))
-
-    turn = tick(manager, 0.0)
-    assert turn.requests == ()
-    assert any(isinstance(one, RefreshMetadata) for one in turn.said)
-
-    manager.handle(a_cluster({T0: (2, 6)}, version=2))
-    assert tick(manager, 0.0).request.to == 2
-
-
-def test_a_leader_that_does_not_answer_is_asked_again_with_backoff() -> None:
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-
-    fail(manager, request, KafkaConnectionError("gone"), now=1.0)
-
-    assert tick(manager, 1.0).requests == ()
-    (again,) = tick(manager, 1.2).requests
-    assert validated_in(answer(manager, again, epochs({T0: (3, 20)}))).keys() == {T0}
-
-
-@pytest.mark.parametrize("move", ["seek", "reset", "assign", "leader"])
-def test_an_answer_counts_only_for_the_position_that_was_asked_about(move: str) -> None:
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-    match move:
-        case "seek":
-            manager.handle(SeekPartitions(partitions={T0: at(5, epoch=2)}))
-        case "reset":
-            reset = Reset(epoch=2, strategy=EARLIEST)
-            manager.handle(ResetPositions(partitions={T0: reset}, because="test"))
-        case "assign":
-            manager.handle(AssignmentChanged(partitions={T0: at(5, epoch=2)}))
-        case _:
-            manager.handle(a_cluster({T0: (2, 6)}, version=2))
-
-    said = answer(manager, request, epochs({T0: (3, 10)}))
-
-    assert (truncation_in(said) is not None) is (move == "leader")  # it asked about this position
-    assert validated_in(said) == {}
-
-
-def test_a_question_of_an_older_epoch_is_not_asked() -> None:
-    """The application has sought while the fetch manager asked."""
-    manager = a_manager()
-    manager.handle(AssignmentChanged(partitions={T0: at(20, epoch=2)}))
-
-    manager.handle(ValidatePositions(partitions={T0: at(10, epoch=1)}))
-
-    assert tick(manager, 0.0).requests == ()
-
-
-def test_a_diverging_fetch_is_told_as_it_is_and_nobody_is_asked() -> None:
-    manager = a_manager(auto_offset_reset="earliest")
-    manager.handle(AssignmentChanged(partitions={T0: at(20, leader_epoch=3)}))
-    found = Divergence(
-        epoch=1,
-        position=Position(offset=20, leader_epoch=3),
-        end=Position(offset=10, leader_epoch=3),
-        node=2,
-    )
-
-    said = manager.handle(PositionsDiverged(partitions={T0: found}))
-
-    assert truncation_in(said) == TruncationFound(partitions={T0: found}, rewinds=True)
-    assert truncation_in(manager.handle(PositionsDiverged(partitions={T0: found}))) is None
-    assert tick(manager, 0.0).requests == ()
-
-
-def test_after_a_truncation_a_seek_leads_to_a_new_position_that_can_be_asked_about() -> None:
-    manager = a_manager_validating((T0, 20, 3))
-    answer(manager, tick(manager, 0.0).request, epochs({T0: (3, 10)}))
-
-    manager.handle(SeekPartitions(partitions={T0: at(10, leader_epoch=3, epoch=2)}))
-    manager.handle(ValidatePositions(partitions={T0: at(10, leader_epoch=3, epoch=2)}))
-
-    said = answer(manager, tick(manager, 0.0).request, epochs({T0: (3, 10)}))
-    assert validated_in(said) == {T0: Validated(epoch=2, leader_epoch=5)}
-
-
-@pytest.mark.parametrize("error", [UnsupportedVersionError, IncompatibleBrokerVersion])
-def test_brokers_too_old_to_be_asked_are_fetched_from_as_they_were(error: Any) -> None:
-    """Before v3 only brokers may ask (KIP-320)."""
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-
-    assert validated_in(fail(manager, request, error("too old"))).keys() == {T0}
-
-
-def test_a_leader_that_may_not_be_asked_is_fetched_from_which_tells_the_refusal() -> None:
-    manager = a_manager_validating((T0, 20, 3))
-    request = tick(manager, 0.0).request
-
-    said = answer(manager, request, epochs({}, errors={T0: TOPIC_AUTHORIZATION_FAILED}))
-
-    assert validated_in(said).keys() == {T0}
