@@ -33,16 +33,7 @@ class Leaving:
     def __init__(
         self, core: Core, rebalancing: Rebalancing, positions: Positions, questions: Questions
     ) -> None:
-        self._settings = core.settings
-        self._call = core.call
-        self._subscription = core.subscription
-        self._delivery = core.delivery
-        self._events = core.events
-        self._port = core.port
-        self._publish = core.publish
-        self._clock = core.clock
-        self._trace = core.trace
-        self._log = core.log
+        self._core = core
         self._rebalancing = rebalancing
         self._positions = positions
         self._questions = questions
@@ -59,7 +50,7 @@ class Leaving:
     @property
     def is_unfinished(self) -> bool:
         """Whether `unsubscribe` was interrupted, perhaps after the listener was told."""
-        return self._under_way is not None and not self._call.closing
+        return self._under_way is not None and not self._core.call.closing
 
     def finish_unheard(self, because: str) -> None:
         """Finish an `unsubscribe` that was interrupted and is not called again, without waiting.
@@ -68,23 +59,25 @@ class Leaving:
         does not know that. Without LeaveGroup the member would stay in the group with partitions
         that nobody reads.
         """
-        ticket, _ = self._port.ask(MEMBERSHIP)
-        self._subscription.forget_told()
-        self._events.forget_group()
-        deadline = self._clock() + self._settings.request_timeout
-        self._publish(LeaveGroup(ticket=ticket, deadline=deadline, because=because))
-        self._port.membership.leave()
-        self._subscription.unsubscribe()
-        self._publish(SubscriptionChanged(topics=frozenset()))
+        core = self._core
+        ticket, _ = core.port.ask(MEMBERSHIP)
+        core.subscription.forget_told()
+        core.events.forget_group()
+        deadline = core.clock() + core.settings.request_timeout
+        core.publish(LeaveGroup(ticket=ticket, deadline=deadline, because=because))
+        core.port.membership.leave()
+        core.subscription.unsubscribe()
+        core.publish(SubscriptionChanged(topics=frozenset()))
         self._expelled = False
-        self._port.watch_cluster(wanted=False)
-        self._delivery.assign(())
+        core.port.watch_cluster(wanted=False)
+        core.delivery.assign(())
         self._under_way = None
 
     def is_member(self) -> bool:
         """Whether the group has the member, and its session cannot have ended unnoticed."""
-        overdue = self._clock() - self._port.membership.session_until
-        if self._port.membership.member.generation < 0:
+        core = self._core
+        overdue = core.clock() - core.port.membership.session_until
+        if core.port.membership.member.generation < 0:
             because = "it is in no generation of the group"
         elif self._expelled:
             because = "the group did not know it at its last commit"
@@ -92,12 +85,12 @@ class Leaving:
             because = f"its session may be over, for {overdue:.3f} s"
         else:
             return True
-        self._log.info("membership.doubted", because=because)
+        core.log.info("membership.doubted", because=because)
         return False
 
     def commits_until(self, deadline: float) -> float:
         """The time by which commits must be done, so that LeaveGroup is done by `deadline`."""
-        return deadline - (deadline - self._clock()) * LEAVE_SHARE
+        return deadline - (deadline - self._core.clock()) * LEAVE_SHARE
 
     def commit_last(self, deadline: float, *, at: str) -> Waiting[None]:
         """Commit the consumed positions before all partitions are given up. A failure is traced."""
@@ -112,14 +105,14 @@ class Leaving:
                 ),
                 deadline=deadline,
                 what="the last commit",
-                interruptible=self._call.closing,
+                interruptible=self._core.call.closing,
             )
         except Exception as error:
-            if error is not self._call.ended_in:
+            if error is not self._core.call.ended_in:
                 raise  # a signal handler's
             # Nothing is lost: the group goes on from the last commit and repeats some records.
             self._expelled = says_expelled(error)
-            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
+            self._core.trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def leave(
         self,
@@ -133,53 +126,55 @@ class Leaving:
 
         The time that the listener takes is added to `deadline`.
         """
+        core = self._core
         if commits_until is None:
             commits_until = self.commits_until(deadline)
         yield from self._finish_commits(commits_until)
         error = None
-        if self._subscription.in_group:
-            self._events.forget_group()
+        if core.subscription.in_group:
+            core.events.forget_group()
             loss = Loss.REVOKED if self.is_member() else Loss.LOST
-            owned = frozenset(self._delivery.partitions)
-            began = self._clock()
+            owned = frozenset(core.delivery.partitions)
+            began = core.clock()
             self._under_way = self._under_way or Occasion()
             if owned and self._rebalancing.listener is not None:  # which may take its time
-                self._publish(PausePartitions(partitions=owned))
+                core.publish(PausePartitions(partitions=owned))
             error = yield from self._rebalancing.revoke(owned, loss, self._under_way)
-            deadline += self._clock() - began
+            deadline += core.clock() - began
             yield from self._leave_group(deadline, because, operation)
             # Forget steps that the membership manager sent while the listener ran, and before it
             # heard of LeaveGroup (KAFKA-20428).
-            self._events.forget_group()
-        elif self._settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
+            core.events.forget_group()
+        elif core.settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
             # The member may have left with epoch -2 (it will be back). Now it leaves for good.
             yield from self._leave_group(deadline, because, operation)
-        self._subscription.unsubscribe()
+        core.subscription.unsubscribe()
         self._under_way, self._expelled = None, False
-        self._port.watch_cluster(wanted=False)
-        self._delivery.assign(())
+        core.port.watch_cluster(wanted=False)
+        core.delivery.assign(())
         return error
 
     def lose(self) -> Waiting[BaseException | None]:
         """The background has failed: all partitions are lost; returns a listener's error."""
+        core = self._core
         error = None
-        if self._subscription.in_group:
-            self._events.forget_steps()
-            owned = frozenset(self._delivery.partitions)
+        if core.subscription.in_group:
+            core.events.forget_steps()
+            owned = frozenset(core.delivery.partitions)
             error = yield from self._rebalancing.revoke(owned, Loss.LOST, _FAILURE)
-        self._delivery.assign(())
+        core.delivery.assign(())
         return error
 
     def _finish_commits(self, until: float) -> Waiting[None]:
         """Wait for the commits under way: after LeaveGroup the coordinator refuses commits."""
-        while self._port.waits_for(COMMITS) and self._port.failure is None:
-            if self._clock() >= until:
+        while self._core.port.waits_for(COMMITS) and self._core.port.failure is None:
+            if self._core.clock() >= until:
                 return
             yield until
 
     def _leave_group(self, deadline: float, because: str, operation: Operation) -> Waiting[None]:
-        member_id = self._port.membership.last_member_id
-        self._subscription.forget_told()
+        member_id = self._core.port.membership.last_member_id
+        self._core.subscription.forget_told()
         while True:
             try:
                 yield from self._questions.ask(
@@ -191,16 +186,16 @@ class Leaving:
                     what="leaving the group",
                     # A consumer that goes on must not be given a step of the membership that it
                     # has left.
-                    interruptible=self._call.closing,
+                    interruptible=self._core.call.closing,
                 )
             except ActorRestartedError:
                 # LeaveGroup may not have arrived: the new membership manager sends it again.
-                self._port.membership.rejoin_as(member_id)
+                self._core.port.membership.rejoin_as(member_id)
                 continue
             except Exception as error:
-                if error is not self._call.ended_in:
+                if error is not self._core.call.ended_in:
                     raise  # a signal handler's
-                self._log.warning("member.leave_failed", error=error)
+                self._core.log.warning("member.leave_failed", error=error)
             break
-        self._port.membership.leave()
-        self._publish(SubscriptionChanged(topics=frozenset()))
+        self._core.port.membership.leave()
+        self._core.publish(SubscriptionChanged(topics=frozenset()))

@@ -26,13 +26,7 @@ class Recovery:
     def __init__(
         self, core: Core, rebalancing: Rebalancing, positions: Positions, errors: PositionErrors
     ) -> None:
-        self._call = core.call
-        self._subscription = core.subscription
-        self._delivery = core.delivery
-        self._events = core.events
-        self._port = core.port
-        self._publish = core.publish
-        self._log = core.log
+        self._core = core
         self._rebalancing = rebalancing
         self._positions = positions
         self._errors = errors
@@ -50,38 +44,39 @@ class Recovery:
 
         If an interrupt ends the repair itself, the next call does it again.
         """
+        core = self._core
         self._rebalancing.repair()
         self.restoring = None
-        self._call.repair()
-        if self._port.failure is not None:
+        core.call.repair()
+        if core.port.failure is not None:
             return
-        for ticket in self._call.asked:
-            self._subscription.track_topics_of_question(ticket, frozenset())
-        self._delivery.take_back()
+        for ticket in core.call.asked:
+            core.subscription.track_topics_of_question(ticket, frozenset())
+        core.delivery.take_back()
         # An interrupted `subscribe` may have ended before these calls.
-        self._port.watch_cluster(wanted=self._subscription.follows_cluster)
+        core.port.watch_cluster(wanted=core.subscription.follows_cluster)
         self._positions.follow_cluster()
-        self._delivery.follow_subscription(self._subscription.wants)
+        core.delivery.follow_subscription(core.subscription.wants)
         self._renew_all()
-        self._delivery.recount()
+        core.delivery.recount()
         self._errors.forget()
         self._say_anew("a call was interrupted")
         self._say_paused(resumed=True)
-        self._subscription.say_changes()
-        self._log.info("call.repaired")
+        core.subscription.say_changes()
+        core.log.info("call.repaired")
 
     # -- after a restart of actors
 
     def restore_if_restarted(self) -> Waiting[None]:
         """Tell restarted actors what they must know, before anything else is asked of them."""
-        for restarted in self._events.restarts():
+        for restarted in self._core.events.restarts():
             # on_partitions_lost may call the consumer, which enters this method again.
-            if self._events.holds(restarted) and restarted is not self.restoring:
+            if self._core.events.holds(restarted) and restarted is not self.restoring:
                 yield from self.restore(restarted)
 
     def restore(self, restarted: ActorsRestarted) -> Waiting[None]:
         """Tell these actors what they must know; raises the error of the lost callback, if any."""
-        self._call.touch()
+        self._core.call.touch()
         self.restoring = restarted
         error = None
         if MEMBERSHIP in restarted.actors:
@@ -92,8 +87,8 @@ class Recovery:
         self._say_anew("actors were restarted")
         self._say_paused(resumed=False)
         if error is not None:
-            self._call.own(error, owed=True)
-        self._events.take_out(restarted)
+            self._core.call.own(error, owed=True)
+        self._core.events.take_out(restarted)
         if error is not None:
             raise error
 
@@ -103,36 +98,36 @@ class Recovery:
 
         The new manager sends LeaveGroup for earlier member ids that have not left yet.
         """
-        membership = self._port.membership
-        if self._subscription.in_group:
-            self._events.forget_steps()
-            owned = frozenset(self._delivery.partitions)
+        membership = self._core.port.membership
+        if self._core.subscription.in_group:
+            self._core.events.forget_steps()
+            owned = frozenset(self._core.delivery.partitions)
             error = yield from self._rebalancing.revoke(owned, Loss.LOST, restarted)
-            self._subscription.say(membership.last_member_id, membership.leaving)
+            self._core.subscription.say(membership.last_member_id, membership.leaving)
             return error
         if membership.leaving:  # the application has unsubscribed since
-            self._publish(SubscriptionChanged(topics=frozenset(), leaving=membership.leaving))
+            self._core.publish(SubscriptionChanged(topics=frozenset(), leaving=membership.leaving))
         return None
 
     # -- what both tell again
 
     def _renew_all(self) -> None:
         """Give all partitions new epochs: records that were fetched before are dropped."""
-        for state in self._delivery.partitions.values():
+        for state in self._core.delivery.partitions.values():
             self._positions.renew(state)
 
     def _say_anew(self, because: str) -> None:
         """Tell the background the whole assignment again, and the resets without an answer."""
-        self._subscription.track_topics(self._delivery.partitions)
+        self._core.subscription.track_topics(self._core.delivery.partitions)
         self._positions.say()
         self._positions.say_resets(because)
 
     def _say_paused(self, *, resumed: bool) -> None:
         """Tell the background which partitions are not to be fetched; `resumed`: also which are."""
-        assigned = self._delivery.partitions
-        wanted = self._delivery.fetchable(assigned)
+        assigned = self._core.delivery.partitions
+        wanted = self._core.delivery.fetchable(assigned)
         paused = assigned.keys() - wanted
-        self._publish(
+        self._core.publish(
             PausePartitions(
                 partitions=frozenset(paused), resumed=wanted if resumed else frozenset()
             )
