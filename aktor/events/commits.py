@@ -47,8 +47,7 @@ class OffsetsCommitted(Message):
     """commits ▶ nobody yet: the group has stored these offsets, whoever asked for the commit
     (Java: `ConsumerInterceptor.onCommit`).
 
-    Said once for each OffsetCommit that stored something, before the outcomes of its commits, and
-    only if the routes name a receiver.
+    Said once for each OffsetCommit that stored something, before the outcomes of its commits.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]

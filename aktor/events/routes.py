@@ -51,7 +51,7 @@ METADATA: Final = "metadata"
 POSITIONS: Final = "positions"
 FETCH: Final = "fetch"
 
-#: Message type -> the names of its receivers. No names: nobody listens yet, and it is not said.
+#: Message type -> the names of its receivers. No names: nobody listens yet.
 ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     lifecycle.TickDue: (SUPERVISOR,),
     lifecycle.Ticked: (SUPERVISOR,),
@@ -102,7 +102,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     commits.CommitOffsets: (COMMITS,),
     commits.CommitBeforeRevocation: (COMMITS,),
     commits.RevocationCommitted: (MEMBERSHIP,),
-    #: A listener of stored offsets is to be named here: while nobody is, nothing is said.
+    #: A listener of stored offsets is to be named here.
     commits.OffsetsCommitted: (),
     commits.FetchCommittedOffsets: (COMMITS,),
     commits.FindStartingOffsets: (COMMITS,),

@@ -408,7 +408,7 @@ class Dispatcher:
             self._tell_all(names, message, wake=wake)
 
     def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
-        if not names:
+        if not names and type(message) not in self._routes:
             self._drop(message, because="nobody is named for it")
         # All are queued at one go. Otherwise, when another thread publishes, the first receiver may
         # handle the message and tell the second one something before the second has the message.

@@ -42,7 +42,7 @@ from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged, LogsTruncated, TruncationFound
-from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS, ROUTES
+from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
 from aktor.managers.commits.consumed import UNHEARD, AutoCommitClock, Consumed
 from aktor.managers.commits.context import CommitMember, CommitTopics
 from aktor.managers.commits.errors import CommitErrors, Coordinator, meaning_of, worst
@@ -471,8 +471,7 @@ class CommitManager(RequestManager):
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _CommitSent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
-        if ROUTES[OffsetsCommitted]:
-            self._say_stored(sent.commits, codes)
+        self._say_stored(sent.commits, codes)
         for commit in sent.commits:
             self._settle(commit, sent, codes, received)
 

@@ -150,6 +150,15 @@ def test_a_message_nobody_is_named_for_is_counted_and_traced() -> None:
     assert [one["event"] for one in events] == ["message.dropped"]
 
 
+def test_a_message_that_is_declared_for_listeners_to_come_is_no_dead_letter() -> None:
+    trace, events = recording()
+    dispatcher = Dispatcher({int: ()}, trace=trace)
+
+    dispatcher.publish(42)
+
+    assert (dispatcher.dead_letters, events) == (0, [])
+
+
 def test_a_message_to_an_actor_that_is_not_there_is_counted_and_traced() -> None:
     trace, events = recording()
     dispatcher = Dispatcher({}, trace=trace)

@@ -19,6 +19,7 @@ from aktor.events.commits import (
     CommitOffsets,
     FetchCommittedOffsets,
     FindStartingOffsets,
+    OffsetsCommitted,
 )
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import Tick, Ticked
@@ -82,7 +83,16 @@ def tick(manager: RequestManager, now: float) -> Turn:
 def answer(
     manager: RequestManager, request: Request, response: Any, now: float = 0.0
 ) -> list[object]:
-    """A broker answers, in the encoding of the response's version."""
+    """A broker answers, in the encoding of the response's version. What is said, but for what is
+    said of stored offsets to listeners to come."""
+    said = said_to_all(manager, request, response, now)
+    return [one for one in said if not isinstance(one, OffsetsCommitted)]
+
+
+def said_to_all(
+    manager: RequestManager, request: Request, response: Any, now: float = 0.0
+) -> list[object]:
+    """As `answer`: all that is said."""
     return manager.handle(
         ResponseReceived(request=request, response=decoded(response), node=1, now=now, jitter=0.5)
     )

@@ -11,7 +11,6 @@ from aktor.events.answers import Answered
 from aktor.events.commits import OffsetsCommitted
 from aktor.events.coordinator import CoordinatorLost, CoordinatorMissing
 from aktor.events.metadata import Broker
-from aktor.events.routes import ROUTES
 from aktor.managers.commits.errors import Coordinator, Waited
 from tests.unit.managers.commits.builders import (
     LOAD_IN_PROGRESS,
@@ -26,6 +25,7 @@ from tests.unit.managers.commits.builders import (
     error_of,
     found,
     offsets,
+    said_to_all,
     succeed,
     tick,
 )
@@ -93,17 +93,14 @@ def test_the_timeout_says_what_was_heard_of_the_coordinator_last() -> None:
     assert "not known: COORDINATOR_NOT_AVAILABLE" in str(error_of(tick(manager, 1.0).said))
 
 
-def test_a_listener_hears_the_stored_offsets_once_for_each_answer_and_before_the_outcomes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_stored_offsets_are_said_once_for_each_answer_and_before_the_outcomes() -> None:
     """Of asynchronous commits that share a request the last offset of a partition is stored."""
-    monkeypatch.setitem(ROUTES, OffsetsCommitted, ("listener",))
     manager = committing(T0, T1)
     manager.handle(commit_async({T0: 5, T1: 1}, ticket=1))
     manager.handle(commit_async({T0: 6}, ticket=2))
     request = tick(manager, 0.0).request
 
-    said = answer(manager, request, committed(request))
+    said = said_to_all(manager, request, committed(request))
 
     assert said == [
         OffsetsCommitted(offsets=offsets({T0: 6, T1: 1})),
@@ -112,23 +109,12 @@ def test_a_listener_hears_the_stored_offsets_once_for_each_answer_and_before_the
     ]
 
 
-def test_a_listener_hears_nothing_of_offsets_that_are_not_stored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(ROUTES, OffsetsCommitted, ("listener",))
+def test_nothing_is_said_of_offsets_that_are_not_stored() -> None:
     manager = committing(T0)
     manager.handle(commit({T0: 5}))
     request = tick(manager, 0.0).request
 
-    assert answer(manager, request, committed(request, LOAD_IN_PROGRESS)) == []
-
-
-def test_while_nobody_listens_nothing_is_said_of_stored_offsets() -> None:
-    manager = committing(T0)
-    manager.handle(commit({T0: 5}, ticket=1))
-    request = tick(manager, 0.0).request
-
-    assert answer(manager, request, committed(request)) == [Answered(ticket=1)]
+    assert said_to_all(manager, request, committed(request, LOAD_IN_PROGRESS)) == []
 
 
 def test_why_there_is_no_coordinator_is_what_was_heard_last() -> None:
