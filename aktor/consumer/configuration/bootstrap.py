@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from aktor.consumer.configuration.checks import refusal
 from aktor.consumer.configuration.secrets import MASK
 from aktor.errors import ConfigurationError
+from aktor.settings import DEFAULT_PORT
 
 __all__ = ["addresses", "servers"]
-
-DEFAULT_PORT: Final = 9092
 
 
 def servers(name: str, value: Any) -> str | list[Any]:

@@ -29,9 +29,6 @@ __all__ = ["DEFAULT_CONFIG", "parse"]
 
 #: How long brokers may keep a Fetch while nothing arrives, in seconds, if the user has not said.
 IDLE_WAIT: Final = 2.0
-#: The default bound of the bytes fetched ahead: a larger one does not make reading faster
-#: (measured with records of 100 bytes, 10,000 a poll).
-BUFFERED_BYTES: Final = 32 * 1024 * 1024
 #: What kafka-python takes for brokers before 3.0 (DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735).
 SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
 
@@ -149,7 +146,9 @@ def _follow_each_other(config: dict[str, Any], supplied: frozenset[str]) -> None
         min(INT32_MAX, config["fetch_max_bytes"] + config["max_partition_fetch_bytes"]),
     )
     if config["max_buffered_bytes"] is None:
-        config["max_buffered_bytes"] = min(BUFFERED_BYTES, config["fetch_max_bytes"])
+        config["max_buffered_bytes"] = min(
+            Settings.FIELDS["max_buffered_bytes"].default, config["fetch_max_bytes"]
+        )
 
 
 def _follow_old_brokers(config: dict[str, Any], supplied: frozenset[str]) -> None:

@@ -13,14 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import kafka.consumer.group as kafka_python
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from aktor.consumer.configuration import bootstrap, checks, security
 from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX
-from aktor.settings import Settings
+from aktor.settings import DEFAULT_HOST, Settings
 from aktor.values import Value
-from aktor.version import __version__
 
 __all__ = [
     "ASSIGNORS_MUST",
@@ -81,9 +78,6 @@ class Setting(Value):
         return round(default * 1000) if self.unit == "ms" else default
 
 
-DEFAULT_CLIENT_ID: Final = f"aktor-{__version__}"
-
-
 def ignore_commit(offsets: Any, response: Any) -> bool:
     """The default callback of automatic commits: does nothing."""
     return True
@@ -96,7 +90,6 @@ def _assignors(name: str, value: Any) -> tuple[Any, ...]:
 
 
 _KAFKA_CLIENT: Final = kafka_python.KafkaConsumer.DEFAULT_CONFIG["kafka_client"]
-_ASSIGNORS: Final = (RangePartitionAssignor, RoundRobinPartitionAssignor)
 
 #: The settings, by the headings of docs/configuration.md.
 SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
@@ -105,7 +98,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="bootstrap_servers",
             check=bootstrap.servers,
             kind="str | Iterable[str]",
-            default="localhost",
+            default=DEFAULT_HOST,
             meaning=(
                 "the brokers to ask first: `host`, `host:port`, `[::1]:port`, each also as"
                 " `PROTOCOL://host:port`; several in a list, or with commas between"
@@ -117,9 +110,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         ),
         Setting(
             name="client_id",
-            check=checks.optional(checks.text, DEFAULT_CLIENT_ID),
+            check=checks.optional(checks.text, Settings.FIELDS["client_id"].default),
             kind="str | None",
-            default=DEFAULT_CLIENT_ID,
             for_connections=True,
             meaning="our name in the brokers' logs and quotas",
             notes="None is the default",
@@ -221,7 +213,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="partition_assignment_strategy",
             check=_assignors,
             kind="Iterable[Any] | None",
-            default=_ASSIGNORS,
             meaning="the assignors, preferred first: classes or instances",
             notes=(
                 "must have a rebalance protocol in common; the same one twice is refused."

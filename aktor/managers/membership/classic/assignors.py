@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.protocol.consumer import JoinGroupResponse
 from kafka.protocol.consumer.metadata import (
     ConsumerProtocolAssignment,
@@ -26,10 +23,7 @@ from aktor.events.metadata import Cluster
 from aktor.managers.membership.classic.mended_assignors import in_order, mended
 from aktor.protocol.partitions import by_topic
 
-__all__ = ["DEFAULT_STRATEGY", "AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
-
-#: The default assignors of kafka-python's KafkaConsumer, in order of preference.
-DEFAULT_STRATEGY = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+__all__ = ["AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
 
 #: Subscriptions from this version on carry the owned partitions and their generation (KIP-792).
 _WITH_GENERATION = 2
@@ -51,7 +45,7 @@ class Assignors:
     """
 
     def __init__(self, strategy: Sequence[Any]) -> None:
-        made = [mended(assignor) for assignor in strategy or DEFAULT_STRATEGY]
+        made = [mended(assignor) for assignor in strategy]
         self.by_name: dict[str, Any] = {assignor.name: assignor for assignor in made}
         common = frozenset(RebalanceProtocol)
         for assignor in made:

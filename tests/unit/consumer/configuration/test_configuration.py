@@ -120,14 +120,10 @@ def test_the_defaults_pass_and_are_what_settings_says() -> None:
     }
     different = {name for name, value in declared.items() if getattr(ours, name) != value}
 
-    # without a group nothing is committed; who makes Settings has said how long a Fetch may wait;
-    # the others have a short form in Settings
-    assert different == {
-        "client_id",
-        "enable_auto_commit",
-        "fetch_idle_wait",
-        "partition_assignment_strategy",
-    }
+    # without a group nothing is committed; who makes Settings has said how long a Fetch may wait
+    assert different == {"enable_auto_commit", "fetch_idle_wait", "partition_assignment_strategy"}
+    assignors = declared["partition_assignment_strategy"]  # classes, and one instance of each
+    assert tuple(map(type, ours.partition_assignment_strategy)) == assignors
 
 
 def test_every_default_may_also_be_given() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -142,13 +143,15 @@ def test_every_assignor_is_offered_in_the_order_of_preference() -> None:
     assert sorted(decoded.topics) == ["a", "b"]
 
 
-def test_without_a_strategy_the_assignors_are_those_of_kafka_python() -> None:
+def test_by_default_the_assignors_are_those_of_kafka_pythons_consumer() -> None:
     harness = MembershipHarness()
 
     harness.wants_to_join()
 
     offers = harness.sent(JoinGroupRequest).body.protocols
-    assert [one.name for one in offers] == ["range", "roundrobin", "sticky"]
+    assert [one.name for one in offers] == [
+        assignor.name for assignor in KafkaConsumer.DEFAULT_CONFIG["partition_assignment_strategy"]
+    ]
 
 
 def test_eager_and_cooperative_assignors_cannot_be_mixed() -> None:
