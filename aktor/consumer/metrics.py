@@ -13,38 +13,34 @@ from kafka.metrics import AnonMeasurable, KafkaMetric, MetricConfig, MetricName
 
 from aktor.consumer.core.engine import Engine
 from aktor.events.lifecycle import ActorStatus
-from aktor.events.metric import CONSUMER, COORDINATOR, FETCH, Metric
+from aktor.events.metric import CONSUMER_METRICS, COORDINATOR_METRICS, FETCH_METRICS, Metric
 
 __all__ = ["ConsumerMetrics"]
 
 COUNT: Final = Metric(
     name="count",
     group="kafka-metrics-count",
-    kind="gauge",
     description="metrics that there are",
 )
 RECORDS_CONSUMED: Final = Metric(
-    name="records-consumed-total", group=FETCH, kind="total", description="records given out"
+    name="records-consumed-total", group=FETCH_METRICS, description="records given out"
 )
 BYTES_CONSUMED: Final = Metric(
-    name="bytes-consumed-total", group=FETCH, kind="total", description="bytes given out"
+    name="bytes-consumed-total", group=FETCH_METRICS, description="bytes given out"
 )
 BUFFERED_BYTES: Final = Metric(
     name="buffered-bytes",
-    group=FETCH,
-    kind="gauge",
+    group=FETCH_METRICS,
     description="bytes that are fetched and not given out yet",
 )
 LAG_MAX: Final = Metric(
     name="records-lag-max",
-    group=FETCH,
-    kind="gauge",
+    group=FETCH_METRICS,
     description="records between the position and the end of the partition that is furthest behind",
 )
 ASSIGNED: Final = Metric(
     name="assigned-partitions",
-    group=COORDINATOR,
-    kind="gauge",
+    group=COORDINATOR_METRICS,
     description="partitions that this consumer has",
 )
 
@@ -53,8 +49,7 @@ def restarts_of(actor: str) -> Metric:
     """How often the supervisor has restarted this actor."""
     return Metric(
         name=f"{actor}-restarts-total",
-        group=CONSUMER,
-        kind="total",
+        group=CONSUMER_METRICS,
         description=f"restarts of the actor {actor} after a crash",
     )
 

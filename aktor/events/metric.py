@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from aktor.values import Value
 
-__all__ = ["CONSUMER", "COORDINATOR", "FETCH", "Metric"]
+__all__ = ["CONSUMER_METRICS", "COORDINATOR_METRICS", "FETCH_METRICS", "Metric"]
 
 #: The groups, with kafka-python's names.
-CONSUMER: Final = "consumer-metrics"
-COORDINATOR: Final = "consumer-coordinator-metrics"
-FETCH: Final = "consumer-fetch-manager-metrics"
+CONSUMER_METRICS: Final = "consumer-metrics"
+COORDINATOR_METRICS: Final = "consumer-coordinator-metrics"
+FETCH_METRICS: Final = "consumer-fetch-manager-metrics"
 
 
 class Metric(Value):
@@ -20,5 +20,3 @@ class Metric(Value):
     name: str
     group: str
     description: str
-    #: A total only grows; an average and a maximum are over the actor's life; a gauge is of now.
-    kind: Literal["total", "average", "maximum", "gauge"]

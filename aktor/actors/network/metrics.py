@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Final
 
-from aktor.events.metric import CONSUMER, COORDINATOR, FETCH, Metric
+from aktor.events.metric import CONSUMER_METRICS, COORDINATOR_METRICS, FETCH_METRICS, Metric
 from aktor.values import Value
 
 __all__ = ["METRICS", "REQUESTS", "meter", "milliseconds"]
 
 REQUESTS: Final = Metric(
-    name="request-total", group=CONSUMER, kind="total", description="requests that were sent"
+    name="request-total", group=CONSUMER_METRICS, description="requests that were sent"
 )
 RESPONSES: Final = Metric(
-    name="response-total", group=CONSUMER, kind="total", description="answers that came"
+    name="response-total", group=CONSUMER_METRICS, description="answers that came"
 )
 
 
@@ -29,23 +29,21 @@ class Metered(Value):
 def _metered(group: str, total: str, time: str, of: str) -> Metered:
     """`total` and `time` are kafka-python's names."""
     return Metered(
-        total=Metric(name=total, group=group, kind="total", description=f"answers to {of}"),
-        average=Metric(
-            name=f"{time}-avg", group=group, kind="average", description=f"ms until one to {of}"
-        ),
-        maximum=Metric(
-            name=f"{time}-max", group=group, kind="maximum", description=f"ms until one to {of}"
-        ),
+        total=Metric(name=total, group=group, description=f"answers to {of}"),
+        average=Metric(name=f"{time}-avg", group=group, description=f"ms until one to {of}"),
+        maximum=Metric(name=f"{time}-max", group=group, description=f"ms until one to {of}"),
     )
 
 
 #: By the API of the request.
 METERED: Final[Mapping[str, Metered]] = {
-    "Fetch": _metered(FETCH, "fetch-total", "fetch-latency", "Fetch"),
-    "OffsetCommit": _metered(COORDINATOR, "commit-total", "commit-latency", "OffsetCommit"),
-    "Heartbeat": _metered(COORDINATOR, "heartbeat-total", "heartbeat-response-time", "Heartbeat"),
-    "JoinGroup": _metered(COORDINATOR, "join-total", "join-time", "JoinGroup"),
-    "SyncGroup": _metered(COORDINATOR, "sync-total", "sync-time", "SyncGroup"),
+    "Fetch": _metered(FETCH_METRICS, "fetch-total", "fetch-latency", "Fetch"),
+    "OffsetCommit": _metered(COORDINATOR_METRICS, "commit-total", "commit-latency", "OffsetCommit"),
+    "Heartbeat": _metered(
+        COORDINATOR_METRICS, "heartbeat-total", "heartbeat-response-time", "Heartbeat"
+    ),
+    "JoinGroup": _metered(COORDINATOR_METRICS, "join-total", "join-time", "JoinGroup"),
+    "SyncGroup": _metered(COORDINATOR_METRICS, "sync-total", "sync-time", "SyncGroup"),
 }
 
 #: All metrics of the network actor.
