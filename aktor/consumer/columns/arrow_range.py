@@ -3,9 +3,12 @@
 A range never follows `auto_offset_reset`: an offset that the log does not have is an error, or
 records that were deleted are skipped, if the application asks for it.
 
-It is written once for consumers whose methods return results and for those whose methods are
-coroutines: each result is yielded, and comes back when it is there. `at_once` drives the first
-kind; a driver of the second kind awaits what is yielded.
+It is no `Waiting` of the core, because it is many calls and not one: what each poll gave out is
+given out for good, a `close` or `wakeup` ends the call that it meets, an interrupt is repaired by
+the next call, and `progress` may call the consumer in between. So it uses the consumer's public
+methods, as an application would. It is written once for consumers whose methods return results and
+for those whose methods are coroutines: each result is yielded, and comes back when it is there.
+`at_once` drives the first kind; a driver of the second kind awaits what is yielded.
 """
 
 from __future__ import annotations
