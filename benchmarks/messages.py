@@ -15,10 +15,10 @@ from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.manager import RequestManager
 from aktor.actors.sockets.wire import Net
 from aktor.consumer.core.port import ApplicationPort
-from aktor.consumer.system import ActorSystem, Host
+from aktor.consumer.system import ActorSystem, Host, kind_of
 from aktor.events.message import Message
 from aktor.events.polling import Poll
-from aktor.events.routes import ROUTES
+from aktor.events.routes import Routes
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 from benchmarks.site import Site
@@ -78,8 +78,8 @@ class NoNet:
 class Alone(Host):
     """A consumer's actors without a thread, in a time that stands still."""
 
-    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
-        dispatcher = Dispatcher(ROUTES, clock=VirtualTime(1000.0), trace=trace)
+    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
+        dispatcher = Dispatcher(routes, clock=VirtualTime(1000.0), trace=trace)
         dispatcher.connect("application", port)
         return dispatcher
 
@@ -168,7 +168,9 @@ def _a_system() -> tuple[Callable[[], int], Callable[[int], None]]:
     """How many messages a round is, and how to turn so many rounds."""
     trace = silent()
     settings = Settings(bootstrap_servers=(("127.0.0.1", 9092),), group_id="group")
-    system = ActorSystem(settings, ApplicationPort(Bell(), trace), trace, Alone())
+    system = ActorSystem(
+        kind_of(settings.group_protocol), settings, ApplicationPort(Bell(), trace), trace, Alone()
+    )
     dispatcher = system.dispatcher
     poll = Poll(now=1000.0, positions={}, freed_bytes=0)
 

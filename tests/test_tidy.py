@@ -702,7 +702,7 @@ def receivers_by_name(protocol: str) -> Mapping[type, Collection[str]]:
     from aktor.consumer.system import Host, composition, kind_of
 
     settings = Settings(group_id="g", group_protocol=protocol)
-    children = composition(settings, Host(), Dispatcher(ROUTES), silent())
+    children = composition(kind_of(protocol), settings, Host(), Dispatcher(ROUTES), silent())
     managers = [kind.name for kind in kind_of(protocol).actors if issubclass(kind, RequestManager)]
     by_name: dict[type, Collection[str]] = {
         Tick: [child.name for child in children],

@@ -119,12 +119,13 @@ class KafkaConsumer(Guarded):
         self._host = HOST.get().for_consumer(self)
         bell = self._host.make_bell()
         port = ApplicationPort(bell, trace)
-        self._system = ActorSystem(settings, port, trace, self._host)
+        kind = kind_of(settings.group_protocol)
+        self._system = ActorSystem(kind, settings, port, trace, self._host)
         self._dispatcher = dispatcher = self._system.dispatcher
         self._core = Core.make(
             settings, port, dispatcher.publish, dispatcher.clock, trace, make_reader=make_reader
         )
-        self._engine = kind_of(settings.group_protocol).core(
+        self._engine = kind.core(
             self._core, on_auto_commit=self.config["default_offset_commit_callback"]
         )
         self._driver = Blocking(bell, dispatcher.clock)

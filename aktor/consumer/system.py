@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from aktor.actors.network.actor import NetworkActor
 from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher
@@ -27,7 +27,7 @@ from aktor.actors.sockets.wire import Net
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.port import ApplicationPort
 from aktor.events.message import Message
-from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK, ROUTES
+from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK, ROUTES, Routes
 from aktor.managers.commits.manager import CommitManager
 from aktor.managers.coordinator import CoordinatorManager
 from aktor.managers.fetch.manager import FetchManager
@@ -39,6 +39,9 @@ from aktor.trace import Trace
 from aktor.values import Value
 
 __all__ = ["HOST", "ActorSystem", "Consumer", "ConsumerKind", "Host", "composition", "kind_of"]
+
+#: The application's half of a kind of consumer.
+C = TypeVar("C")
 
 #: The class of an actor that the supervisor looks after.
 ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
@@ -61,9 +64,9 @@ class Host:
         """The bell on which the application thread waits."""
         return Bell()
 
-    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """The dispatcher of the actors; it delivers the application's messages to the port."""
-        dispatcher = Dispatcher(ROUTES, trace=trace)
+        dispatcher = Dispatcher(routes, trace=trace)
         dispatcher.connect(APPLICATION, port)
         return dispatcher
 
@@ -106,22 +109,24 @@ class Host:
 HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa: B039  # stateless
 
 
-class ConsumerKind(Value):
+class ConsumerKind(Value, Generic[C]):
     """What a consumer is made of. A share consumer (KIP-932) would be another value.
 
     `actors` stand in the order in which a tick asks them. The last is the network actor, which
-    takes the requests of all others. `kept` is given a consumer's host, and makes what an actor is
-    given beside its settings, by the actor's name: once, so that a restarted actor is given the
-    same. `core` is the application's half.
+    takes the requests of all others. `routes` say what each of them hears, and the application.
+    `kept` is given a consumer's host, and makes what an actor is given beside its settings, by the
+    actor's name: once, so that a restarted actor is given the same. `core` is the application's
+    half.
     """
 
     actors: tuple[ActorType, ...]
+    routes: Routes
     kept: Callable[[Host], Mapping[str, Mapping[str, Any]]]
-    core: type[Engine]
+    core: type[C]
 
 
-def kind_of(protocol: str) -> ConsumerKind:
-    """The consumer that speaks this `group_protocol`.
+def kind_of(protocol: str) -> ConsumerKind[Engine]:
+    """A `KafkaConsumer` that speaks this `group_protocol`.
 
     A tick asks its actors in the order of the Java client's `RequestManagers`. In which order they
     start follows from `NEEDS` (`start_order`).
@@ -137,6 +142,7 @@ def kind_of(protocol: str) -> ConsumerKind:
             FetchManager,
             NetworkActor,
         ),
+        routes=ROUTES,
         kept=lambda host: {MEMBERSHIP: kept(host)},
         core=Engine,
     )
@@ -166,15 +172,14 @@ def _membership(
 
 
 def composition(
-    settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
+    of: ConsumerKind[Any], settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
 ) -> tuple[Child, ...]:
     """All children of a supervisor in tick order, each given the settings that it may see."""
-    kind_of_consumer = kind_of(settings.group_protocol)
-    kinds = kind_of_consumer.actors
+    kinds = of.actors
     everyone = tuple(kind.name for kind in kinds)
     seen = {kind.name: settings.only(kind.name, kind.READS) for kind in kinds}
     net = partial(host.make_net, seen[NETWORK], clock=dispatcher.clock)
-    more = {NETWORK: {"net": net}, **kind_of_consumer.kept(host)}
+    more = {NETWORK: {"net": net}, **of.kept(host)}
 
     def child(kind: ActorType) -> Child:
         given = {"dispatcher": dispatcher, "trace": trace, **more.get(kind.name, {})}
@@ -193,7 +198,14 @@ def composition(
 class ActorSystem:
     """Owns the dispatcher. It runs the supervisor, which starts and stops all other actors."""
 
-    def __init__(self, settings: Settings, port: ApplicationPort, trace: Trace, host: Host) -> None:
-        self.dispatcher = host.make_dispatcher(port, trace)
-        children = composition(settings, host, self.dispatcher, trace)
+    def __init__(
+        self,
+        kind: ConsumerKind[Any],
+        settings: Settings,
+        port: ApplicationPort,
+        trace: Trace,
+        host: Host,
+    ) -> None:
+        self.dispatcher = host.make_dispatcher(kind.routes, port, trace)
+        children = composition(kind, settings, host, self.dispatcher, trace)
         Supervisor.launch(children, dispatcher=self.dispatcher, trace=trace)

@@ -1,4 +1,4 @@
-"""Who hears what: the one table that routes every message by its type.
+"""Who hears what: the table that routes every message by its type.
 
 Messages addressed by their content (a response goes to its request's sender, a `Tick` to one
 manager at a time) are delivered by name and stand in `BY_NAME`.
@@ -7,7 +7,7 @@ manager at a time) are delivered by name and stand in `BY_NAME`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from aktor.events import (
     answers,
@@ -36,6 +36,7 @@ __all__ = [
     "NETWORK",
     "POSITIONS",
     "ROUTES",
+    "Routes",
     "SUPERVISOR",
 ]
 
@@ -52,7 +53,10 @@ POSITIONS: Final = "positions"
 FETCH: Final = "fetch"
 
 #: Message type -> the names of its receivers. No names: nobody listens yet.
-ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
+Routes: TypeAlias = Mapping[type, tuple[str, ...]]
+
+#: Those of a `KafkaConsumer`. Another kind of consumer has routes of its own.
+ROUTES: Final[Routes] = {
     lifecycle.TickDue: (SUPERVISOR,),
     lifecycle.Ticked: (SUPERVISOR,),
     lifecycle.ActorCrashed: (SUPERVISOR,),

@@ -19,6 +19,7 @@ from aktor import KafkaConsumer
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.system import Consumer, Host
+from aktor.events.routes import Routes
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.readers import when
 from aktor.simulation.history import Event, History, fingerprint, told_by
@@ -52,10 +53,10 @@ class Telling(Host):
         observe(consumer, self.note, time.monotonic, lambda: None)
         return self
 
-    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """As any; its trace is listened to from now on."""
         self._listening.enter_context(trace.listen(self._hear))
-        return super().make_dispatcher(port, trace)
+        return super().make_dispatcher(routes, port, trace)
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """Say what may be expected of it."""

@@ -29,7 +29,7 @@ from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.events.message import Message
-from aktor.events.routes import ROUTES
+from aktor.events.routes import Routes
 from aktor.settings import Settings
 from aktor.trace import Trace
 from tests.scenarios.cluster import Cluster
@@ -259,14 +259,14 @@ class WorldHost(Host):
         """One that turns the world."""
         return WorldBell(self.world)
 
-    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """With the world's clock and an order of its own."""
         self.port = port
         self._listening.enter_context(trace.listen(self._note))
         seed = self.world.seed * 1000 + self.number
         self.dispatcher = WorldDispatcher(
             self,
-            ROUTES,
+            routes,
             clock=self.world,
             wall=lambda: self.world.now,
             order=Seeded(seed),

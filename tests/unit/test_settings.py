@@ -102,7 +102,7 @@ def test_each_actor_of_a_consumer_is_given_what_it_declares(protocol: str) -> No
     settings, host = replace(WHOLE, group_protocol=protocol), Sockets()
     reads = {kind.name: {*kind.READS} for kind in kind_of(protocol).actors}
 
-    children = composition(settings, host, Dispatcher(ROUTES), silent())
+    children = composition(kind_of(protocol), settings, host, Dispatcher(ROUTES), silent())
 
     given = {child.name: {*child.make(1).settings.FIELDS} for child in children}  # type: ignore[attr-defined]
     assert given == reads

@@ -21,7 +21,7 @@ from aktor.consumer.system import Host
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import SessionExtended
 from aktor.events.message import Message
-from aktor.events.routes import ROUTES
+from aktor.events.routes import Routes
 from aktor.managers.fetch.manager import FetchManager
 from aktor.managers.membership.auto import AutoMembershipManager
 from aktor.managers.membership.manager import GroupMembershipManager
@@ -82,13 +82,13 @@ class SimulatedHost(Host):
         """One whose waiter lets others take their turns."""
         return SimulatedBell(self._scheduler)
 
-    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """With the simulation's clock, and an order of its own."""
         self.port = port
         self._listening.enter_context(trace.listen(self._note))
         self.dispatcher = SimulatedDispatcher(
             self,
-            ROUTES,
+            routes,
             clock=self.now,
             wall=self.now,
             order=self._mail,

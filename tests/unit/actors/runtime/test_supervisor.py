@@ -85,7 +85,7 @@ RESTARTED = {
 @pytest.mark.parametrize("crashed", RESTARTED)
 def test_the_actors_of_a_consumer_that_a_crash_restarts(protocol: str, crashed: str) -> None:
     settings, dispatcher = Settings(group_protocol=protocol), Dispatcher(ROUTES)
-    children = composition(settings, Host(), dispatcher, silent())
+    children = composition(kind_of(protocol), settings, Host(), dispatcher, silent())
     supervisor = Supervisor(children, dispatcher=dispatcher)
 
     decision = after_crash(supervisor.children, crashed, [], now=0.0)
