@@ -36,6 +36,7 @@ from aktor.consumer.core.core import Core
 from aktor.consumer.core.guard import (
     Close,
     Guarded,
+    ThreadGuard,
     closing,
     exclusive,
     handing_out,
@@ -105,7 +106,7 @@ class KafkaConsumer(Guarded):
     _host: Host
 
     def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
-        super().__init__()
+        super().__init__(ThreadGuard())
         self.config, settings = configuration.parse(configs)
         self._settings = settings
         #: The `process` under way.

@@ -21,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from kafka.errors import IllegalStateError
 
@@ -29,9 +29,21 @@ from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 
-__all__ = ["Close", "Guard", "Guarded", "closing", "exclusive", "handing_out", "looking"]
+__all__ = [
+    "Close",
+    "Guard",
+    "Guarded",
+    "ThreadGuard",
+    "closing",
+    "exclusive",
+    "handing_out",
+    "looking",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: By what a call is known.
+H = TypeVar("H")
 
 #: In place of the result of a call that has none yet.
 _NOTHING = object()
@@ -49,8 +61,12 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_count_fork)
 
 
-class Guard:
-    """Owns the right to be inside the consumer."""
+class Guard(Generic[H]):
+    """Owns the right to be inside the consumer.
+
+    By what a call is known, its *holder*, is the driver's: a thread knows a call by its frame
+    (`ThreadGuard`); an asyncio consumer would know it by its task, and bring a guard of its own.
+    """
 
     __slots__ = ("_forks", "_pid", "_rare", "begun", "broken", "closed", "holder")
 
@@ -60,12 +76,28 @@ class Guard:
         self.begun = False
         #: The last call was interrupted: the next one begins with a repair.
         self.broken = False
-        #: At most one entry, for None: the frame of the outermost call. A dict's `setdefault` is
+        #: At most one entry, for None: the holder of the outermost call. A dict's `setdefault` is
         #: atomic, and `del` is no call, after which Python would run signal handlers.
-        self.holder: dict[None, FrameType] = {}
+        self.holder: dict[None, H] = {}
         self._rare = threading.RLock()
         self._pid = os.getpid()
         self._forks = _forks
+
+    # -- what a driver's guard says of its calls
+
+    def is_within(self, caller: H, holder: H) -> bool:
+        """Whether the call of `caller` is that of `holder`, or was made by it, directly or not."""
+        raise NotImplementedError
+
+    def is_running(self, holder: H) -> bool:
+        """Whether this call has not ended."""
+        raise NotImplementedError
+
+    def refusal(self, holder: H | None) -> ConcurrentAccessError:
+        """The error of a call that comes while this one is inside; None: it is not known which."""
+        raise NotImplementedError
+
+    # -- entering and leaving
 
     @property
     def forked(self) -> bool:
@@ -89,42 +121,31 @@ class Guard:
         if self.closed:
             raise ConsumerClosedError
 
-    def enter(self, frame: FrameType) -> bool:
-        """Enter with the call of this frame; False if the call is nested in another of this thread.
+    def enter(self, caller: H) -> bool:
+        """Enter with this call; False if it is nested in the one that is inside.
 
-        Raises ConcurrentAccessError if another thread is inside.
+        Raises ConcurrentAccessError if another one is inside.
         """
         if self._forks != _forks:
             self.check_process()
-        return self.holder.setdefault(None, frame) is frame or self._take_over(frame)
+        return self.holder.setdefault(None, caller) is caller or self._take_over(caller)
 
-    def _take_over(self, frame: FrameType) -> bool:
+    def _take_over(self, caller: H) -> bool:
         if not self._rare.acquire(blocking=False):
-            raise self._refusal(None)
+            raise self.refusal(None)
         try:
-            while (holder := self.holder.setdefault(None, frame)) is not frame:
-                if _is_below(holder, frame):
+            while (holder := self.holder.setdefault(None, caller)) is not caller:
+                if self.is_within(caller, holder):
                     return False
-                if _is_running(holder):
-                    raise self._refusal(holder)
+                if self.is_running(holder):
+                    raise self.refusal(holder)
                 if self.holder.get(None) is holder:  # otherwise it was released just now
                     self.broken = self.broken or self.begun
                     self.begun = False
-                    self.holder[None] = frame
+                    self.holder[None] = caller
             return True
         finally:
             self._rare.release()
-
-    def _refusal(self, holder: FrameType | None) -> ConcurrentAccessError:
-        owner = next(
-            (
-                thread.name
-                for thread in threading.enumerate()
-                if _is_below(holder, sys._current_frames().get(thread.ident or 0))
-            ),
-            "unknown",
-        )
-        return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
     def begin(self) -> None:
         """The call that is inside begins. An interrupted call before it was repaired."""
@@ -142,27 +163,44 @@ class Guard:
         """The consumer is closed: no call may enter any more."""
         self.closed = True
 
-    def leave(self, frame: FrameType) -> None:
-        """Release the guard, if this frame still holds it."""
+    def leave(self, holder: H) -> None:
+        """Release the guard, if this call still holds it."""
         self.begun = False
-        if self.holder.get(None) is frame:
+        if self.holder.get(None) is holder:
             del self.holder[None]
 
 
-def _is_below(holder: FrameType | None, frame: FrameType | None) -> bool:
-    """Whether `frame` is `holder`, or was called by it, directly or not."""
-    while frame is not None and frame is not holder:
-        frame = frame.f_back
-    return frame is not None
+class ThreadGuard(Guard[FrameType]):
+    """The guard of calls that block their threads: each is known by its frame."""
 
+    __slots__ = ()
 
-def _is_running(frame: FrameType) -> bool:
-    """Whether the frame is on the stack of any thread, or of a greenlet that waits."""
-    try:
-        frame.clear()
-    except RuntimeError:
-        return True
-    return False
+    def is_within(self, caller: FrameType | None, holder: FrameType) -> bool:
+        """Whether the frame of `caller` is `holder`, or was called by it."""
+        while caller is not None and caller is not holder:
+            caller = caller.f_back
+        return caller is not None
+
+    def is_running(self, holder: FrameType) -> bool:
+        """Whether the frame is on the stack of any thread, or of a greenlet that waits."""
+        try:
+            holder.clear()
+        except RuntimeError:
+            return True
+        return False
+
+    def refusal(self, holder: FrameType | None) -> ConcurrentAccessError:
+        """Names both threads."""
+        owner = next(
+            (
+                thread.name
+                for thread in threading.enumerate()
+                if holder is not None
+                and self.is_within(sys._current_frames().get(thread.ident or 0), holder)
+            ),
+            "unknown",
+        )
+        return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
 
 def exclusive(method: F) -> F:
@@ -185,15 +223,15 @@ def closing(method: F) -> F:
 def _guarded(
     method: F,
     *,
-    admit: Callable[[Guard], None],
+    admit: Callable[[ThreadGuard], None],
     begin: str = "_begin_call",
     nested: str = "_call_nested",
 ) -> F:
-    """The one place where a call begins and ends."""
+    """The one place where a call that blocks its thread begins and ends."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        guard: Guard = self._guard
+        guard: ThreadGuard = self._guard
         admit(guard)
         # (The frame is kept in no variable of its own: that would be a cycle for each call.)
         if not guard.enter(sys._getframe()):
@@ -249,8 +287,8 @@ class Guarded:
         "next": "iteration",
     }
 
-    def __init__(self) -> None:
-        self._guard = Guard()
+    def __init__(self, guard: Guard[Any]) -> None:
+        self._guard = guard
         #: The arguments of a nested `close`: the outermost call closes as it ends.
         self._close_asked: Close | None = None
         #: Why the background thread is gone, if this call has found that.
@@ -312,7 +350,7 @@ class Guarded:
         if not self._engine.iteration.take_back(result):
             self._guard.break_off()
 
-    def _end_call_by(self, error: BaseException, frame: FrameType, result: Any) -> None:
+    def _end_call_by(self, error: BaseException, holder: Any, result: Any) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
         call, guard = self._engine.call, self._guard
         begun = guard.begun
@@ -324,7 +362,7 @@ class Guarded:
             call.forget_errors()
         if call.closing:
             self._close_asked = None  # the user may call `close` again
-        guard.leave(frame)
+        guard.leave(holder)
         if self._close_asked is not None:
             try:
                 self._close_as_asked("", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from aktor.consumer.core.guard import Guard, exclusive, looking
+from aktor.consumer.core.guard import Guard, ThreadGuard, exclusive, looking
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 from tests.scenarios.world import World
 
@@ -40,7 +41,7 @@ class Consumer:
     """The least that has a guard: `stay` is one call, in which `act` is done."""
 
     def __init__(self) -> None:
-        self._guard = Guard()
+        self._guard = ThreadGuard()
         self._close_asked = None
         self.repairs = 0
 
@@ -232,6 +233,51 @@ def test_an_exclusive_method_keeps_its_name_arguments_and_result() -> None:
 
     assert consumer.stay(lambda: 3, times=2) == 3
     assert (consumer.stay.__name__, consumer.stay.__doc__) == ("stay", "What `act` returned.")
+
+
+class TaskGuard(Guard[Any]):
+    """What an asyncio consumer would bring: a call is known by the task that makes it."""
+
+    def is_within(self, caller: Any, holder: Any) -> bool:
+        return caller is holder
+
+    def is_running(self, holder: Any) -> bool:
+        return not holder.done()
+
+    def refusal(self, holder: Any) -> ConcurrentAccessError:
+        return ConcurrentAccessError(owner=holder.get_name(), other="another task")
+
+
+def test_a_driver_of_another_kind_brings_a_guard_that_knows_calls_by_tasks() -> None:
+    async def main() -> None:
+        guard, done = TaskGuard(), asyncio.Event()
+
+        async def call(*, ends_by: Callable[[Any], None]) -> bool:
+            task = asyncio.current_task()
+            entered = guard.enter(task)
+            guard.begin()
+            await done.wait()
+            ends_by(task)
+            return entered
+
+        inside = asyncio.create_task(call(ends_by=guard.leave), name="first")
+        await asyncio.sleep(0)
+        with pytest.raises(ConcurrentAccessError, match="first"):
+            guard.enter(asyncio.current_task())
+        done.set()
+        assert await inside
+        assert not guard.broken
+
+        # A task that was cancelled does not leave: the next call takes over, and repairs.
+        done.clear()
+        cancelled = asyncio.create_task(call(ends_by=guard.leave))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert guard.enter(asyncio.current_task())
+        assert guard.broken
+
+    asyncio.run(main())
 
 
 class Interrupted(World):
