@@ -300,22 +300,28 @@ class _Thread(threading.Thread):
         self._may_go_on = threading.Event()
         self._may_go_on.set()
         self._has_begun = self._has_ended = False
+        #: It has begun, has not ended, and was never told to rest. Each call of the application
+        #: reads this, and looks more closely only if it is False: a look costs a tenth of a poll.
+        self.runs = False
+        self._changes = threading.Lock()
 
     def run(self) -> None:
         """On this thread: run, and note that it has ended."""
         self._has_begun = True
+        with self._changes:
+            self.runs = not self.rests
         try:
             super().run()
         finally:
+            self.runs = False
             self._has_ended = True
 
     @property
     def is_gone(self) -> bool:
         """Whether it has ended, or never began to run.
 
-        Each call of the application asks this. `Thread.is_alive` must not be asked there: if Ctrl-C
-        comes into it, Python 3.11 and 3.12 take the running thread for a stopped one
-        (`_wait_for_tstate_lock`).
+        `Thread.is_alive` must not be asked of a thread that has begun: if Ctrl-C comes into it,
+        Python 3.11 and 3.12 take the running thread for a stopped one (`_wait_for_tstate_lock`).
         """
         return self._has_ended or not (self._has_begun or self.is_alive())
 
@@ -325,8 +331,11 @@ class _Thread(threading.Thread):
         return not self._may_go_on.is_set()
 
     def rest(self) -> None:
-        """From any thread: do nothing more until `go_on`."""
-        self._may_go_on.clear()
+        """From any thread: do nothing more until `go_on`. From now on each call looks closely: the
+        program exits, and there may be another rest."""
+        with self._changes:
+            self._may_go_on.clear()
+            self.runs = False
 
     def go_on(self) -> None:
         """From any thread: end the rest."""
@@ -594,19 +603,23 @@ class Dispatcher:
         True. Code that runs later (`__del__` of an object that a module keeps) would wait for them
         in vain. (Nor can it turn the actors itself: much of what they import is gone by then.)
         """
-        if self._thread is None or self._stopping:
+        thread = self._thread
+        if thread is None or self._stopping:
             return None
-        if sys.is_finalizing():
+        is_finalizing = sys.is_finalizing()
+        if thread.runs and not is_finalizing:
+            return None
+        if is_finalizing:
             reason = "the interpreter shuts down, and runs no other thread any more"
-        elif not self._thread.is_gone:
-            if self._thread.rests:
-                self._thread.go_on()
+        elif not thread.is_gone:
+            if thread.rests:
+                thread.go_on()
             return None
         else:
             reason = "it is not known why"
         error = BackgroundThreadError(reason=reason)
         self.fail(error)
-        if self._thread.is_gone:  # so it has closed nothing
+        if thread.is_gone:  # so it has closed nothing
             self.end()
         return error
 
