@@ -690,8 +690,10 @@ def understood_by_each(protocol: str) -> Mapping[str, Set[type]]:
 def told_to_each(protocol: str) -> Mapping[str, Set[type]]:
     """Receiver -> the messages that it can be told: those that are routed to it, and those that are
     told by name."""
+    from aktor.consumer.system import kind_of
+
     told: defaultdict[str, set[type]] = defaultdict(set)
-    for kind, names in [*ROUTES.items(), *receivers_by_name(protocol).items()]:
+    for kind, names in [*kind_of(protocol).routes.items(), *receivers_by_name(protocol).items()]:
         for name in names:
             told[name].add(kind)
     return told
