@@ -30,7 +30,10 @@ PROVE = ("tests/kafka/test_security.py", "tests/kafka/test_records.py")
 ENOUGH = 3
 
 #: Tests that share what they compute, each group in one process.
-TOGETHER = ("tests/simulation/test_enumerated_crashes.py", "tests/unit/trace/rebalances/")
+TOGETHER = (
+    *("tests/simulation/test_enumerated_crashes.py", "tests/test_tidy.py"),
+    "tests/unit/trace/rebalances/",
+)
 
 #: So much a process that computes gives way to the others, and to the brokers.
 NICE = 10
