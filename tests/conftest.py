@@ -25,9 +25,24 @@ REAL = (
 #: are not written by Java.
 PROVE = ("tests/kafka/test_security.py", "tests/kafka/test_records.py")
 
-#: The processes: one begins with the tests on a real Kafka, one with those on embedded ones, and
-#: the others compute. With fewer, nothing runs beside tests on brokers.
-ENOUGH = 3
+#: Of the tests that start Spark or Kafka's own tools, a Java for each, `make test` runs these: the
+#: rows of a batch, a stream, the sink, the job over traces, a tool.
+OF_JAVA = (
+    "tests/kafka/test_spark.py",
+    "tests/kafka/test_spark_batches.py::test_keys_values_and_headers",
+    "tests/kafka/test_spark_options.py::test_a_mistake_is_refused",
+    "tests/kafka/test_spark_sink.py::test_a_stream_goes_on_after_a_restart",
+    "tests/spark/rebalances/test_job.py::test_the_job_finds_what_is_found",
+    "tests/clients/test_java_tools.py::test_records_go_in_and_out",
+)
+
+#: Those that start Spark. Most of their time they wait, or compute in a Java of their own.
+SPARK = ("tests/kafka/test_spark", "tests/spark/rebalances/")
+
+#: The processes: one begins with the tests that start Spark, one with those on a real Kafka, one
+#: with those on embedded ones, and the others compute. With fewer, nothing runs beside tests on
+#: brokers.
+ENOUGH = 4
 
 #: Tests that share what they compute, each group in one process.
 TOGETHER = (
@@ -46,6 +61,12 @@ def kafka_of(test: str) -> str:
     return "real" if test.startswith(REAL) or "[real" in test else "embedded"
 
 
+def chain_of(test: str) -> str:
+    """Which tests on brokers a test follows in the same process, by its id: "spark", "real",
+    "embedded", or "" if it computes."""
+    return "spark" if test.startswith(SPARK) else kafka_of(test)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line("markers", "gate: left to .ci/run, since it takes long")
@@ -53,9 +74,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of enough processes one begins with the tests on a real Kafka and one with those on embedded
-    ones, since they take longest. With fewer they come last: they want a quiet machine."""
-    items.sort(key=lambda item: kafka_of(item.nodeid), reverse=processes() >= ENOUGH)
+    """Of enough processes each begins with one chain of tests on brokers, since these take longest.
+    With fewer they come last: they want a quiet machine."""
+    items.sort(
+        key=lambda item: (chain_of(item.nodeid), kafka_of(item.nodeid)),
+        reverse=processes() >= ENOUGH,
+    )
     for item in items:
         if (kafka_of(item.nodeid) == "real") != (item.get_closest_marker("real") is not None):
             raise pytest.UsageError(f"{item.nodeid}: a real Kafka or not? See REAL in {__file__}")
@@ -64,10 +88,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_left_to_the_gate(item: pytest.Item) -> bool:
-    """Whether it runs on a real Kafka and the embedded one would do, or it takes long and has the
-    marker `once`."""
+    """Whether it runs on a real Kafka and the embedded one would do, or it starts a Java and
+    another test of its kind runs often, or it takes long and has the marker `once`."""
     real = kafka_of(item.nodeid) == "real" and not item.nodeid.startswith(PROVE)
-    return real or item.get_closest_marker("once") is not None
+    java = starts_java(item) and not item.nodeid.startswith(OF_JAVA)
+    return real or java or item.get_closest_marker("once") is not None
+
+
+def starts_java(item: pytest.Item) -> bool:
+    """Whether it takes a session of Spark, or runs Kafka's own tools."""
+    takes_spark = "spark" in getattr(item, "fixturenames", ())
+    return takes_spark or item.nodeid.startswith("tests/clients/test_java_tools.py")
 
 
 def pytest_collection_finish() -> None:
@@ -96,8 +127,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """All tests on a real Kafka are in one process, all on embedded ones, and those of `TOGETHER`;
-    the rest is shared.
+    """All tests of a chain are in one process, and those of `TOGETHER`; the rest is shared.
 
     By ids, for the groups of pytest-xdist 3.8 are lost with pytest 9.2 (`_nodeid` is not read any
     more), and then each process starts every cluster for itself.
@@ -108,9 +138,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Sharing(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            kafka = kafka_of(nodeid)
-            if kafka:
-                return kafka if self.numnodes >= ENOUGH else "brokers"
+            chain = chain_of(nodeid)
+            if chain:
+                return chain if self.numnodes >= ENOUGH else "brokers"
             return next(filter(nodeid.startswith, TOGETHER), nodeid)
 
     return Sharing(config, log)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import kafka_of
+from tests.conftest import chain_of, kafka_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,8 +22,8 @@ def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
 
     said = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-v", "-n", "3", "--dist", "loadgroup"),
-            *("--no-loadscope-reorder", "-k", "not process", on_brokers, others),
+            *(sys.executable, "-m", "pytest", "-v", "-n", "4", "--dist", "loadgroup"),
+            *("--no-loadscope-reorder", "-k", "which_kafka or observing", on_brokers, others),
         ],
         cwd=ROOT,
         env=environment,
@@ -51,6 +51,20 @@ def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
 )
 def test_which_kafka_a_test_runs_on_is_told_by_its_id(test: str, kafka: str) -> None:
     assert kafka_of(test) == kafka
+
+
+@pytest.mark.parametrize(
+    ("test", "chain"),
+    [
+        ("tests/kafka/test_spark_sink.py::test_it[real]", "spark"),
+        ("tests/spark/rebalances/test_job.py::test_it", "spark"),
+        ("tests/spark/test_ranges.py::test_it", ""),
+        ("tests/kafka/test_commits.py::test_it[real]", "real"),
+        ("tests/clients/test_migration.py::test_it", "embedded"),
+    ],
+)
+def test_what_starts_spark_has_a_process_of_its_own(test: str, chain: str) -> None:
+    assert chain_of(test) == chain
 
 
 def chosen(*arguments: str) -> set[str]:
