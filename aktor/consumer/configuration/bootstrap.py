@@ -26,7 +26,9 @@ def servers(name: str, value: Any) -> str | list[Any]:
 
 def addresses(given: str | list[Any]) -> tuple[tuple[str, int], ...]:
     """The (host, port) of each of the servers; raises ConfigurationError where it cannot be."""
-    items = given.split(",") if isinstance(given, str) else given
+    items: list[Any] = given.split(",") if isinstance(given, str) else given
+    # "a:9092," has one server. (kafka-python takes the empty one for this machine.)
+    items = [item for item in items if not isinstance(item, str) or item.strip()]
     if not items:
         raise ConfigurationError("bootstrap_servers is empty: name at least one broker, host:port")
     return tuple(_address(item) for item in items)

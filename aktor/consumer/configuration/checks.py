@@ -45,6 +45,20 @@ def anything(name: str, value: Any) -> Any:
     return value
 
 
+#: A number as an environment variable has it.
+_WRITTEN: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+
+#: Truth as an environment variable has it.
+_WRITTEN_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def as_number(value: Any) -> Any:
+    """A number that is given as text, as a number; anything else as it is."""
+    if not isinstance(value, str) or not _WRITTEN.fullmatch(text := value.strip()):
+        return value
+    return float(text) if "." in text else int(text)
+
+
 def is_number(value: Any) -> bool:
     """Whether it is a number, NaN and infinity among them; True is none."""
     if type(value) in (int, float):
@@ -57,9 +71,10 @@ def milliseconds(low: int = 0, high: int = INT32_MAX) -> Check:
     must = f"a number of milliseconds from {low} to {high}"
 
     def check(name: str, value: Any) -> Any:
-        if not is_number(value) or not low <= value <= high:
+        number = as_number(value)
+        if not is_number(number) or not low <= number <= high:
             raise refusal(name, value, must)
-        return value
+        return number
 
     return check
 
@@ -72,7 +87,7 @@ def integer(low: int, high: int, what: str) -> Check:
         if isinstance(value, bool):
             raise refusal(name, value, must)
         try:
-            number = operator.index(value)
+            number = operator.index(as_number(value))
         except TypeError:
             raise refusal(name, value, must) from None
         if not low <= number <= high:
@@ -93,7 +108,9 @@ def optional(check: Check, default: Any = None) -> Check:
 
 
 def boolean(name: str, value: Any) -> bool:
-    # kafka-python takes anything; "false" from an environment variable would mean True there
+    # kafka-python takes anything; "false" from an environment variable means True there
+    if isinstance(value, str):
+        value = _WRITTEN_TRUTH.get(value.strip().lower(), value)
     if not isinstance(value, int) or value not in (0, 1):
         raise refusal(name, value, "True or False")
     return bool(value)
@@ -231,9 +248,10 @@ def buffer_size(name: str, value: Any) -> int | None:
 
 
 def consumer_timeout(name: str, value: Any) -> Any:
-    if not is_number(value) or value != value:
+    number = as_number(value)
+    if not is_number(number) or number != number:
         raise refusal(name, value, "a number of milliseconds; float('inf') iterates for ever")
-    return float("inf") if value < 0 else value
+    return float("inf") if number < 0 else number
 
 
 def api_version(name: str, value: Any) -> Any:

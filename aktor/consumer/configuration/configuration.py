@@ -66,6 +66,7 @@ def parse(
     """
     log = open_trace() if trace is None else trace
     _refuse_unknown(configs)
+    configs = {name: value for name, value in configs.items() if not SETTINGS[name].is_unset(value)}
     configs = _leave_to_brokers(configs)
     config = {
         name: setting.check(name, configs.get(name, DEFAULT_CONFIG[name]))

@@ -19,7 +19,7 @@ class Keywords(TypedDict, total=False):
 
     bootstrap_servers: str | Iterable[str]
     client_id: str | None
-    client_rack: str
+    client_rack: str | None
     client_dns_lookup: str
     bootstrap_timeout_ms: float
     api_version: tuple[int, ...] | str | None
@@ -27,8 +27,8 @@ class Keywords(TypedDict, total=False):
     group_instance_id: str | None
     session_timeout_ms: float | None
     heartbeat_interval_ms: float | None
-    max_poll_interval_ms: float
-    partition_assignment_strategy: Iterable[Any] | None
+    max_poll_interval_ms: float | None
+    partition_assignment_strategy: str | Iterable[Any] | None
     exclude_internal_topics: bool
     auto_offset_reset: str | None
     enable_auto_commit: bool
@@ -42,7 +42,7 @@ class Keywords(TypedDict, total=False):
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     max_poll_records: int
-    consumer_timeout_ms: float
+    consumer_timeout_ms: float | None
     check_crcs: bool
     enable_incremental_fetch_sessions: bool
     allow_auto_create_topics: bool

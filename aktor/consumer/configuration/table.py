@@ -29,7 +29,9 @@ __all__ = [
     "Setting",
 ]
 
-ASSIGNORS_MUST: Final = "a list of assignors (classes or instances), as [RangePartitionAssignor]"
+ASSIGNORS_MUST: Final = (
+    "a list of assignors (names, classes or instances), as ['range'] or [RangePartitionAssignor]"
+)
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
 _OF_SETTINGS: Final = object()
@@ -53,6 +55,9 @@ class Setting(Value):
     default: Any = _OF_SETTINGS
     #: The field's name in `Settings`, unless it is `name` without the unit.
     field: str = ""
+    #: What means that it is not set, beside its absence. "" is what is left of an environment
+    #: variable that is missing: not for a setting without which a consumer is less safe.
+    unset: tuple[Any, ...] = ()
     #: Whether the connections are given it, under this name.
     for_connections: bool = False
     #: For the documentation, in Markdown.
@@ -64,6 +69,10 @@ class Setting(Value):
         """The name of its field in `Settings`; None if our parts do not read it there."""
         name = self.field or (self.name.removesuffix("_ms") if self.unit == "ms" else self.name)
         return name if name in Settings.FIELDS else None
+
+    def is_unset(self, value: Any) -> bool:
+        """Whether this value means that the user has not set it."""
+        return (value is None or isinstance(value, str)) and value in self.unset
 
     def in_settings(self, value: Any) -> Any:
         """A checked value as it is in `Settings`: times in seconds."""
@@ -84,9 +93,39 @@ def ignore_commit(offsets: Any, response: Any) -> bool:
 
 
 def _assignors(name: str, value: Any) -> tuple[Any, ...]:
-    if isinstance(value, (str, type)) or not isinstance(value, Iterable):
+    if isinstance(value, str):
+        value = value.split(",")  # as in a file of Java's
+    if isinstance(value, type) or not isinstance(value, Iterable):
         raise checks.refusal(name, value, ASSIGNORS_MUST)
-    return tuple(value)
+    return tuple(_named(name, item) if isinstance(item, str) else item for item in value)
+
+
+def _named(name: str, item: str) -> Any:
+    """The assignor of this name: the group's ("cooperative-sticky"), or that of Java's class."""
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    known = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }
+    javas = {
+        "RangeAssignor": "range",
+        "RoundRobinAssignor": "roundrobin",
+        "StickyAssignor": "sticky",
+        "CooperativeStickyAssignor": "cooperative-sticky",
+    }
+    given = item.strip().removeprefix("org.apache.kafka.clients.consumer.")
+    found = known.get(javas.get(given, given))
+    if found is None:
+        hint = checks.did_you_mean(checks.nearest(given, [*known, *javas]))
+        names = ", ".join(map(repr, known))
+        raise checks.refusal(f"an item of {name}", item, f"an assignor, or one of {names}{hint}")
+    return found
 
 
 _KAFKA_CLIENT: Final = kafka_python.KafkaConsumer.DEFAULT_CONFIG["kafka_client"]
@@ -104,8 +143,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
                 " `PROTOCOL://host:port`; several in a list, or with commas between"
             ),
             notes=(
-                "the port is 9092 unless given. An item that is empty or cannot be read is"
-                " refused by name (kafka-python takes an empty one for this machine)"
+                "the port is 9092 unless given. An empty item is left out (kafka-python takes it"
+                " for this machine), one that cannot be read is refused by name"
             ),
         ),
         Setting(
@@ -119,7 +158,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="client_rack",
             check=checks.text,
-            kind="str",
+            kind="str | None",
+            unset=(None,),
             meaning=(
                 "the rack we are in; brokers may then have us fetch from a replica near by"
                 " (KIP-392)"
@@ -147,6 +187,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="api_version",
             check=checks.optional(checks.api_version),
             kind="tuple[int, ...] | str | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="the broker's version as a tuple, `(3, 9)`; None asks the broker",
@@ -168,30 +209,33 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="group_instance_id",
             check=checks.optional(checks.not_blank),
             kind="str | None",
+            unset=("",),
             meaning=(
                 "the name of a static member: if a consumer with this name is back before the"
                 " session ends, it gets the same partitions without a rebalance (KIP-345)"
             ),
             notes=(
-                "a blank one is refused. `close` does not leave the group then; see"
-                " `group_membership_operation`"
+                "an empty one is None, another blank one is refused. `close` does not leave the"
+                " group then; see `group_membership_operation`"
             ),
         ),
         Setting(
             name="session_timeout_ms",
             check=checks.milliseconds(1),
             kind="float | None",
+            unset=(None,),
             unit="ms",
             meaning="the group goes on without us after so long without a heartbeat",
             notes=(
                 "refused with `group_protocol='consumer'`, also as the default: the brokers"
-                " decide it. None is allowed then, and is what `config` shows"
+                " decide it, and `config` shows None. None is the default"
             ),
         ),
         Setting(
             name="heartbeat_interval_ms",
             check=checks.milliseconds(1),
             kind="float | None",
+            unset=(None,),
             unit="ms",
             meaning=(
                 "time between heartbeats; must be below `session_timeout_ms`, a third of it or"
@@ -205,15 +249,20 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="max_poll_interval_ms",
             check=checks.milliseconds(1),
-            kind="float",
+            kind="float | None",
+            unset=(None,),
             unit="ms",
             meaning="longest time between two calls of `poll`, after which we leave the group",
         ),
         Setting(
             name="partition_assignment_strategy",
             check=_assignors,
-            kind="Iterable[Any] | None",
-            meaning="the assignors, preferred first: classes or instances",
+            kind="str | Iterable[Any] | None",
+            unset=(None,),
+            meaning=(
+                "the assignors, preferred first: names (`'range'`, `'roundrobin'`, `'sticky'`,"
+                " `'cooperative-sticky'`, Java's classes), classes or instances"
+            ),
             notes=(
                 "must have a rebalance protocol in common; the same one twice is refused."
                 " Refused with `group_protocol='consumer'`: see `group_remote_assignor`"
@@ -343,11 +392,12 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="consumer_timeout_ms",
             check=checks.consumer_timeout,
-            kind="float",
+            kind="float | None",
+            unset=(None,),
             default=float("inf"),
             unit="ms",
             meaning="iteration ends after so long without a record",
-            notes="a negative number is for ever",
+            notes="None and a negative number are for ever",
         ),
         Setting(
             name="check_crcs",
@@ -477,6 +527,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="proxy_url",
             check=checks.optional(checks.proxy),
             kind="str | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning=(
@@ -492,6 +543,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="socks5_proxy",
             check=checks.optional(checks.proxy),
             kind="str | None",
+            unset=("",),
             default=None,
             meaning="the same",
             notes="deprecated: `proxy_url`",
@@ -546,6 +598,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="ssl_cafile",
             check=checks.optional(checks.path),
             kind="str | os.PathLike[str] | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="the authorities to trust, PEM; None is the system's",
@@ -558,6 +611,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="ssl_certfile",
             check=checks.optional(checks.path),
             kind="str | os.PathLike[str] | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="our certificate, PEM, with its chain",
@@ -567,6 +621,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="ssl_keyfile",
             check=checks.optional(checks.path),
             kind="str | os.PathLike[str] | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="its private key, PEM",
@@ -575,6 +630,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="ssl_password",
             check=checks.optional(security.password),
             kind="str | bytes | Callable[[], str | bytes] | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="the password of the key: str, bytes, or a function that returns it",
@@ -584,6 +640,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="ssl_crlfile",
             check=checks.optional(checks.path),
             kind="str | os.PathLike[str] | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="revoked certificates, PEM; the broker's own is looked up",
@@ -593,6 +650,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="ssl_ciphers",
             check=checks.optional(checks.text),
             kind="str | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="OpenSSL's list of ciphers (up to TLS 1.2)",
@@ -602,6 +660,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="sasl_mechanism",
             check=checks.optional(checks.one_of(*security.SASL_MECHANISMS)),
             kind="str | None",
+            unset=("",),
             for_connections=True,
             meaning=(
                 "`'PLAIN'`, `'SCRAM-SHA-256'`, `'SCRAM-SHA-512'`, `'OAUTHBEARER'`, `'GSSAPI'`,"
@@ -616,6 +675,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="sasl_plain_username",
             check=checks.optional(checks.text),
             kind="str | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="for PLAIN and SCRAM, which need both",
@@ -624,6 +684,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="sasl_plain_password",
             check=checks.optional(security.password),
             kind="str | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="",
@@ -632,6 +693,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="sasl_oauth_token_provider",
             check=checks.optional(security.token_provider),
             kind="Any",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="an `AbstractTokenProvider`; OAUTHBEARER needs it",
@@ -648,6 +710,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="sasl_kerberos_service_name",
             check=checks.text,
             kind="str",
+            unset=("",),
             default="kafka",
             for_connections=True,
             meaning="",
@@ -656,6 +719,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="sasl_kerberos_domain_name",
             check=checks.optional(checks.text),
             kind="str | None",
+            unset=("",),
             default=None,
             for_connections=True,
             meaning="None is the broker's host",
