@@ -344,7 +344,8 @@ class RecordDeserializationError(_WithFields):
     """A deserializer refused a record; the raw bytes are here, the position stays at the record.
 
     `key`, `value` are the raw bytes (or None), `headers` a list of (str, bytes | None).
-    The deserializer's own exception is `__cause__`.
+    The deserializer's own exception is `__cause__`. The error is an instance of its class, too,
+    wherever there can be one: `except json.JSONDecodeError` catches it as with kafka-python.
     """
 
     topic: str

@@ -9,6 +9,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from aktor.errors import BatchTooLargeError, CorruptBatchError, RecordDeserializationError
+from aktor.records.refused import refused
 
 
 class Malformed(Exception):
@@ -40,16 +41,8 @@ def public_error(
 
 def undeserializable(record: ConsumerRecord, cause: Exception) -> RecordDeserializationError:
     """The error that the user gets for a record which a deserializer refused; it has raw bytes."""
-    error = RecordDeserializationError(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        key=record.key,
-        value=record.value,
-        headers=record.headers,
-    )
-    error.__cause__ = cause
-    return error
+    names = ("topic", "partition", "offset", "key", "value", "headers")
+    return refused(cause, {name: getattr(record, name) for name in names})
 
 
 def passes(error: KafkaError, offset: int) -> bool:
