@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from kafka.protocol.api_message import ApiMessage
 
+from aktor.kafka_python import quiet
+
 __all__ = [
     "ConsumerGroupDescribeRequest",
     "ConsumerGroupDescribeResponse",
@@ -30,7 +32,8 @@ def _message(name: str) -> Any:
     """The class of a message whose layout is in `schemas`, under its name."""
     make: Any = type(ApiMessage)
     body = {"__module__": __name__, "__qualname__": name}
-    return make(name, (ApiMessage,), body, load_json=f"{__package__}.schemas")
+    with quiet():
+        return make(name, (ApiMessage,), body, load_json=f"{__package__}.schemas")
 
 
 ConsumerGroupHeartbeatRequest: Any = _message("ConsumerGroupHeartbeatRequest")

@@ -55,6 +55,52 @@ def a_kafka(folder: Path, source: str, distribution: str = "kafka-python") -> Pa
     return folder
 
 
+READS = """
+from aktor import KafkaConsumer
+from aktor.broker import EmbeddedKafka
+from aktor.broker.sample_records import write
+with EmbeddedKafka(topics={"orders": 1}) as kafka:
+    write(kafka, "orders", 2)
+    for protocol in ("classic", "consumer"):
+        consumer = KafkaConsumer(
+            "orders", bootstrap_servers=kafka.bootstrap_servers, group_id=protocol,
+            group_protocol=protocol, auto_offset_reset="earliest", consumer_timeout_ms=20_000)
+        assert next(consumer).offset == 0
+        consumer.commit()
+        consumer.metrics(), consumer.status(), consumer.topics()
+        consumer.close()
+"""
+
+#: What a program may go on with, and what is imported only then.
+LATER = (
+    "import aktor.managers.membership.consumer.manager",
+    "import aktor.managers.membership.auto",
+    "from aktor.consumer.configuration.configuration import parse\n"
+    "parse({'group_id': 'g', 'partition_assignment_strategy': 'sticky'})",
+    "from aktor import KafkaConsumer\n"
+    "KafkaConsumer('t', group_id='g', group_protocol='auto', bootstrap_timeout_ms=0).close()",
+    READS,
+    "import aktor.spark.kafka_python_producer",
+    "import aktor.simulation.programs.producer",
+    "import aktor.testing.plugin",
+)
+
+
+@pytest.mark.parametrize("program", [*ENTRANCES, *LATER])
+def test_no_warning_of_kafka_pythons_reaches_a_program_that_takes_warnings_for_errors(
+    program: str,
+) -> None:
+    """As `filterwarnings = error` of pytest does."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.parametrize("program", ENTRANCES)
 def test_an_old_kafka_python_is_refused_wherever_a_program_enters(
     program: str, tmp_path: Path
