@@ -357,7 +357,7 @@ class Partition:
             dropped, self.chunks = self.chunks, deque()
         self.reader = None
         self.held = []
-        self._decoded = self.offset, self._decoded[1]
+        self._decoded = self.offset, self.leader_epoch
         return dropped
 
     @property

@@ -167,6 +167,7 @@ def _with_claims(member: Any, owners: Mapping[TopicPartition, str | None]) -> An
             for topic, partitions in owned.items()
         ],
         generation_id=given.generation_id,
+        rack_id=given.rack_id,
     )
     return type(member)(
         member_id=member.member_id,

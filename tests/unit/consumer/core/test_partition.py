@@ -133,6 +133,19 @@ def test_a_seek_that_is_interrupted_on_any_line_leaves_no_epochs_of_another_posi
     raise AssertionError("it runs more lines")
 
 
+def test_of_what_is_dropped_no_leader_epoch_is_kept_either() -> None:
+    """Reading goes on at the position. Records in the old formats have no leader epoch: with them
+    it would move on as if it were in the epoch of records that were never given out."""
+    partition = a_partition_read((14, 2), begin=at(0))
+    partition.take_up_to(20, 3)
+
+    partition.drop_buffered()
+
+    assert (partition.taken, partition.taken_epoch) == (14, 2)
+    partition.take_up_to(16, -1)
+    assert (partition.taken, partition.taken_epoch) == (16, 2)
+
+
 def test_only_so_many_epochs_are_remembered() -> None:
     partition = a_partition_read(*((epoch, epoch) for epoch in range(1, 1000)), begin=at(0))
 

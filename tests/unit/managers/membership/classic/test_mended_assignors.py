@@ -21,6 +21,7 @@ from kafka.protocol.consumer.metadata import (
 from kafka.structs import TopicPartition
 
 from aktor.managers.membership.classic.assignors import Assignors, LeaderPlan
+from aktor.managers.membership.classic.mended_assignors import CooperativeStickyAssignor
 from tests.unit.managers.membership.builders import a_cluster
 
 #: Any of the ways to say that a member had partitions 0 and 1 of t in generation 7.
@@ -152,6 +153,41 @@ def test_a_claim_of_an_older_generation_does_not_make_the_owner_give_the_partiti
     given = assigned(TheirCooperative, {"t": 2}, owner, late)
 
     assert given == {"b": ["t-0"], "c": ["t-1"]}
+
+
+def test_of_a_subscription_nothing_is_lost_but_claims_that_do_not_count() -> None:
+    """KIP-881's rack, for one, and the user data."""
+    seen: dict[str, Any] = {}
+
+    class Seeing(CooperativeStickyAssignor):
+        @classmethod
+        def parse_member_metadata(cls, metadata: Any) -> Any:
+            seen[metadata.rack_id] = metadata
+            return super().parse_member_metadata(metadata)
+
+    def a_subscription(rack: str, partition: int, generation: int) -> ConsumerProtocolSubscription:
+        return ConsumerProtocolSubscription(
+            version=3,
+            topics=["t", "u"],
+            user_data=b"kept",
+            owned_partitions=[
+                ConsumerProtocolSubscription.TopicPartition(topic="t", partitions=[partition])
+            ],
+            generation_id=generation,
+            rack_id=rack,
+        )
+
+    sent = [a_subscription("north", 0, 7), a_subscription("south", 1, 7)]
+    members = [
+        JoinGroupResponse.JoinGroupResponseMember(
+            member_id=f"m{number}", group_instance_id=None, metadata=bytes(one.encode())
+        )
+        for number, one in enumerate(sent)
+    ]
+
+    LeaderPlan(Seeing(), members).assign(a_cluster(t=2, u=1))
+
+    assert [seen["north"].encode(), seen["south"].encode()] == [one.encode() for one in sent]
 
 
 def test_a_partition_that_two_members_have_from_one_generation_is_assigned_anew() -> None:
