@@ -22,8 +22,9 @@ class Partition:
     `replicas` are node ids, the preferred leader first; `leader` is one of them, or NO_LEADER.
     `leader` and `leader_epoch` are those it is restored with. `min_insync` replicas must be in
     sync, as far as there are that many: with fewer, acks=all is refused, and the high watermark
-    stands still (KIP-966). `on_change` is called when the log, its high watermark or the leader
-    changed: someone may wait for it.
+    stands still (KIP-966). `unclean`: a replica that lacks records may lead as the last resort.
+    `on_change` is called when the log, its high watermark or the leader changed: someone may wait
+    for it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Partition:
         log: PartitionLog,
         on_change: Callable[[Partition], None],
         min_insync: int = 1,
+        unclean: bool = False,
         leader: int | None = None,
         leader_epoch: int = 0,
     ) -> None:
@@ -46,6 +48,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.isr = list(replicas)
         self.min_insync = min_insync
+        self.unclean = unclean
         #: Where the log ended when the leader was elected.
         self.epoch_start = log.end_offset
         log.begin_epoch(self.leader_epoch)
@@ -56,6 +59,8 @@ class Partition:
         #: By follower that is still in the ISR, but behind: since when.
         self._behind_since: dict[int, float] = {}
         self._down: set[int] = set()
+        #: The leader's broker does not answer, and nobody leads in its place yet.
+        self._is_leader_silent = False
 
     def __repr__(self) -> str:
         return (
@@ -126,6 +131,14 @@ class Partition:
 
     # -- followers that stop following
 
+    def silence(self, node: int) -> None:
+        """Its broker does not answer: a follower fetches no more, and from a leader nobody can
+        fetch, until `follow`, or until another leads."""
+        if node == self.leader:
+            self._is_leader_silent = True
+        elif node in self.isr:
+            self.hold(node)
+
     def hold(self, node: int) -> None:
         """This follower fetches no more, until `follow`, or until it leads or its broker starts
         anew. It stays in sync by name until `drop_laggards`."""
@@ -134,13 +147,24 @@ class Partition:
             self._ends.setdefault(node, self.log.end_offset)
 
     def follow(self, node: int) -> None:
-        """It fetches again: it catches up as soon as there is a leader, and is in sync again."""
+        """It fetches again: it catches up as soon as there is a leader that answers, and is in sync
+        again. The leader itself answers again."""
         self._held.discard(node)
-        self._catch_up(node)
+        if node == self.leader:
+            self._is_leader_silent = False
+            self._catch_all_up()
+        else:
+            self._catch_up(node)
         self.settle()
 
+    def _catch_all_up(self) -> None:
+        for replica in self.replicas:
+            self._catch_up(replica)
+
     def _catch_up(self, node: int) -> None:
-        if self.leader == NO_LEADER or node in self._down or node in self._held:
+        if self.leader == NO_LEADER or self._is_leader_silent:
+            return
+        if node in self._down or node in self._held:
             return
         self._ends.pop(node, None)
         self._behind_since.pop(node, None)
@@ -237,6 +261,7 @@ class Partition:
             self._become_leader(best)
         elif self.leader != NO_LEADER:
             self.leader = NO_LEADER
+            self._is_leader_silent = False
             self.leader_epoch += 1
 
     def _become_leader(self, node: int) -> None:
@@ -252,10 +277,10 @@ class Partition:
             if replica in self.isr and self.end_of(replica) < end
         }
         self.leader = node
+        self._is_leader_silent = False
         self._next_epoch()
         # Also those that came back before, and had no leader to fetch from.
-        for replica in self.replicas:
-            self._catch_up(replica)
+        self._catch_all_up()
 
     def _next_epoch(self) -> None:
         self.leader_epoch += 1

@@ -169,6 +169,7 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = self._log_config(topic)
             partition.min_insync = self._min_insync(topic)
+            partition.unclean = self._unclean(topic)
             partition.settle()
         self._changed(topic)
 
@@ -208,6 +209,7 @@ class Topics:
             log=log,
             on_change=self._on_change,
             min_insync=self._min_insync(topic),
+            unclean=self._unclean(topic),
             leader=leader,
             leader_epoch=max(epoch, log.latest_epoch + 1),
         )
@@ -217,6 +219,10 @@ class Topics:
 
     def _min_insync(self, topic: Topic) -> int:
         return int((self._defaults | topic.configs).get("min.insync.replicas", 1))
+
+    def _unclean(self, topic: Topic) -> bool:
+        configs = self._defaults | topic.configs
+        return configs.get("unclean.leader.election.enable", "false").lower() == "true"
 
     def _changed(self, topic: Topic, *, version: bool = True) -> None:
         if version:

@@ -69,6 +69,7 @@ class Topology:
             on_change=on_change,
             defaults={
                 "min.insync.replicas": str(settings.min_insync_replicas),
+                "unclean.leader.election.enable": str(settings.unclean_leader_election).lower(),
                 **settings.topic_configs,
             },
             journal=journal,
@@ -198,7 +199,7 @@ class Topology:
             if node_id not in up
         ]
         for partition, node_id in down:
-            partition.node_down(node_id, unclean=self._settings.unclean_leader_election)
+            partition.node_down(node_id, unclean=partition.unclean)
         return bool(down)
 
     # -- nodes that come and go, leaders that move
@@ -206,8 +207,9 @@ class Topology:
     def node_down(self, node_id: int) -> Moved:
         """A broker that was up is gone: others lead its partitions."""
         self.nodes[node_id].up = False
-        unclean = self._settings.unclean_leader_election
-        return self._each_partition(lambda partition: partition.node_down(node_id, unclean=unclean))
+        return self._each_partition(
+            lambda partition: partition.node_down(node_id, unclean=partition.unclean)
+        )
 
     def node_up(self, node_id: int) -> Moved:
         """It is back, and catches up; one that was only silent fetches again."""
@@ -215,15 +217,17 @@ class Topology:
         if node.up:
             return self._each_partition(lambda partition: partition.follow(node_id))
         node.up = True
-        unclean = self._settings.unclean_leader_election
-        return self._each_partition(lambda partition: partition.node_up(node_id, unclean=unclean))
+        return self._each_partition(
+            lambda partition: partition.node_up(node_id, unclean=partition.unclean)
+        )
 
     def node_silent(self, node_id: int) -> None:
-        """The broker is paused and not fenced yet: its follower replicas do not fetch."""
+        """The broker is dead or paused, and not fenced yet: its follower replicas do not fetch, and
+        nobody fetches from it."""
         for topic in self.topics:
             for partition in topic.partitions:
-                if node_id in partition.isr and partition.leader != node_id:
-                    partition.hold(node_id)
+                if node_id in partition.replicas:
+                    partition.silence(node_id)
                     self._lagging[partition] = None
 
     def move_leader(self, partition: Partition, to: int | None, *, unclean: bool = False) -> Moved:

@@ -148,6 +148,25 @@ def test_an_unclean_election_is_only_held_if_it_is_allowed() -> None:
     assert after_loss(unclean=True) == (2, [b"a"])
 
 
+@pytest.mark.parametrize("cluster_wide", [False, True])
+@pytest.mark.parametrize("of_topic", ["false", "true", None])
+@pytest.mark.parametrize("at", ["creation", "run time"])
+def test_a_topic_may_allow_or_forbid_unclean_elections(
+    of_topic: str | None, cluster_wide: bool, at: str
+) -> None:
+    cluster = a_cluster(brokers=2, unclean_leader_election=cluster_wide)
+    configs = {} if of_topic is None else {"unclean.leader.election.enable": of_topic}
+    topic = cluster.make_topic("own", [(1, 2)], configs if at == "creation" else {})
+    if at == "run time":
+        cluster.topics.configure(topic, configs)
+
+    for node, act in ((2, cluster.broker_down), (1, cluster.broker_down), (2, cluster.broker_up)):
+        act(node, NOW)
+
+    allowed = cluster_wide if of_topic is None else of_topic == "true"
+    assert topic.partitions[0].leader == (2 if allowed else NO_LEADER)
+
+
 def test_a_silent_broker_is_waited_for_until_it_speaks_or_is_given_up() -> None:
     for end in (Cluster.broker_up, Cluster.broker_down):
         cluster = a_cluster()

@@ -60,6 +60,34 @@ def test_a_broker_that_speaks_again_in_time_has_lost_nothing() -> None:
     assert orders.log.high_watermark == 1
 
 
+def test_nobody_catches_up_from_a_silent_leader() -> None:
+    cluster, orders = a_cluster()
+    cluster.broker_silent(3, NOW)
+    write(orders)
+    cluster.broker_silent(1, NOW)
+
+    cluster.broker_up(3, NOW)
+    assert (orders.end_of(3), orders.log.high_watermark) == (0, 0)
+
+    cluster.broker_up(1, NOW)
+    assert (orders.end_of(3), orders.log.high_watermark, orders.isr) == (1, 1, [1, 2, 3])
+
+
+def test_what_only_a_broker_had_that_died_in_silence_is_lost_with_it() -> None:
+    """Its followers were behind, and their brokers came back before its session had ended."""
+    cluster = Cluster([Node(node_id=n) for n in (1, 2)], now=NOW, rng=random.Random(1))
+    configs = {"unclean.leader.election.enable": "true"}
+    (orders,) = cluster.make_topic("orders", [(1, 2)], configs).partitions
+    cluster.broker_down(2, NOW)
+    write(orders)
+    cluster.broker_silent(1, NOW)
+
+    cluster.broker_up(2, NOW)
+    cluster.broker_down(1, NOW)
+
+    assert (orders.leader, orders.log.end_offset) == (2, 0)
+
+
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
 def test_after_all_were_down_all_are_in_sync_again_whoever_comes_back_first(
     order: tuple[int, ...],

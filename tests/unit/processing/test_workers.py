@@ -852,10 +852,10 @@ def test_a_job_does_not_wait_for_a_thread_that_has_another() -> None:
     (idle,) = [start + at for at, line in enumerate(lines) if "_idle.append(bell)" in line]
 
     class SeenBell(Bell):
-        def wait(self, timeout: float) -> None:
+        def wait(self, timeout: float) -> bool:
             if threading.current_thread().name == "test-2":
                 second_waits.set()
-            super().wait(timeout)
+            return super().wait(timeout)
 
     def trace_lines(frame: types.FrameType, event: str, _argument: Any) -> Any:
         if event == "line" and frame.f_lineno == idle and not about_to_wait.is_set():
