@@ -5,13 +5,11 @@ Only a look-up of a name may block, and is done on a thread of its own.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -27,6 +25,7 @@ from aktor.actors.sockets.addresses import (
 )
 from aktor.actors.sockets.diagnosis import Diagnosis, Phase
 from aktor.actors.sockets.proxy import Proxy, ProxyError, Steps, parse_proxy, tunnel
+from aktor.actors.sockets.threads import on_thread
 from aktor.settings import Settings
 
 __all__ = ["Dialer"]
@@ -99,25 +98,19 @@ class Dialer:
             self.sock.close()
             self.sock = None
 
-    async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """Run `work`, which may block, on a thread of its own; the loop goes on."""
+    @property
+    def ended(self) -> bool:
+        """Whether the attempt was given up."""
+        return self._ended
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
         done = Future()
 
         def finish(result: Any, error: Exception | None) -> None:
-            if not self._ended:  # else the attempt was given up
+            if not self._ended:
                 done.success((result, error))
 
-        def run() -> None:
-            try:
-                result, error = work(), None
-            except Exception as caught:
-                result, error = None, caught
-            except BaseException as caught:  # a token provider exits: only this attempt ends by it
-                result, error = None, RuntimeError(f"{type(caught).__name__}: {caught}")
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(lambda: finish(result, error))
-
-        threading.Thread(target=run, name="aktor-look-up", daemon=True).start()
+        on_thread(self._loop, work, finish)
         result, error = await done
         if error is not None:
             raise error
@@ -150,8 +143,8 @@ class Dialer:
         except socket.gaierror:
             pass  # a name, not an address
         if not self._canonical:
-            return await self.in_thread(self._look_up)
-        addresses = await self.in_thread(lambda: self._look_up(socket.AI_CANONNAME))
+            return await self._in_thread(self._look_up)
+        addresses = await self._in_thread(lambda: self._look_up(socket.AI_CANONNAME))
         self.host = next((address[3] for address in addresses if address[3]), self.host)
         return addresses
 
@@ -190,7 +183,7 @@ class Dialer:
             return list(self._resolver(proxy.host, proxy.port, type=socket.SOCK_STREAM, flags=0))
 
         try:
-            return await self.in_thread(look_up)
+            return await self._in_thread(look_up)
         except OSError as error:
             raise _of_proxy(proxy, error) from error
 

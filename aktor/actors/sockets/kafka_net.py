@@ -43,6 +43,7 @@ from aktor.actors.sockets.diagnosis import Diagnosis, is_hang_up
 from aktor.actors.sockets.dial import Dialer
 from aktor.actors.sockets.frames import SCRATCH_SIZE
 from aktor.actors.sockets.handshake import mechanism_of
+from aktor.actors.sockets.threads import LoginThreads
 from aktor.events.message import Message
 from aktor.events.sockets import (
     ConnectionClosed,
@@ -129,6 +130,7 @@ class KafkaNet:
             selector=settings.connection.get("selector") or selectors.DefaultSelector,
             slow_task_threshold_secs=0,  # otherwise the loop reads the clock twice for each step
         )
+        self.logins = LoginThreads(self.loop, lambda: self.clock())
         self._connections: dict[str, _Connection] = {}
         self._codecs = Codecs()
         self._knows_versions = False
@@ -362,7 +364,8 @@ class _Connection:
 
     async def _work(self, work: Callable[[], Any]) -> None:
         try:
-            result, failure = await self._dial.in_thread(work), None
+            done = self._net.logins.run(work, lambda: self._dial.ended)
+            result, failure = await done, None
         except Exception as error:
             result, failure = None, error
         self._tasks.pop("work", None)

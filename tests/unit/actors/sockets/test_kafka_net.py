@@ -33,6 +33,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.sockets import frames
+from aktor.actors.sockets.threads import PATIENCE
 from aktor.errors import AuthenticationError, FrameError
 from aktor.events.sockets import (
     ConnectionClosed,
@@ -1167,12 +1168,14 @@ class Token(AbstractTokenProvider):
 
     def __init__(self, given: str | BaseException) -> None:
         self.given = given
+        self.calls = 0
         self.asked = threading.Event()
         self.answered = False
         self.gate = threading.Event()
         self.gate.set()
 
     def token(self) -> str:
+        self.calls += 1
         self.asked.set()
         self.gate.wait(LIMIT)
         self.answered = True
@@ -1233,6 +1236,59 @@ def test_a_token_provider_that_exits_fails_the_attempt_at_once() -> None:
 
     assert isinstance(report.error, AuthenticationError)
     assert "SystemExit: no token" in str(report.error)
+
+
+def logs_in(peer: Peer) -> None:
+    peer.greet()
+    shake_hands(peer, "OAUTHBEARER")
+    request, _ = read_token(peer)
+    give_token(peer, request)
+    peer.serve()
+
+
+def test_attempts_leave_one_thread_behind_while_a_token_provider_hangs() -> None:
+    provider = Token("t0ken")
+    provider.gate.clear()
+    settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
+    with ScriptedBroker(logs_in) as broker, Client(**settings) as client:
+        for _ in range(3):
+            assert isinstance(client.connect(broker.port, timeout=0.3), ConnectionFailed)
+        assert provider.calls == 1
+
+        provider.gate.set()
+        assert isinstance(client.connect(broker.port), ConnectionOpened)
+    assert provider.calls == 2
+
+
+def test_several_connections_ask_for_their_tokens_side_by_side() -> None:
+    provider = Token("t0ken")
+    provider.gate.clear()
+    settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
+    with ScriptedBroker(logs_in) as broker, Client(**settings) as client:
+        for key in "ab":
+            client.net.connect(key, "127.0.0.1", broker.port, LIMIT)
+        while provider.calls < 2:
+            client.net.wait(0.1)
+        provider.gate.set()
+
+        assert {client.next().key, client.next().key} == {"a", "b"}
+
+
+def test_a_call_that_never_ends_does_not_stop_all_logins() -> None:
+    """Another one is begun after a while."""
+    provider = Token("t0ken")
+    provider.gate.clear()
+    settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
+    calls = []
+    with ScriptedBroker(logs_in) as broker, Client(**settings) as client:
+        for now in (0.0, 1.0, PATIENCE, PATIENCE + 1.0, PATIENCE + 2.0, 2 * PATIENCE + 1.0):
+            client.clock = lambda now=now: now  # type: ignore[misc]
+            assert isinstance(client.connect(broker.port, timeout=0.3), ConnectionFailed)
+            calls.append(provider.calls)
+        provider.gate.set()
+        assert isinstance(client.connect(broker.port), ConnectionOpened)
+
+    assert calls == [1, 1, 1, 2, 2, 2]
 
 
 def test_a_token_provider_that_never_answers_is_named_when_the_time_is_over() -> None:
