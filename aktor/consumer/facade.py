@@ -1034,6 +1034,8 @@ class KafkaConsumer(Guarded):
             return ()  # it was closed, or crashed, while we looked
         finally:
             self._core.port.forget(ticket)
+            if self._dispatcher.exits:
+                self._rest()
         return actors
 
     def bootstrap_connected(self) -> bool:

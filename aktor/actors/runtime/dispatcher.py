@@ -49,6 +49,10 @@ __all__ = [
     "run_until",
 ]
 
+#: How long the exit of the program waits for the thread to rest, in seconds. If it does not rest by
+#: then it is in a call that takes long (a look-up of a name), where it does no harm.
+REST_WAIT: Final = 0.5
+
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
 
@@ -299,6 +303,7 @@ class _Thread(threading.Thread):
         super().__init__(**kwargs)
         self._may_go_on = threading.Event()
         self._may_go_on.set()
+        self._rests_now = threading.Event()
         self._has_begun = self._has_ended = False
         #: It has begun, has not ended, and was never told to rest. Each call of the application
         #: reads this, and looks more closely only if it is False: a look costs a tenth of a poll.
@@ -315,6 +320,7 @@ class _Thread(threading.Thread):
         finally:
             self.runs = False
             self._has_ended = True
+            self._rests_now.set()
 
     @property
     def is_gone(self) -> bool:
@@ -341,9 +347,15 @@ class _Thread(threading.Thread):
         """From any thread: end the rest."""
         self._may_go_on.set()
 
+    def wait_until_it_rests(self, timeout: float) -> None:
+        """From another thread, after `rest`: wait until it does nothing more, or has ended."""
+        self._rests_now.wait(timeout)
+
     def wait_until_it_may_go_on(self) -> None:
         """On this thread: rest."""
+        self._rests_now.set()
         self._may_go_on.wait()
+        self._rests_now.clear()
 
 
 class Dispatcher:
@@ -384,6 +396,8 @@ class Dispatcher:
         self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
         self._sleeping = False
         self._stopping = False
+        #: The program exits: outside of calls the thread rests.
+        self.exits = False
         self._thread: _Thread | None = None
         self._thread_id: int | None = None
 
@@ -624,15 +638,19 @@ class Dispatcher:
         return error
 
     def rest(self) -> None:
-        """The program exits: the thread does nothing more until a call comes, if one comes.
+        """The program exits: the thread does nothing more until a call comes, if one comes. At the
+        end of the call this is called again.
 
         It is not ended: functions of `atexit` that were registered earlier run later, and may use
         the consumer. It should not run on either: the interpreter takes it away on any line, and
         aborts if it writes to a log just then.
         """
-        if self._thread is not None:
+        self.exits = True
+        if self._thread is not None and not self._stopping:
             self._thread.rest()
             self._wake()
+            if not self.turns_here:
+                self._thread.wait_until_it_rests(REST_WAIT)
 
     def _run(self) -> None:
         thread = self._thread

@@ -8,9 +8,9 @@ without releasing the guard. Then its frame does not run any more: the next call
 the guard over, and repairs what was left half done (`broken`).
 
 How a call ends (`_guarded`): it releases the guard, looks whether a nested `close` waits for its
-end, and returns. Between these lines CPython runs no signal handlers; an exception that a debugger
-puts there makes the call a broken one, too. Records count as delivered when the method has
-returned.
+end, and returns; at the exit of the program it lets the background thread rest before. Between
+these lines CPython runs no signal handlers; an exception that a debugger puts there makes the call
+a broken one, too. Records count as delivered when the method has returned.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Guard(Generic[H]):
     (`ThreadGuard`); an asyncio consumer would know it by its task, and bring a guard of its own.
     """
 
-    __slots__ = ("_forks", "_pid", "_rare", "begun", "broken", "closed", "holder")
+    __slots__ = ("_forks", "_pid", "_rare", "begun", "broken", "closed", "holder", "late")
 
     def __init__(self) -> None:
         self.closed = False
@@ -76,6 +76,8 @@ class Guard(Generic[H]):
         self.begun = False
         #: The last call was interrupted: the next one begins with a repair.
         self.broken = False
+        #: The program exits: after each call the background thread rests.
+        self.late = False
         #: At most one entry, for None: the holder of the outermost call. A dict's `setdefault` is
         #: atomic, and `del` is no call, after which Python would run signal handlers.
         self.holder: dict[None, H] = {}
@@ -150,6 +152,10 @@ class Guard(Generic[H]):
     def begin(self) -> None:
         """The call that is inside begins. An interrupted call before it was repaired."""
         self.begun = True
+
+    def note_exit(self) -> None:
+        """The program exits."""
+        self.late = True
 
     def mend(self) -> None:
         """The interrupted call was repaired."""
@@ -243,6 +249,8 @@ def _guarded(
             guard.begun = False
             del guard.holder[None]
             if self._close_asked is None:
+                if guard.late:
+                    self._rest()
                 return result
             # Before an interrupt may come, mark this call: `close` then takes its records back.
             self._withdraw(result)
@@ -325,6 +333,8 @@ class Guarded:
             guard.mend()
         self._gone = dispatcher.fail_if_gone()
         engine.begin_call()
+        if dispatcher.exits:
+            guard.note_exit()
         guard.begin()
         if closing:
             return
@@ -368,6 +378,15 @@ class Guarded:
                 self._close_as_asked("", None)
             except Exception as failure:
                 self._engine.core.trace.warning("close.failed", because=failure)
+        if guard.late:
+            self._rest()
+
+    def _rest(self) -> None:
+        """The program exits, and a call is over: the background thread rests until the next one."""
+        if not self._guard.holder:
+            self._dispatcher.rest()
+            if self._guard.holder:  # a call of another thread has begun just now
+                self._dispatcher.fail_if_gone()
 
     def _close_as_asked(self, method: str, result: Any) -> Any:
         """Close, as a signal handler or a listener has asked for during a call that is over.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import logging
@@ -14,6 +15,7 @@ from typing import Any
 
 import kafka
 import pytest
+from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
@@ -266,6 +268,54 @@ def test_a_close_that_finds_the_background_thread_gone_says_so_at_once(
     assert time.monotonic() < began + 10.0
     consumer.close()
     assert consumer.status().state == "closed"
+
+
+# -- the program exits
+
+
+@pytest.mark.parametrize("name", [*CALLS, "status", "metrics"])
+def test_at_the_exit_the_background_thread_rests_again_after_each_call(name: str) -> None:
+    """A function of `atexit` may use the consumer and not close it. If the thread ran on, the
+    interpreter could abort as it takes the thread away (see `Dispatcher.rest`)."""
+    looks = {"status": KafkaConsumer.status, "metrics": KafkaConsumer.metrics}
+    consumer = a_consumer()
+    dispatcher, thread = consumer._dispatcher, consumer._dispatcher._thread
+    assert thread is not None
+    if name in NEED_A_PARTITION:
+        consumer.assign([PARTITION])
+    dispatcher.rest()
+    consumer.wakeup()  # ends each wait at once
+
+    with contextlib.suppress(KafkaError):
+        (CALLS | looks)[name](consumer)
+
+    assert thread.rests
+    assert thread.is_alive()
+    consumer.close()
+    assert the_thread_ends()
+
+
+def test_at_the_exit_the_background_thread_runs_while_a_call_of_another_thread_does() -> None:
+    consumer = a_consumer()
+    consumer._dispatcher.rest()
+
+    def poll() -> None:
+        with contextlib.suppress(KafkaError):
+            consumer.poll(1000)
+
+    polling = threading.Thread(target=poll, daemon=True)
+    polling.start()
+    while not consumer._guard.begun:
+        time.sleep(0.001)
+
+    assert consumer.status().state.startswith("running")
+
+    thread = consumer._dispatcher._thread
+    assert thread is not None
+    assert not thread.rests
+    polling.join(20.0)
+    assert thread.rests
+    consumer.close()
 
 
 class Deaf(logging.Handler):

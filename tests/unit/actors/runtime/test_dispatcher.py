@@ -417,6 +417,7 @@ def test_at_the_exit_the_thread_rests_until_a_call_comes() -> None:
     assert dispatcher.fail_if_gone() is None
     slept.get(timeout=30.0)
     dispatcher.rest()
+    assert slept.empty(), "it rests when `rest` returns"
     assert dispatcher.stop(timeout=30.0)
 
 
