@@ -31,6 +31,7 @@ from aktor.managers.commits.requests import (
     offset_fetch,
     offset_fetch_answers,
 )
+from aktor.protocol.commit_note import without_note
 from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, means, name_of
 from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import explained, topics_refused
@@ -350,7 +351,7 @@ class LookUps:
                 refused[partition] = outcome.refused[partition]
             else:
                 found[partition] = look_up.found[partition]
-        self._consumed.found(found)
+        self._consumed.found({each: without_note(value) for each, value in found.items()})
         if found:
             self._say(StartingOffsetsFound(offsets=found))
         for error in {id(error): error for error in refused.values()}.values():
@@ -368,7 +369,10 @@ class LookUps:
             if outcome.again and not no_time:
                 continue
             look_up.dismiss(asker)
-            value = {partition: look_up.found.get(partition) for partition in look_up.partitions}
+            value = {
+                partition: without_note(look_up.found.get(partition))
+                for partition in look_up.partitions
+            }
             self._say(Answered(ticket=asker.ticket, value=value))
 
     def _fail_askers(self, look_up: LookUp, error: Exception) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafka.errors import (
     NoError,
+    OffsetMetadataTooLargeError,
     UnknownError,
 )
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -48,6 +49,7 @@ from aktor.managers.commits.context import CommitMember, CommitTopics
 from aktor.managers.commits.errors import CommitErrors, Coordinator, meaning_of, worst
 from aktor.managers.commits.look_up import OffsetFetchSent
 from aktor.managers.commits.look_ups import LookUps
+from aktor.managers.commits.notes import CommitNotes
 from aktor.managers.commits.queue import Commit, CommitQueue, Kind
 from aktor.managers.commits.requests import Offsets, offset_commit, offset_commit_codes
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -60,8 +62,9 @@ __all__ = ["CommitManager"]
 #: coordinator, must not fill the memory.
 QUEUE_MAX: Final = 10_000
 
-#: An asynchronous commit is not retried, but for one case: after STALE_MEMBER_EPOCH, ordinary in a
-#: KIP-848 group, it is sent again with the new epoch. At most so many attempts are made in all.
+#: An asynchronous commit is not retried, but for two cases: a note that the broker refuses is left
+#: out, and after STALE_MEMBER_EPOCH, ordinary in a KIP-848 group, it is sent again with the new
+#: epoch. At most so many attempts are made in all.
 STALE_ATTEMPTS: Final = 10
 
 
@@ -88,6 +91,8 @@ class CommitManager(RequestManager):
     NEEDS = (COORDINATOR, MEMBERSHIP)
     READS = (
         "auto_commit_interval",
+        "auto_offset_reset",
+        "auto_offset_reset_new_partitions",
         "enable_auto_commit",
         "group_id",
         "group_instance_id",
@@ -103,6 +108,7 @@ class CommitManager(RequestManager):
         self._no_coordinator_because = ""
         self._member = CommitMember()
         self._topics = CommitTopics()
+        self._notes = CommitNotes(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)
@@ -302,6 +308,7 @@ class CommitManager(RequestManager):
         """Take over the topic ids; forget positions in topics that were deleted and created
         again."""
         self._topics.follow(changed.cluster)
+        self._notes.follow(changed.cluster)
         self._consumed.know(self._topics.known, by_name=self._topics.are_assigned_by_name)
         self._look_ups.know(self._member.now, self._topics.ids, self.log)
 
@@ -460,6 +467,8 @@ class CommitManager(RequestManager):
             at=now,
             owned={partition: self._consumed.ownership(partition) for partition in offsets},
         )
+        if self._member.is_managed or commits[0].by_group:
+            offsets = {**self._notes.annotated(offsets)}
         body = offset_commit(self.settings, member, offsets, self._topics.ids)
         deadline = now + attempt_time(self.settings)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
@@ -585,6 +594,8 @@ class CommitManager(RequestManager):
 
     def _is_retried(self, commit: Commit, sent: _CommitSent, error: Exception) -> bool:
         meaning = meaning_of(error)
+        if isinstance(error, OffsetMetadataTooLargeError):
+            return self._notes.are_refused(commit.remaining)
         moved_on = Do.NEXT_GENERATION in meaning
         if moved_on and not commit.is_of_ours:
             return False  # in the next generation another member may have read on and committed
@@ -644,6 +655,7 @@ class CommitManager(RequestManager):
         outcome = self._look_ups.read(
             received.response, received.request.body, asked.partitions, by
         )
+        self._notes.found(outcome.found)
         for error in outcome.again.values():
             if Do.FIND_COORDINATOR in means(Answer.OFFSET_FETCH, type(error)):
                 self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")

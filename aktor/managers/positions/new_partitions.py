@@ -3,11 +3,13 @@ first record.
 
 A partition that a topic gains has no position, and "latest" would skip every record that is written
 to it before somebody notices it (KAFKA-12261, KIP-1327). Brokers do not tell when a partition was
-made. So there are two witnesses, and without one of them a partition is not new:
+made. So there are three witnesses, and without one of them a partition is not new:
 
 - The metadata: the topic had fewer partitions, or did not exist, when this member began to follow
   it.
-- The group, for a member that did not see that: offsets are committed for all partitions of the
+- The notes in the group's commits (`commit_note`), for a member that did not see that: the topic
+  had fewer partitions when some member of the group began to follow it.
+- The group's offsets, where commits have no notes: offsets are committed for all partitions of the
   topic with lower numbers, and for none from there on. Only with auto-commit on: it commits the
   position of each partition that is owned, also where there are no records. A group that commits
   only what it has read leaves gaps, or nothing to tell a new partition from an idle one.
@@ -18,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.metadata import Cluster, TopicInfo
+from aktor.protocol.commit_note import count_in
 from aktor.settings import Settings
 
 __all__ = ["NewPartitions", "Verdict"]
@@ -29,6 +32,7 @@ __all__ = ["NewPartitions", "Verdict"]
 Verdict = tuple[bool, str]
 
 NO_TOPIC: Final = False, "its topic is not described yet"
+NO_GROUP: Final = False, "there is no group whose commits would tell"
 NO_AUTO_COMMIT: Final = False, "auto-commit is off: an idle partition may have no committed offset"
 FIRST: Final = False, "it is the first partition of its topic"
 NOTHING: Final = False, "the group has committed nothing for its topic"
@@ -40,16 +44,17 @@ class NewPartitions:
     """Owns what is asked of the group's offsets, to find out which partitions are new."""
 
     def __init__(self, settings: Settings) -> None:
-        self._asks_group = settings.group_id is not None and settings.enable_auto_commit
-        #: By topic: the partitions in question, and for which others an offset is committed.
+        self._has_group = settings.group_id is not None
+        self._commits_idle_ones = settings.enable_auto_commit
+        #: By topic: the partitions in question, and what is committed for the others.
         self._in_question: dict[str, set[int]] = {}
-        self._committed: dict[str, dict[int, bool]] = {}
+        self._committed: dict[str, dict[int, OffsetAndMetadata | None]] = {}
 
-    def note(self, committed: Mapping[TopicPartition, object]) -> None:
+    def note(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """These offsets were looked up; None where none is committed."""
         for tp, offset in committed.items():
-            if self._asks_group:
-                self._committed.setdefault(tp.topic, {})[tp.partition] = offset is not None
+            if self._has_group:
+                self._committed.setdefault(tp.topic, {})[tp.partition] = offset
 
     def judge(self, tp: TopicPartition, cluster: Cluster) -> Verdict | None:
         """Whether this partition, which has no committed offset, is new. None: `missing` must be
@@ -59,10 +64,8 @@ class NewPartitions:
             return NO_TOPIC
         if seen := self.seen(tp, info):
             return True, seen
-        if not self._asks_group:
-            return NO_AUTO_COMMIT
-        if tp.partition == min(info.partitions, default=tp.partition):
-            return FIRST
+        if not self._has_group:
+            return NO_GROUP
         self._in_question.setdefault(tp.topic, set()).add(tp.partition)
         return None if self._missing_of(tp.topic, info) else self._by_group(tp, info)
 
@@ -75,10 +78,18 @@ class NewPartitions:
         return f"its topic had {info.had} partitions when this member began to follow it"
 
     def _by_group(self, tp: TopicPartition, info: TopicInfo) -> Verdict:
-        committed = self._committed[tp.topic]
-        if not any(committed.values()):
+        committed = self._committed.get(tp.topic, {})
+        counts = [count_in(one.metadata) for one in committed.values() if one is not None]
+        least = min((count for count in counts if count is not None), default=None)
+        if least is not None and tp.partition >= least:
+            return True, f"its topic had {least} partitions when the group began to follow it"
+        if not self._commits_idle_ones:
+            return NO_AUTO_COMMIT
+        if tp.partition == min(info.partitions, default=tp.partition):
+            return FIRST
+        if not counts:
             return NOTHING
-        uncommitted = (number for number in info.partitions if not committed[number])
+        uncommitted = (number for number in info.partitions if committed[number] is None)
         first = min(uncommitted, default=None)
         if first is None:
             return NOT_DESCRIBED

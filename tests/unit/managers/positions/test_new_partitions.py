@@ -25,6 +25,7 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.managers.positions.manager import PositionManager
+from aktor.protocol.commit_note import note_of
 from aktor.settings import Settings
 from aktor.trace import recording
 from aktor.values import replace
@@ -60,11 +61,15 @@ class Case:
             )
         )
 
-    def committed(self, found: Mapping[int, int | None]) -> list[object]:
+    def committed(self, found: Mapping[int, int | None], *notes: int) -> list[object]:
+        """`notes`: the partitions with a note that the topic had so many."""
+        metadata = {number: note_of(notes[0]) for number in notes[1:]}
         return self.manager.handle(
             StartingOffsetsFound(
                 offsets={
-                    T[number]: None if offset is None else OffsetAndMetadata(offset, "", -1)
+                    T[number]: None
+                    if offset is None
+                    else OffsetAndMetadata(offset, metadata.get(number, ""), -1)
                     for number, offset in found.items()
                 }
             )
@@ -174,14 +179,82 @@ def test_what_is_known_of_a_group_is_looked_up_anew_the_next_time() -> None:
     assert looked_up(said) == {0, 1}
 
 
-def test_the_first_partition_of_a_topic_is_never_new_by_what_is_committed() -> None:
+@pytest.mark.parametrize("others", [None, 5])
+def test_the_first_partition_of_a_topic_is_not_new_by_what_is_committed_for_others(
+    others: int | None,
+) -> None:
     case = Case()
     case.assign(0)
 
-    said = case.committed({0: None})
+    assert looked_up(case.committed({0: None})) == {1, 2, 3}
+    case.committed(dict.fromkeys((1, 2, 3), others))
 
-    assert looked_up(said) == set()
     assert case.asks_for() == {0: LATEST}
+
+
+#: What is committed for partitions 0 to 3, and which of these commits have a note that the topic
+#: had so many partitions; which of the others are new by that.
+NOTED = [
+    ({0: 7, 2: 3}, (1, 0), {1, 3}),
+    ({0: 7, 2: 3}, (1, 2), {1, 3}),
+    ({0: 7, 2: 3}, (2, 0, 2), {3}),
+    ({0: 7, 2: 3}, (3, 0, 2), {3}),
+    ({0: 7, 2: 3}, (4, 0, 2), set()),
+    ({3: 0}, (0, 3), {0, 1, 2}),
+    ({2: 0, 3: 0}, (1, 3), {1}),
+]
+
+
+@pytest.mark.parametrize("enable_auto_commit", [True, False])
+@pytest.mark.parametrize(("committed", "notes", "new"), NOTED)
+def test_a_note_in_a_commit_of_the_group_tells_which_partitions_are_new(
+    committed: dict[int, int], notes: tuple[int, ...], new: set[int], *, enable_auto_commit: bool
+) -> None:
+    """Whatever is committed for the others: the owner of a new partition may have died before it
+    had committed."""
+    case = Case(enable_auto_commit=enable_auto_commit)
+    mine = {*range(4)} - committed.keys()
+    case.assign(*mine)
+
+    assert looked_up(case.committed(dict.fromkeys(mine))) == committed.keys()
+    case.committed(committed, *notes)
+
+    assert case.asks_for() == {number: EARLIEST if number in new else LATEST for number in mine}
+
+
+def test_a_note_of_a_member_that_came_after_the_partition_says_nothing_against_the_offsets() -> (
+    None
+):
+    """The group may be older than the notes: of another client, or of an older version."""
+    case = Case()
+    case.assign(3)
+    case.committed({3: None})
+    case.committed({0: 7, 1: 7, 2: 7}, 4, 0)
+
+    assert case.asks_for() == {3: EARLIEST}
+
+
+def test_the_least_count_of_all_notes_is_that_of_the_groups_beginning() -> None:
+    case = Case()
+    case.assign(3)
+    case.committed({3: None})
+    case.committed({1: None}, 3)
+    case.committed({0: 7}, 3, 0)
+    case.committed({2: 7}, 2, 2)
+
+    assert case.asks_for() == {3: EARLIEST}
+
+
+@pytest.mark.parametrize("text", ["partitions=1", "aktor:partitions=", "aktor:partitions=x", "x"])
+def test_metadata_of_other_programs_tells_nothing(text: str) -> None:
+    case = Case(enable_auto_commit=False)
+    case.assign(3)
+    case.committed({3: None})
+    case.manager.handle(
+        StartingOffsetsFound(offsets={T[n]: OffsetAndMetadata(5, text, -1) for n in (0, 1, 2)})
+    )
+
+    assert case.asks_for() == {3: LATEST}
 
 
 @pytest.mark.parametrize(
@@ -206,13 +279,14 @@ def test_otherwise_a_new_partition_is_as_any_other(
     assert case.asks_for().keys() == {2}
 
 
-def test_without_auto_commit_the_group_is_not_asked() -> None:
+def test_without_auto_commit_an_offset_that_is_missing_tells_nothing() -> None:
+    """An idle partition has none either."""
     case = Case(enable_auto_commit=False)
     case.assign(3)
 
-    said = case.committed({3: None})
+    assert looked_up(case.committed({3: None})) == {0, 1, 2}
+    case.committed({0: 7, 1: 7, 2: 7})
 
-    assert looked_up(said) == set()
     assert case.asks_for() == {3: LATEST}
 
 
