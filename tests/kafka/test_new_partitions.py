@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.errors import UnknownTopicOrPartitionError
 from kafka.structs import OffsetAndMetadata
 
 from aktor import KafkaConsumer, TopicPartition
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
-from tests.kafka.support import numbered, poll_until, quick, read, read_for
+from tests.kafka.support import numbered, poll_until, quick, read, read_for, read_through
 
 LATEST = {
     "auto_offset_reset": "latest",
@@ -138,19 +139,80 @@ def test_where_a_group_commits_only_what_it_has_read_old_records_are_not_read(
 
 
 @PROTOCOLS
-def test_without_auto_commit_only_what_a_member_has_seen_counts(
+@pytest.mark.parametrize("automatic", [False, True])
+def test_what_the_owner_of_a_new_partition_did_not_commit_is_read_by_the_next_one(
+    kafka: Cluster, grows: str, group: str, protocol: str, *, automatic: bool
+) -> None:
+    """Though others have committed for partitions with higher numbers."""
+    wanted, new = numbered(10), TopicPartition(grows, 1)
+    settings = {**LATEST, "group_id": group, "group_protocol": protocol}
+    with quick(kafka, grows, **settings) as consumer:
+        settled(consumer, TopicPartition(grows, 0))
+    grown(kafka, grows, 2, wanted)
+    topics.add_partitions(kafka.bootstrap_servers, grows, 3)
+    with quick(kafka, group_id=group, enable_auto_commit=False) as another:
+        another.commit({TopicPartition(grows, 2): OffsetAndMetadata(0, "", -1)})
+        assert another.committed(new) is None
+
+    with quick(kafka, grows, **{**settings, "enable_auto_commit": automatic}) as consumer:
+        assert values(read(consumer, 10)) == sorted(wanted)
+
+
+@PROTOCOLS
+def test_without_auto_commit_a_partition_is_new_that_no_commit_knows(
+    kafka: Cluster, grows: str, group: str, protocol: str
+) -> None:
+    """The application sees no note, and its own metadata is kept."""
+    old, wanted = TopicPartition(grows, 0), numbered(10)
+    settings = {**LATEST, "enable_auto_commit": False, "group_protocol": protocol}
+    with quick(kafka, grows, group_id=group, **settings) as consumer:
+        poll_until(consumer, consumer.assignment, "it has the partition")
+        assert consumer.position(old) == 5
+        consumer.commit({old: OffsetAndMetadata(5, "mine", -1)})
+        assert consumer.committed(old, metadata=True).metadata == "mine"
+        consumer.commit()
+        assert consumer.committed(old, metadata=True).metadata == ""
+    grown(kafka, grows, 2, wanted)
+
+    with quick(kafka, grows, group_id=group, **settings) as consumer:
+        assert values(read(consumer, 10)) == sorted(wanted)
+
+
+@PROTOCOLS
+def test_where_commits_have_no_notes_and_none_is_automatic_only_what_a_member_has_seen_counts(
     kafka: Cluster, grows: str, group: str, protocol: str
 ) -> None:
     settings = {**LATEST, "enable_auto_commit": False, "group_protocol": protocol}
     with quick(kafka, grows, group_id=group, **settings) as consumer:
         poll_until(consumer, consumer.assignment, "it has the partition")
-        consumer.commit({TopicPartition(grows, 0): OffsetAndMetadata(5, "", -1)})
+        consumer.commit({TopicPartition(grows, 0): OffsetAndMetadata(5, "mine", -1)})
         grown(kafka, grows, 2, numbered(10))
         assert values(read(consumer, 10)) == sorted(numbered(10))
 
     with quick(kafka, grows, group_id=group, **settings) as consumer:
         poll_until(consumer, consumer.assignment, "the next one has them")
         assert consumer.position(TopicPartition(grows, 1)) == 10
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"group_id": None}, {"group_protocol": "classic"}, {"group_protocol": "consumer"}],
+    ids=["without a group", "classic", "consumer"],
+)
+def test_a_topic_that_is_created_anew_is_read_from_its_first_record(
+    kafka: Cluster, grows: str, group: str, how: dict[str, Any]
+) -> None:
+    """All of it was written after the subscription."""
+    servers, wanted = kafka.bootstrap_servers, numbered(10)
+    with quick(kafka, grows, **{**LATEST, "group_id": group, **how}) as consumer:
+        poll_until(consumer, consumer.assignment, "it has the partition")
+        assert consumer.position(TopicPartition(grows, 0)) == 5
+        topics.delete_topic(servers, grows)
+        topics.create_topic(servers, grows)
+        topics.produce(servers, grows, wanted)
+
+        found, _ = read_through(consumer, 10, UnknownTopicOrPartitionError)
+        assert values(found) == sorted(wanted)
 
 
 def test_without_a_group_new_partitions_are_read_from_their_first_record(

@@ -46,6 +46,14 @@ class Positions:
         self._log = core.log
         self._call = core.call
         self._max_buffered_bytes = core.settings.max_buffered_bytes
+        settings = core.settings
+        #: A topic that is created anew is new to us: where its partitions are to be read from their
+        #: first records, and would begin at their ends.
+        self._reads_new_from_start = (
+            settings.auto_offset_reset == "latest"
+            and settings.auto_offset_reset_out_of_range is None
+            and settings.auto_offset_reset_new_partitions == "earliest"
+        )
 
     # -- which partitions
 
@@ -260,7 +268,8 @@ class Positions:
     # -- topics that are deleted and created again
 
     def follow_topics(self) -> None:
-        """Reset partitions of a topic that was deleted and created again, by `auto_offset_reset`.
+        """Reset partitions of a topic that was deleted and created again, by `auto_offset_reset`;
+        with "latest" a subscription reads the new topic from its first records.
 
         An offset of the old topic means nothing in the new one: records below it would be skipped.
         A seek that comes later wins. Members of a KIP-848 group are assigned the new topic by their
@@ -271,6 +280,8 @@ class Positions:
             return
         cluster, anew = ids.created_anew()
         resets = {}
+        is_new = self._reads_new_from_start and self._subscription.is_subscribed
+        strategy = ResetStrategy.EARLIEST if is_new else None
         for partition, state in (
             self._delivery.partitions.items() if self._is_assigned_by_name else ()
         ):
@@ -278,7 +289,7 @@ class Positions:
                 offset = state.offset
                 if state.reset is not None:  # the new reset replaces the one under way
                     offset = state.reset.from_offset
-                resets[partition] = self._delivery.reset(partition, from_offset=offset)
+                resets[partition] = self._delivery.reset(partition, strategy, from_offset=offset)
         if resets:
             because = "the topic was deleted and created anew"
             self._publish(ResetPositions(partitions=resets, because=because))

@@ -449,12 +449,13 @@ class MetadataManager(RequestManager):
 
     def _replace(self, name: str, old: TopicInfo, new: TopicInfo) -> TopicInfo:
         """A topic was deleted and created again, unless a broker that lags told a former id."""
+        was_known = self._former_ids.has(name, new.topic_id)
         if self._former_ids.is_outdated(name, new.topic_id, old.topic_id):
             self._refreshing.soon(f"a broker told an earlier id of {name}")
             self.log.info("topic.outdated", topic=name, told=new.topic_id, known=old.topic_id)
             return old
         self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
-        return replace(new, had=len(new.partitions))
+        return replace(new, had=len(new.partitions) if was_known else 0)
 
     # -- the snapshot
 

@@ -248,6 +248,10 @@ class FormerIds:
         """An answer has the id that we know."""
         self._differing_answers.pop(topic, None)
 
+    def has(self, topic: str, told: object) -> bool:
+        """Whether the topic had this id before."""
+        return told in self._ids.get(topic, ())
+
     def is_outdated(self, topic: str, told: object, known: object) -> bool:
         """Whether an answer that tells another id than the known one comes from a broker that lags.
 

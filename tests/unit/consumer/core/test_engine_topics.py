@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kafka.errors import OffsetOutOfRangeError
 
@@ -14,6 +16,7 @@ from aktor.events.positions import (
     Position,
     Reset,
     ResetPositions,
+    ResetStrategy,
     SeekPartitions,
 )
 from tests.unit.consumer.core.builders import (
@@ -59,6 +62,45 @@ def test_a_position_in_a_topic_that_was_created_anew_is_reset_by_the_policy() ->
     (reset,) = harness.of(ResetPositions)
     assert reset.because == "the topic was deleted and created anew"
     assert [(one.strategy, one.from_offset) for one in reset.partitions.values()] == [(None, 7)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "strategy"),
+    [
+        ({}, ResetStrategy.EARLIEST),
+        ({"group_id": None}, ResetStrategy.EARLIEST),
+        ({"auto_offset_reset_new_partitions": "latest"}, None),
+        ({"auto_offset_reset_out_of_range": "latest"}, None),
+        ({"auto_offset_reset": "earliest"}, None),
+        ({"auto_offset_reset": "by_duration:PT1H"}, None),
+        ({"auto_offset_reset": "none"}, None),
+        ({"by_hand": True}, None),
+    ],
+)
+def test_whoever_subscribed_at_latest_reads_a_topic_created_anew_from_its_first_record(
+    settings: dict[str, Any], strategy: ResetStrategy | None
+) -> None:
+    """All of it was written after the subscription."""
+    given = {"group_id": "g", "auto_offset_reset": "latest"} | settings
+    by_hand = given.pop("by_hand", False)
+    harness = EngineHarness(**given)
+    harness.hear(the_topic(1))
+    if by_hand:
+        harness.assign([A])
+    else:
+        harness.engine.subscribe(ORDERS, None)
+    if given["group_id"] and not by_hand:
+        member = MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE)
+        harness.hear(member, SessionExtended(until=145.0), an_assignment(A))
+    harness.poll()
+    harness.found(offset=7)
+    harness.poll()
+
+    harness.hear(the_topic(2))
+    harness.poll()
+
+    (reset,) = harness.of(ResetPositions)
+    assert [(one.strategy, one.from_offset) for one in reset.partitions.values()] == [(strategy, 7)]
 
 
 def test_a_reset_in_place_of_another_tells_the_offset_that_the_first_one_came_from() -> None:

@@ -17,7 +17,7 @@ from aktor.events.metadata import (
 )
 from aktor.events.network import Request
 from aktor.managers.metadata.manager import MetadataManager
-from aktor.managers.metadata.topics import BY_ID, UNKNOWN_SECONDS
+from aktor.managers.metadata.topics import ANSWERS, BY_ID, UNKNOWN_SECONDS
 from aktor.settings import Settings
 from tests.unit.managers.builders_positions import (
     INVALID_TOPIC,
@@ -419,6 +419,23 @@ def test_a_topic_that_was_known_before_comes_into_being_only_with_another_id(
     refresh(manager, metadata(again, version=version), now=300.0)
 
     assert had(manager) == {"orders": expected}
+
+
+def test_a_topic_that_was_created_anew_has_come_into_being_but_not_one_whose_id_comes_back() -> (
+    None
+):
+    """The first to name another id may have been a broker that lags behind."""
+    manager = MetadataManager(SETTINGS)
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"orders"})))
+    old, new = a_topic("orders", id_number=1), a_topic("orders", id_number=2)
+    refresh(manager, metadata(old), now=0.0)
+    refresh(manager, metadata(new), now=1.0)
+    assert had(manager) == {"orders": 0}
+
+    for turn in range(ANSWERS):
+        refresh(manager, metadata(old), now=2.0 + turn)
+
+    assert had(manager) == {"orders": 1}
 
 
 def test_what_a_topic_had_gained_before_it_was_unknown_for_a_while_it_still_has() -> None:
