@@ -411,6 +411,17 @@ GOOD = [
 
 OWNED = [written(0, 9), synced("x", 1), assigned("x"), resolved("x", 0), given("x", 0, 4)]
 
+#: A topic that gets a third partition when the group has committed for the first.
+CREATED = ("", "topic.created", {"topic": "a", "partitions": 2})
+GROWS = ("", "topic.grown", {"topic": "a", "partitions": 3})
+GROWN = [CREATED, committed(0), GROWS]
+
+
+def resets(partition: str, strategy: str, because: str = "no offset is committed") -> Any:
+    values = {"partitions": {partition: 5}, "from_offsets": {partition: None}}
+    return "x", "position.reset", {**values, "strategy": strategy, "because": because}
+
+
 #: A consumer that has committed what it was given; an automatic commit of something else.
 COMMITTED_ALL = [*OWNED, back("x"), to_commit("x", 5, "auto"), succeeded("x", 5)]
 OF_ANOTHER = ("x", "commit.sent", {"offsets": {"b-0": 1}, "kind": "auto"})
@@ -925,6 +936,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [("x", "position.reset", {"partitions": {"a-0": 0}, "from_offsets": {}, "because": "?"})],
         "without saying from where",
     ),
+    (
+        commits.new_partitions_begin_at_their_first_record,
+        [*GROWN, resets("a-2", "latest")],
+        "begins at the end of a-2, which is new",
+    ),
     (actors.restart_budgets_are_kept, [restarted("group")] * 6, "group 6 times"),
     (
         processing.records_are_handled_in_order,
@@ -1128,6 +1144,20 @@ def test_a_handler_that_failed_has_finished_nothing_and_one_of_before_does_not_c
     before = [handler("began", 6), assigned("x"), handler("ended", 6), handler("began", 6)]
 
     assert processing.nothing_is_finished_twice(history(*again, *before)) == []
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [*GROWN, resets("a-1", "latest")],  # it was there when the group began
+        [*GROWN, resets("a-2", "earliest")],
+        [*GROWN, resets("a-2", "latest", "the application asked for it")],
+        [CREATED, GROWS, committed(0), resets("a-2", "latest")],  # nobody had followed the topic
+        [*GROWN, ("", "topic.removed", {"topic": "a"}), CREATED, resets("a-1", "latest")],
+    ],
+)
+def test_what_is_not_new_to_the_group_may_begin_at_its_end(story: Story) -> None:
+    assert commits.new_partitions_begin_at_their_first_record(history(*story)) == []
 
 
 def test_who_is_expelled_for_no_reason_may_not_know_it_yet() -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import pytest
 
 from aktor.simulation import Simulation
+from aktor.simulation.faults.chaos import SURVIVABLE
 from tests.gate import all_but_the_first
 
-#: Leaders move while a topic grows. No member dies or loses its place in the group before it has
-#: committed for a new partition: then records may be lost (the limits in docs/groups.md), as in
-#: seed 2 of the consumer protocol if coordinators and brokers fail, too.
-STORM = {"topic_grown": 2, "leader_move": 2}
+CALM = {"topic_grown": 1}
+
+#: Everything that a group survives, mostly growth: its members die, are replaced and expelled
+#: before they have committed for a new partition.
+STORM = {**SURVIVABLE, "topic_grown": 20, "member_killed": 6, "session_expired": 4}
+
+#: The traced one: the first owner of a new partition loses its coordinator and is replaced, the
+#: topic grows again, and the partition's next owner has not seen it come.
+FOUND = {"topic_grown": 2, "leader_move": 2, "coordinator_move": 1, "broker_crash": 1}
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(1, range(3)))
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("weights", [{"topic_grown": 1}, STORM], ids=["calm", "storm"])
-def test_no_record_is_lost_while_a_topic_grows(
-    protocol: str, weights: dict[str, float], seed: int
-) -> None:
+def go_through(
+    protocol: str, weights: dict[str, float], seed: int, *, rate: float, **settings: object
+) -> Simulation:
     """KAFKA-12261. The topic is empty when the group begins, so the check that every record is
     finished demands all of them."""
     with Simulation(seed) as sim:
@@ -29,10 +32,33 @@ def test_no_record_is_lost_while_a_topic_grows(
             count=2,
             group_protocol=protocol,
             auto_offset_reset="latest",
+            **settings,
         )
         sim.run(for_=15)
         sim.trickle(orders, per_second=20, seconds=60)
-        sim.chaos(rate=0.2, for_=60, weights=weights).run(for_=60)
+        sim.chaos(rate=rate, for_=60, weights=weights).run(for_=60)
         sim.heal().progress().check()
 
         assert orders.partitions > 1
+        return sim
+
+
+@pytest.mark.parametrize("seed", all_but_the_first(1, range(3)))
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(("weights", "rate"), [(CALM, 0.2), (STORM, 0.3)], ids=["calm", "storm"])
+def test_no_record_is_lost_while_a_topic_grows(
+    protocol: str, weights: dict[str, float], rate: float, seed: int
+) -> None:
+    go_through(protocol, weights, seed, rate=rate)
+
+
+def test_the_next_owner_of_a_new_partition_reads_what_the_first_one_did_not_commit() -> None:
+    sim = go_through("consumer", FOUND, 2, rate=0.2)
+
+    judged = [
+        (event["new"], event["because"])
+        for event in sim.history.named("partition.judged")
+        if event["partitions"] == ["orders-1"]
+    ]
+    assert [new for new, _ in judged] == [True, True]
+    assert judged[1][1] == "its topic had 1 partitions when the group began to follow it"

@@ -675,6 +675,46 @@ def resets_are_traced(history: History) -> list[str]:
     ]
 
 
+#: Why a position is looked up where nothing is committed.
+_UNCOMMITTED: Final = "no offset is committed"
+
+
+def new_partitions_begin_at_their_first_record(history: History) -> list[str]:
+    """What a topic gains after a group's first commit for it does not begin at its end, whichever
+    member comes to it."""
+    complaints = []
+    counts: dict[str, int] = {}
+    committed: set[tuple[str, str]] = set()
+    #: By group and topic: the number of the first partition that is new to the group.
+    new: dict[tuple[str, str], int] = {}
+    for event in history.named(
+        "topic.created", "topic.grown", "topic.removed", "offset.committed", "position.reset"
+    ):
+        match event["event"]:
+            case "topic.created" | "topic.grown" | "topic.removed":
+                topic = event["topic"]
+                if event["event"] == "topic.grown":
+                    for key in [key for key in committed if key[1] == topic]:
+                        new.setdefault(key, counts.get(topic, 0))
+                else:
+                    committed = {key for key in committed if key[1] != topic}
+                    new = {key: first for key, first in new.items() if key[1] != topic}
+                counts[topic] = event.get("partitions", 0)
+            case "offset.committed":
+                committed.add((event["group"], event["partition"].rpartition("-")[0]))
+            case "position.reset" if (
+                event.get("strategy") == "latest" and event.get("because") == _UNCOMMITTED
+            ):
+                for partition in event["partitions"]:
+                    topic, _, number = partition.rpartition("-")
+                    first = new.get((event.get("group") or "", topic))
+                    if first is not None and int(number) >= first:
+                        complaints.append(
+                            f"{when(event)} begins at the end of {partition}, which is new"
+                        )
+    return complaints
+
+
 CHECKS: Final = (
     no_commit_above_what_was_finished,
     only_owners_commit,
@@ -688,5 +728,6 @@ CHECKS: Final = (
     what_has_not_moved_is_not_committed_again,
     nobody_is_told_that_nothing_is_committed,
     resets_are_traced,
+    new_partitions_begin_at_their_first_record,
     what_is_let_go_is_committed,
 )
