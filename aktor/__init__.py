@@ -14,34 +14,54 @@ from typing import TYPE_CHECKING, Any, Final
 from aktor.version import __version__
 
 if TYPE_CHECKING:
-    from kafka.consumer.subscription_state import (
-        AsyncConsumerRebalanceListener,
-        ConsumerRebalanceListener,
-    )
-    from kafka.structs import (
-        ConsumerGroupMetadata,
-        OffsetAndMetadata,
-        OffsetAndTimestamp,
-        TopicPartition,
-    )
+    from kafka.protocol.consumer import IsolationLevel
 
+    from aktor import admin as admin
+    from aktor import consumer as consumer
+    from aktor import coordinator as coordinator
     from aktor import errors
+    from aktor import producer as producer
+    from aktor import serializer as serializer
+    from aktor import structs as structs
+    from aktor.admin import KafkaAdminClient, OffsetSpec
     from aktor.consumer.columns.json_columns import json_columns
     from aktor.consumer.core.subscription import SubscriptionPattern
     from aktor.consumer.facade import KafkaConsumer
     from aktor.consumer.status import ConsumerStatus, PartitionStatus
+    from aktor.consumer.subscription_state import (
+        AsyncConsumerRebalanceListener,
+        ConsumerRebalanceListener,
+    )
+    from aktor.producer import KafkaProducer
+    from aktor.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
+    from aktor.structs import (
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+        TopicPartitionReplica,
+    )
 
 __all__ = [
     "AsyncConsumerRebalanceListener",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerStatus",
+    "DefaultSerializer",
+    "Deserializer",
+    "IsolationLevel",
+    "JsonSerializer",
+    "KafkaAdminClient",
     "KafkaConsumer",
+    "KafkaProducer",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "PartitionStatus",
+    "Serializer",
     "SubscriptionPattern",
     "TopicPartition",
+    "TopicPartitionReplica",
     "__version__",
     "errors",
     "json_columns",
@@ -49,24 +69,39 @@ __all__ = [
 
 #: Where the names above come from. They are imported when they are first used, since that takes
 #: 0.3 s, which the command `aktor` and every start of pytest (aktor.testing.plugin) would wait for.
+#: All names of `kafka` are here: a program need only replace the name of the package.
 _MODULES: Final = {
-    "AsyncConsumerRebalanceListener": "kafka.consumer.subscription_state",
-    "ConsumerGroupMetadata": "kafka.structs",
-    "ConsumerRebalanceListener": "kafka.consumer.subscription_state",
+    "AsyncConsumerRebalanceListener": "aktor.consumer.subscription_state",
+    "ConsumerGroupMetadata": "aktor.structs",
+    "ConsumerRebalanceListener": "aktor.consumer.subscription_state",
     "ConsumerStatus": "aktor.consumer.status",
+    "DefaultSerializer": "aktor.serializer",
+    "Deserializer": "aktor.serializer",
+    "IsolationLevel": "kafka.protocol.consumer",
+    "JsonSerializer": "aktor.serializer",
+    "KafkaAdminClient": "aktor.admin",
     "KafkaConsumer": "aktor.consumer.facade",
-    "OffsetAndMetadata": "kafka.structs",
-    "OffsetAndTimestamp": "kafka.structs",
+    "KafkaProducer": "aktor.producer",
+    "OffsetAndMetadata": "aktor.structs",
+    "OffsetAndTimestamp": "aktor.structs",
+    "OffsetSpec": "aktor.admin",
     "PartitionStatus": "aktor.consumer.status",
+    "Serializer": "aktor.serializer",
     "SubscriptionPattern": "aktor.consumer.core.subscription",
-    "TopicPartition": "kafka.structs",
+    "TopicPartition": "aktor.structs",
+    "TopicPartitionReplica": "aktor.structs",
     "json_columns": "aktor.consumer.columns.json_columns",
+}
+
+#: Modules that can be used after `import aktor`, as those of kafka-python after `import kafka`.
+_SUBMODULES: Final = {
+    *("admin", "consumer", "coordinator", "errors", "producer", "serializer", "structs"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("aktor.errors")
+    if name in _SUBMODULES:
+        return import_module(f"aktor.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import_module("aktor.kafka_python")  # it checks kafka-python

@@ -14,6 +14,11 @@ PAGE: Final = Path(__file__).parent.parent / "docs" / "api.md"
 PUBLIC: Final = {
     "aktor": "The consumer, and the types that its methods take and return.",
     "aktor.errors": "What a consumer raises besides the errors of `kafka.errors`.",
+    "aktor.structs": "What methods take and return.",
+    "aktor.serializer": "The base classes of deserializers.",
+    "aktor.coordinator.assignors": "For `partition_assignment_strategy`.",
+    "aktor.admin": "kafka-python's own admin client.",
+    "aktor.producer": "kafka-python's own producer.",
     "aktor.processing": "For `KafkaConsumer.process`. [Processing](processing.md).",
     "aktor.trace": "Events of a consumer. [Trace](trace.md) lists them.",
     "aktor.trace.rebalances": "What traces say of rebalances. [Rebalances](spark_rebalances.md).",
@@ -24,6 +29,10 @@ PUBLIC: Final = {
     "aktor.spark": "The data source of PySpark. [Spark](spark.md).",
     "aktor.spark.rebalances": "The analysis of traces in Spark. [Rebalances](spark_rebalances.md).",
 }
+
+#: Modules that have all names of one of kafka-python's: a program need only replace the name of the
+#: package. (The modules below `aktor.coordinator.assignors` have one of its names each.)
+MIRRORS: Final = ("errors", "structs", "serializer", "coordinator.assignors", "admin", "producer")
 
 _HEAD: Final = """\
 # Public names
@@ -49,9 +58,26 @@ def page() -> str:
     parts = [_HEAD]
     for name, what in PUBLIC.items():
         module = importlib.import_module(name)
-        parts += [f"\n## {name}\n\n{what}\n\n| name | is |\n|---|---|\n"]
-        parts += [f"| `{one}` | {_sentence(module, one)} |\n" for one in sorted(module.__all__)]
+        parts += [f"\n## {name}\n\n{what}{_mirrored(name)}\n"]
+        names = [one for one in sorted(module.__all__) if not _is_mirrored(module, one)]
+        if names:
+            parts += ["\n| name | is |\n|---|---|\n"]
+        parts += [f"| `{one}` | {_sentence(module, one)} |\n" for one in names]
     return "".join(parts)
+
+
+def _mirrored(name: str) -> str:
+    """What is said of the names that are kafka-python's."""
+    module = name.removeprefix("aktor.")
+    if module not in MIRRORS:
+        return ""
+    return f" All names of kafka-python's `kafka.{module}` are here, too: the same objects."
+
+
+def _is_mirrored(module: Any, name: str) -> bool:
+    theirs = getattr(module, name)
+    is_theirs = getattr(theirs, "__module__", "").partition(".")[0] == "kafka"
+    return module.__name__.removeprefix("aktor.") in MIRRORS and is_theirs
 
 
 def _sentence(module: Any, name: str) -> str:

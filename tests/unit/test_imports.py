@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import subprocess
 import sys
 
+import kafka.consumer
 import pytest
 
 import aktor
+from aktor.consumer.facade import KafkaConsumer
 
 
 def test_every_public_name_is_there() -> None:
@@ -18,6 +22,71 @@ def test_every_public_name_is_there() -> None:
 def test_other_names_are_not() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'KafkaConsumers'"):
         aktor.KafkaConsumers  # noqa: B018
+
+
+#: Where programs import from, and which names, if not all public ones of kafka-python's module.
+IMPORTED = {
+    "": kafka.__all__,
+    "admin": None,
+    "consumer": ["KafkaConsumer"],
+    "consumer.fetcher": ["ConsumerRecord", "RecordTooLargeError"],
+    "consumer.group": ["KafkaConsumer"],
+    "consumer.subscription_state": [
+        *("AsyncConsumerRebalanceListener", "ConsumerRebalanceListener"),
+    ],
+    "coordinator.assignors": [],
+    "coordinator.assignors.abstract": ["AbstractPartitionAssignor"],
+    "coordinator.assignors.cooperative_sticky": ["CooperativeStickyAssignor"],
+    "coordinator.assignors.range": ["RangePartitionAssignor"],
+    "coordinator.assignors.roundrobin": ["RoundRobinPartitionAssignor"],
+    "coordinator.assignors.sticky": [],
+    "coordinator.assignors.sticky.sticky_assignor": ["StickyPartitionAssignor"],
+    "errors": None,
+    "producer": ["KafkaProducer"],
+    "serializer": None,
+    "structs": None,
+}
+
+
+def public_names(module: object) -> list[str]:
+    """Its classes and functions that are kafka-python's."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if name[0] != "_"
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", "").startswith("kafka.")
+    ]
+
+
+@pytest.mark.parametrize("module", IMPORTED)
+def test_an_import_from_kafka_python_finds_the_same_when_the_package_name_is_replaced(
+    module: str,
+) -> None:
+    theirs = importlib.import_module(f"kafka.{module}".strip("."))
+    ours = importlib.import_module(f"aktor.{module}".strip("."))
+    found = IMPORTED[module]
+
+    for name in public_names(theirs) if found is None else found:
+        same, mine = getattr(theirs, name), getattr(ours, name)
+        if same is kafka.KafkaConsumer:
+            assert mine is KafkaConsumer
+        elif mine is not same:  # more is told by ours, and who catches theirs catches it
+            assert issubclass(mine, same)
+            assert mine.__module__ == "aktor.errors"
+        assert module not in ("errors", "structs", "serializer") or name in ours.__all__
+
+
+def test_after_import_aktor_its_modules_can_be_used_as_those_of_kafka_python() -> None:
+    program = """
+import aktor as kafka
+print(kafka.errors.KafkaTimeoutError, kafka.structs.TopicPartition, kafka.consumer.KafkaConsumer)
+print(kafka.admin.NewTopic, kafka.producer.KafkaProducer, kafka.serializer.JsonSerializer)
+"""
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("module", ["aktor", "aktor.testing.plugin", "aktor.cli.main"])

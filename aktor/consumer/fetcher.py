@@ -1,0 +1,7 @@
+"""kafka-python's `kafka.consumer.fetcher`, as far as programs import it: the type of a record."""
+
+from __future__ import annotations
+
+from kafka.consumer.fetcher import ConsumerRecord, RecordTooLargeError
+
+__all__ = ["ConsumerRecord", "RecordTooLargeError"]
