@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aktor import structs as structs
     from aktor.admin import KafkaAdminClient, OffsetSpec
     from aktor.consumer.columns.json_columns import json_columns
+    from aktor.consumer.configuration.keywords import ConsumerSettings
     from aktor.consumer.core.subscription import SubscriptionPattern
     from aktor.consumer.facade import KafkaConsumer
     from aktor.consumer.status import ConsumerStatus, PartitionStatus
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from aktor.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from aktor.structs import (
         ConsumerGroupMetadata,
+        ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         TopicPartition,
@@ -46,6 +48,8 @@ __all__ = [
     "AsyncConsumerRebalanceListener",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ConsumerSettings",
     "ConsumerStatus",
     "DefaultSerializer",
     "Deserializer",
@@ -74,6 +78,8 @@ _MODULES: Final = {
     "AsyncConsumerRebalanceListener": "aktor.consumer.subscription_state",
     "ConsumerGroupMetadata": "aktor.structs",
     "ConsumerRebalanceListener": "aktor.consumer.subscription_state",
+    "ConsumerRecord": "aktor.structs",
+    "ConsumerSettings": "aktor.consumer.configuration.keywords",
     "ConsumerStatus": "aktor.consumer.status",
     "DefaultSerializer": "aktor.serializer",
     "Deserializer": "aktor.serializer",

@@ -114,7 +114,8 @@ def document() -> str:
     return before + BEGIN + table() + END + rest.partition(END)[2]
 
 
-HEAD = '''"""The types of a consumer's keyword arguments, for type checkers.
+HEAD: Final = '''\
+"""The types of a consumer's settings, for type checkers.
 
 Made from `table` (`python -m tests.settings_table`); a test compares the two.
 """
@@ -125,20 +126,38 @@ import os
 import selectors
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
-__all__ = ["Keywords"]
+from aktor.consumer.configuration.shapes import Deserializes, OnCommit, TokenProvider
+
+__all__ = ["Config", "ConsumerSettings", "Keywords"]
 
 
-class Keywords(TypedDict, total=False):
-    """The settings of `KafkaConsumer(*topics, **settings)`: see docs/configuration.md."""
+class ConsumerSettings(TypedDict, total=False):
+    """Settings of `KafkaConsumer(*topics, **settings)` that several consumers may share: all but
+    the deserializers, which say what type a record's key and value have. docs/configuration.md."""
 
-'''
+{settings}
+
+class Keywords(ConsumerSettings, total=False):
+    """All settings."""
+
+{deserializers}
+
+class Config(TypedDict):
+    """`consumer.config`: every setting, as it was given or by its default."""
+
+{settings}{deserializers}'''
+
+#: Their types are the consumer's own: see the overloads of `KafkaConsumer.__init__`.
+DESERIALIZERS: Final = ("key_deserializer", "value_deserializer")
 
 
 def keywords() -> str:
-    """The module with the typed dict of all settings."""
-    return HEAD + "".join(f"    {name}: {one.kind}\n" for name, one in SETTINGS.items())
+    """The module with the typed dicts of the settings."""
+    fields = {name: f"    {name}: {one.kind}\n" for name, one in SETTINGS.items()}
+    deserializers = "".join(fields.pop(name) for name in DESERIALIZERS)
+    return HEAD.format(settings="".join(fields.values()), deserializers=deserializers)
 
 
 if __name__ == "__main__":

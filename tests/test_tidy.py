@@ -77,6 +77,7 @@ FOR_ALL = {
     "kafka_python",
     "settings",
     "state_table",
+    "structs",
     "trace",
     "values",
     "version",
@@ -524,6 +525,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
         "status": set(),
+        "future": set(),
         # Where programs import from, as from kafka-python's modules of these names.
         "fetcher": set(),
         "group": {"facade"},
@@ -532,7 +534,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
-        | {"metrics", "status", "system"},
+        | {"future", "metrics", "status", "subscription_state", "system"},
     },
     "broker.groups": {
         "settings": set(),

@@ -1,7 +1,7 @@
 """`KafkaConsumer`: kafka-python's consumer, method by method, over the actor system.
 
 Names, defaults, argument checks, return types and exceptions are those of kafka-python 3.0; where
-they differ the docstring says so. Differences on purpose are listed in `docs/differences.md`.
+they differ the docstring says so. Differences on purpose: `docs/coming-from-kafka-python.md`.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
-from kafka.consumer.subscription_state import (
-    AsyncConsumerRebalanceListener,
-    ConsumerRebalanceListener,
-)
 from kafka.errors import IllegalStateError, KafkaError
-from kafka.future import Future
-from kafka.structs import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    TopicPartition,
-)
 
 from aktor import kafka_python
 from aktor.consumer import arguments, deserializers
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
+from aktor.consumer.configuration.help import WithSettings
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.guard import (
@@ -46,8 +48,13 @@ from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Blocking, Waiting
+from aktor.consumer.future import Future
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
+from aktor.consumer.subscription_state import (
+    AsyncConsumerRebalanceListener,
+    ConsumerRebalanceListener,
+)
 from aktor.consumer.system import HOST, ActorSystem, Host, kind_of
 from aktor.errors import ConfigurationError
 from aktor.events.fetching import Chunk
@@ -58,19 +65,32 @@ from aktor.events.positions import ResetStrategy
 from aktor.events.routes import SUPERVISOR
 from aktor.records import Columns, RecordReader
 from aktor.records import status as reader_in_use
+from aktor.structs import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    K,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    V,
+)
 from aktor.trace import open_trace
 from aktor.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from aktor.consumer.configuration.keywords import Keywords
+    from aktor.consumer.configuration.keywords import Config, ConsumerSettings, Keywords
+    from aktor.consumer.configuration.shapes import Deserializes, OnCommit
     from aktor.processing import Failure, Processed, Retries
     from aktor.processing.processor import Processor
 
 __all__ = ["KafkaConsumer"]
 
 R = TypeVar("R")
+#: What the deserializers that a constructor is given make of keys and values.
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
@@ -86,7 +106,7 @@ def import_arrow() -> Any:
     return arrow
 
 
-class KafkaConsumer(Guarded):
+class KafkaConsumer(Guarded, Generic[K, V]):
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
@@ -100,14 +120,53 @@ class KafkaConsumer(Guarded):
             out of range, or settings that contradict each other.
     """
 
-    DEFAULT_CONFIG = configuration.DEFAULT_CONFIG
+    __doc__ = WithSettings(__doc__)
 
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = configuration.DEFAULT_CONFIG
+
+    #: The settings in use; those that were not given by their defaults. Passwords are masked.
+    config: Config
     #: Threads, clock and sockets.
     _host: Host
 
+    # The deserializers say of what type a record's key and value are; without one they are bytes,
+    # and None stands for a missing key and for a tombstone.
+    @overload
+    def __init__(
+        self: KafkaConsumer[bytes | None, bytes | None],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: KafkaConsumer[bytes | None, Value],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: Deserializes[Value],
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: KafkaConsumer[Key, bytes | None],
+        *topics: str,
+        key_deserializer: Deserializes[Key],
+        value_deserializer: None = None,
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: KafkaConsumer[Key, Value],
+        *topics: str,
+        key_deserializer: Deserializes[Key],
+        value_deserializer: Deserializes[Value],
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
     def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
         super().__init__(ThreadGuard())
-        self.config, settings = configuration.parse(configs)
+        config, settings = configuration.parse(configs)
+        self.config = cast("Config", config)
         self._settings = settings
         #: The `process` under way.
         self._processor: Processor | None = None
@@ -287,7 +346,7 @@ class KafkaConsumer(Guarded):
 
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
-    ) -> dict[TopicPartition, list[Any]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records as soon as there are any; {} when `timeout_ms` has passed.
 
         Returns `{TopicPartition: [ConsumerRecord, ...]}` with at most `max_records` in all
@@ -318,7 +377,7 @@ class KafkaConsumer(Guarded):
     @exclusive
     def _poll(
         self, timeout: float, limit: int, update_offsets: bool
-    ) -> dict[TopicPartition, list[Any]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         engine, now = self._engine, self._core.clock()
         records = engine.poll_at_once(now, now + timeout, limit, advance=update_offsets)
         if records is not None:
@@ -479,12 +538,14 @@ class KafkaConsumer(Guarded):
             raise self._engine.call.own(StopIteration())
         return made
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         # If a subclass has its own `__next__`, a loop over the consumer must call that.
         overridden = type(self).__next__ is not KafkaConsumer.__next__
         return self if overridden else self._records(self.__next__)
 
-    def _records(self, next_record: Callable[[], Any]) -> Iterator[Any]:
+    def _records(
+        self, next_record: Callable[[], ConsumerRecord[K, V]]
+    ) -> Iterator[ConsumerRecord[K, V]]:
         """Hands out records without a call of `next_record` for each, if that is compiled."""
         if iterator is None:
             return self
@@ -498,7 +559,7 @@ class KafkaConsumer(Guarded):
         )
 
     @handing_out
-    def __next__(self) -> Any:
+    def __next__(self) -> ConsumerRecord[K, V]:
         """The next record, waiting up to `consumer_timeout_ms` for it.
 
         A position moves past a record when it is handed out; each call counts as a poll. As long as
@@ -507,19 +568,20 @@ class KafkaConsumer(Guarded):
         batch = self._engine.iteration.batch
         handed = batch.handed
         try:
-            if self._guard.broken or (record := self._engine.iteration.next()) is None:
-                record = self._wait_for_record()
-            return record
+            record: ConsumerRecord[K, V] | None = None
+            if not self._guard.broken:
+                record = self._engine.iteration.next()
+            return self._wait_for_record() if record is None else record
         except BaseException:
             self._engine.iteration.take_back_to(batch, handed)
             raise
 
-    def _wait_for_record(self) -> Any:
+    def _wait_for_record(self) -> ConsumerRecord[K, V]:
         self._guard.check_process()
         if self._guard.closed:  # by a signal handler, as this call came in
             raise StopIteration("KafkaConsumer closed")
         self._begin_call()
-        record = self._run(
+        record: ConsumerRecord[K, V] | None = self._run(
             self._engine.next_record(
                 self._core.clock() + self.config["consumer_timeout_ms"] / 1000,
                 self.config["max_poll_records"],
@@ -531,11 +593,11 @@ class KafkaConsumer(Guarded):
 
     def process(
         self,
-        handler: Callable[[Any], Any],
+        handler: Callable[[ConsumerRecord[K, V]], object],
         *,
         concurrency: int = 8,
         order: str = "key",
-        on_error: Callable[[Failure], Any] | str = "raise",
+        on_error: Callable[[Failure], object] | str = "raise",
         retries: int | Retries = 0,
         workers: str | None = None,
         max_pending: int = 1000,
@@ -769,7 +831,7 @@ class KafkaConsumer(Guarded):
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
-        callback: Any = None,
+        callback: OnCommit | None = None,
     ) -> Future:
         """Commit without waiting; returns kafka-python's `Future`.
 
@@ -806,6 +868,47 @@ class KafkaConsumer(Guarded):
             return self._engine.consumed()
         return arguments.checked_offsets(offsets)
 
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> int | None: ...
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> OffsetAndMetadata | None: ...
+    @overload
+    def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, int | None]: ...
+    @overload
+    def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> (
+        int
+        | OffsetAndMetadata
+        | dict[TopicPartition, int | None]
+        | dict[TopicPartition, OffsetAndMetadata | None]
+        | None
+    ): ...
     @exclusive
     def committed(
         self,
@@ -822,7 +925,8 @@ class KafkaConsumer(Guarded):
         if self._settings.group_id is None:
             raise IllegalStateError("Requires group_id")
         if isinstance(partition, tuple | str) or not isinstance(partition, Iterable):
-            return self._look_up_committed([partition], metadata, timeout_ms)[partition]
+            one = cast("TopicPartition", partition)
+            return self._look_up_committed([one], metadata, timeout_ms)[one]
         return self._look_up_committed(partition, metadata, timeout_ms)
 
     def _look_up_committed(
@@ -947,6 +1051,10 @@ class KafkaConsumer(Guarded):
 
     # -- watching
 
+    @overload
+    def metrics(self, raw: Literal[False] = False) -> dict[str, dict[str, float]] | None: ...
+    @overload
+    def metrics(self, raw: Literal[True]) -> dict[object, object] | None: ...
     def metrics(self, raw: bool = False) -> Any:
         """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled.
 
@@ -1044,7 +1152,7 @@ class KafkaConsumer(Guarded):
 
     # -- the end
 
-    def __enter__(self) -> KafkaConsumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from kafka.consumer.fetcher import ConsumerRecord, RecordTooLargeError
+from kafka.consumer.fetcher import RecordTooLargeError
+
+from aktor.structs import ConsumerRecord
 
 __all__ = ["ConsumerRecord", "RecordTooLargeError"]

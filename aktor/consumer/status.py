@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka.structs import TopicPartition
-
 from aktor.events.lifecycle import ActorStatus
+from aktor.structs import TopicPartition
 
 __all__ = ["ConsumerStatus", "PartitionStatus"]
 

@@ -50,7 +50,9 @@ ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
 class Consumer(Protocol):
     """What a host is told of the consumer that it works for; see `KafkaConsumer`."""
 
-    config: dict[str, Any]
+    @property
+    def config(self) -> Mapping[str, object]:
+        """The settings, by their names."""
 
 
 class Host:

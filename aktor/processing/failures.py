@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from aktor.structs import ConsumerRecord
 
 __all__ = ["Failure", "Retries"]
 
@@ -48,7 +50,7 @@ class Failure:
     value are the raw bytes.
     """
 
-    record: Any
+    record: ConsumerRecord
     error: BaseException
     attempts: int
     group_id: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -13,13 +13,17 @@ from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.waiting import Blocking
 from aktor.trace import Trace
 
+if TYPE_CHECKING:
+    from aktor.consumer.configuration.keywords import Config
+
 __all__ = ["Consumer", "Host", "Surroundings"]
 
 
 class Consumer(Protocol):
     """What is called as a user would call it; see `KafkaConsumer`."""
 
-    config: dict[str, Any]
+    @property
+    def config(self) -> Config: ...
 
     def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Any]]: ...
     def pause(self, *partitions: TopicPartition) -> None: ...

@@ -257,7 +257,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="partition_assignment_strategy",
             check=_assignors,
-            kind="str | Iterable[Any] | None",
+            kind="str | Iterable[object] | None",
             unset=(None,),
             meaning=(
                 "the assignors, preferred first: names (`'range'`, `'roundrobin'`, `'sticky'`,"
@@ -312,7 +312,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="default_offset_commit_callback",
             check=checks.optional(checks.function, ignore_commit),
-            kind="Callable[[Any, Any], object] | None",
+            kind="OnCommit | None",
             default=ignore_commit,
             meaning="called with (offsets, result or exception) after such a commit",
             notes="None is the default",
@@ -329,7 +329,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="key_deserializer",
             check=checks.anything,
-            kind="Any",
+            kind="Deserializes[object] | None",
             default=None,
             meaning="makes a key from its bytes: a `kafka.serializer.Deserializer`",
             notes=(
@@ -341,7 +341,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="value_deserializer",
             check=checks.anything,
-            kind="Any",
+            kind="Deserializes[object] | None",
             default=None,
             meaning="the same for values; None is a tombstone",
             notes="as above",
@@ -518,7 +518,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="socket_options",
             check=checks.socket_options,
-            kind="Sequence[Any]",
+            kind="Sequence[tuple[int, int, int | bytes]]",
             default=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
             for_connections=True,
             meaning="arguments to `setsockopt`",
@@ -559,7 +559,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="kafka_client",
             check=checks.not_yet(_KAFKA_CLIENT, "a client of your own"),
-            kind="Any",
+            kind="object",
             default=_KAFKA_CLIENT,
             meaning="a client of the user's own",
             notes="not supported yet",
@@ -692,7 +692,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="sasl_oauth_token_provider",
             check=checks.optional(security.token_provider),
-            kind="Any",
+            kind="TokenProvider | None",
             unset=("",),
             default=None,
             for_connections=True,
@@ -701,7 +701,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="sasl_kerberos_name",
             check=checks.anything,
-            kind="Any",
+            kind="object",
             default=None,
             for_connections=True,
             meaning="a `gssapi.Name`, instead of the next two",
@@ -736,7 +736,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="metric_reporters",
             check=checks.not_yet([], "reporters of metrics"),
-            kind="Sequence[Any]",
+            kind="Sequence[object]",
             default=[],
             meaning="classes told of each metric",
             notes="not supported yet",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kafka.structs import TopicPartition
-
 from aktor.consumer.core.port import ApplicationPort, Publish
 from aktor.events.membership import SubscriptionChanged
 from aktor.events.metadata import Cluster, TopicPattern, TrackTopics
 from aktor.events.routes import APPLICATION
+from aktor.structs import TopicPartition
 from aktor.trace import Trace
 
 __all__ = ["Subscription", "SubscriptionPattern", "TopicIds"]

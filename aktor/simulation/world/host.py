@@ -363,6 +363,7 @@ class SimulatedHost(Host):
         session earlier: it may give the partitions to another member then. Nothing is noted if the
         coordinator does not know the member any more."""
         group, member_id = self.consumer.config["group_id"], self.port.membership.member.member_id
+        assert group is not None, "a member has a group"
         ends = self._simulation.brokers.session_until(group, member_id)
         seconds = until - self.member.ahead - ends
         if ROUNDING < seconds < math.inf:

@@ -309,7 +309,7 @@ class _Observed(KafkaConsumer):
     ) -> Any:
         with self._timed("committed", self._allowed(timeout_ms, api=True)):
             asked_at = self._now()
-            found = super().committed(partition, metadata, timeout_ms)
+            found: Any = super().committed(partition, metadata, timeout_ms)
         if found is None:
             self._note(
                 "user.finds_nothing_committed",
@@ -369,7 +369,7 @@ class _Observed(KafkaConsumer):
         """`future`: it is not waited for."""
         self._note("user.commits", partitions=names_of(offsets), future=future)
 
-    def seek(self, partition: Any, offset: int) -> None:
+    def seek(self, partition: Any, offset: Any) -> None:
         super().seek(partition, offset)
         self._asked("position.sought", {partition: offset})
 

@@ -1,0 +1,38 @@
+"""What a setting may be that is a function or an object: for type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, TypeVar
+
+from aktor.structs import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Deserializer", "Deserializes", "OnCommit", "TokenProvider"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Deserializer(Protocol[T_co]):
+    """An object that makes a key or a value, as `kafka.serializer.Deserializer` does."""
+
+    def deserialize(
+        self, topic: str, headers: list[tuple[str, bytes | None]], data: bytes | None, /
+    ) -> T_co:
+        """What the user sees of these bytes. None: there is no key, or the value is a tombstone."""
+        ...
+
+
+#: Such an object, or a function of the bytes.
+Deserializes: TypeAlias = Deserializer[T] | Callable[[bytes | None], T]
+
+#: Called when a commit is over, with None or the reason why it failed.
+OnCommit: TypeAlias = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], object]
+
+
+class TokenProvider(Protocol):
+    """Gives the tokens of OAUTHBEARER."""
+
+    def token(self) -> str:
+        """A token that is valid now."""
+        ...
