@@ -19,6 +19,7 @@ PUBLIC: Final = {
     "aktor.coordinator.assignors": "For `partition_assignment_strategy`.",
     "aktor.admin": "kafka-python's own admin client.",
     "aktor.producer": "kafka-python's own producer.",
+    "aktor.deserializers": "Deserializers that say what they make. [Types](types.md).",
     "aktor.processing": "For `KafkaConsumer.process`. [Processing](processing.md).",
     "aktor.trace": "Events of a consumer. [Trace](trace.md) lists them.",
     "aktor.trace.rebalances": "What traces say of rebalances. [Rebalances](spark_rebalances.md).",
@@ -52,6 +53,12 @@ Every other module and name is internal, also without an underscore (`aktor.cons
 `aktor.managers`, ...), and may change in any version. So may the texts of errors and of log lines.
 """
 
+#: What has no docstring.
+_TOLD: Final = {
+    "Json": "For type checkers: what `json.loads` returns.",
+    "__version__": "The version of this package, a str.",
+}
+
 
 def page() -> str:
     """The whole page."""
@@ -82,8 +89,8 @@ def _is_mirrored(module: Any, name: str) -> bool:
 
 def _sentence(module: Any, name: str) -> str:
     """The first sentence of what the name's docstring says."""
-    if name == "__version__":
-        return "The version of this package, a str."
+    if name in _TOLD:
+        return _TOLD[name]
     thing = getattr(module, name)
     thing = getattr(thing, "__wrapped__", thing)  # a fixture
     if getattr(thing, "__module__", "").partition(".")[0] == "kafka":

@@ -45,6 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "coordinator": {"coordinator"},
     "producer": set(),
     "serializer": set(),
+    "deserializers": {"deserializers"},
     "structs": set(),
     "kafka_python": set(),
     "settings": set(),

@@ -1,0 +1,1 @@
+"""The deserializers that say what they make."""

@@ -1,0 +1,183 @@
+"""Each deserializer makes what its type says, and takes None for None."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import warnings
+from typing import NamedTuple, TypedDict
+
+import pytest
+from kafka.serializer import Deserializer as KafkaDeserializer
+
+from aktor.consumer.deserializers import wrap
+from aktor.deserializers import (
+    AvroDeserializer,
+    Deserializer,
+    JsonDeserializer,
+    MsgspecDeserializer,
+    PydanticDeserializer,
+    TextDeserializer,
+)
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    total: float
+
+
+class Item(NamedTuple):
+    name: str
+
+
+class Fields(TypedDict):
+    name: str
+
+
+def read(deserializer: Deserializer[object], data: bytes | None) -> object:
+    return deserializer.deserialize("orders", [("trace", b"1")], data)
+
+
+def test_json_is_read_as_it_is() -> None:
+    assert read(JsonDeserializer(), b'{"a": [1, null, "x"]}') == {"a": [1, None, "x"]}
+    assert read(JsonDeserializer(), None) is None
+
+
+def test_the_members_of_a_json_object_are_keyword_arguments() -> None:
+    assert read(JsonDeserializer(Order), b'{"id": 1, "total": 2.5}') == Order(1, 2.5)
+    assert read(JsonDeserializer(Item), b'{"name": "x"}') == Item("x")
+    assert read(JsonDeserializer(Fields), b'{"name": "x"}') == {"name": "x"}
+
+
+def test_another_json_value_is_the_one_argument() -> None:
+    assert read(JsonDeserializer(float), b"1") == 1.0
+    assert read(JsonDeserializer(tuple), b"[1, 2]") == (1, 2)
+    assert read(JsonDeserializer(lambda value: [value]), b"null") == [None]
+
+
+def test_what_is_no_json_or_has_other_members_is_refused() -> None:
+    with pytest.raises(json.JSONDecodeError):
+        read(JsonDeserializer(Order), b"{")
+    with pytest.raises(TypeError, match="price"):
+        read(JsonDeserializer(Order), b'{"id": 1, "price": 2.5}')
+
+
+def test_text_is_decoded() -> None:
+    assert read(TextDeserializer(), "é".encode()) == "é"
+    assert read(TextDeserializer("latin-1"), b"\xe9") == "é"
+    with pytest.raises(UnicodeDecodeError):
+        read(TextDeserializer(), b"\xe9")
+
+
+def test_pydantic_makes_and_checks() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    deserializer = PydanticDeserializer(Order)
+
+    assert read(deserializer, b'{"id": 1, "total": 2.5}') == Order(1, 2.5)
+    with pytest.raises(pydantic.ValidationError):
+        read(deserializer, b'{"id": "x", "total": 2.5}')
+
+
+def test_msgspec_makes_and_checks_json_and_message_pack() -> None:
+    msgspec = pytest.importorskip("msgspec")
+    deserializer = MsgspecDeserializer(Order)
+    packed = msgspec.msgpack.encode(Order(1, 2.5))
+
+    assert read(deserializer, b'{"id": 1, "total": 2.5}') == Order(1, 2.5)
+    assert read(MsgspecDeserializer(Order, format="msgpack"), packed) == Order(1, 2.5)
+    with pytest.raises(msgspec.ValidationError):
+        read(deserializer, b'{"id": "x", "total": 2.5}')
+
+
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "int"}, {"name": "total", "type": "double"}],
+    }
+)
+
+
+def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
+    avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
+    registry = avro.SchemaRegistryClient.new_client({"url": "mock://"})
+    context = _context("orders", is_key=False)
+    written = avro.AvroSerializer(registry, SCHEMA)({"id": 1, "total": 2.5}, context)
+    key = avro.AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=True))
+
+    assert read(AvroDeserializer(registry), written) == {"id": 1, "total": 2.5}
+    assert read(AvroDeserializer(registry, Order), written) == Order(1, 2.5)
+    assert read(AvroDeserializer(registry, str, is_key=True), key) == "alice"
+    with pytest.raises(Exception, match=r"(?i)magic|schema"):
+        read(AvroDeserializer(registry), b"not one of these")
+
+
+def _context(topic: str, *, is_key: bool) -> object:
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
+
+
+class OfTheUser(Deserializer[int]):
+    """A deserializer that a user has made of ours."""
+
+    def deserialize(
+        self, topic: str, headers: list[tuple[str, bytes | None]], data: bytes | None
+    ) -> int:
+        return len(data or b"")
+
+
+#: One of each kind that can be made without another library.
+MADE = [TextDeserializer(), JsonDeserializer(), JsonDeserializer(Order), OfTheUser()]
+
+
+@pytest.mark.parametrize("deserializer", MADE, ids=lambda one: type(one).__name__)
+def test_a_consumer_takes_it_without_a_warning(deserializer: Deserializer[object]) -> None:
+    assert isinstance(deserializer, KafkaDeserializer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert wrap(deserializer, "value_deserializer") is not None
+    deserializer.close()
+
+
+@pytest.mark.parametrize("deserializer", MADE[:3], ids=lambda one: type(one).__name__)
+def test_a_tombstone_is_none(deserializer: Deserializer[object]) -> None:
+    assert read(deserializer, None) is None
+
+
+def test_a_library_that_is_missing_is_named_with_what_installs_it() -> None:
+    program = """
+import sys
+for name in ("pydantic", "msgspec", "confluent_kafka"):
+    sys.modules[name] = None
+from aktor.deserializers import AvroDeserializer, MsgspecDeserializer, PydanticDeserializer
+for make in (PydanticDeserializer, MsgspecDeserializer, AvroDeserializer):
+    try:
+        make(str)
+    except ImportError as error:
+        print(str(error).partition(" (")[0])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ran.stdout.splitlines() == [
+        "PydanticDeserializer needs pydantic 2: pip install 'pydantic>=2'",
+        "MsgspecDeserializer needs msgspec: pip install msgspec",
+        "AvroDeserializer needs confluent-kafka: pip install"
+        " 'confluent-kafka[avro,schemaregistry]'",
+    ], ran.stderr
+
+
+def test_the_libraries_are_imported_only_with_their_deserializer() -> None:
+    program = """
+import sys
+from aktor import KafkaConsumer
+print("aktor.deserializers" in sys.modules)
+import aktor.deserializers
+print({"pydantic", "msgspec", "confluent_kafka"} & set(sys.modules))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ran.stdout == "False\nset()\n", ran.stderr
