@@ -147,17 +147,31 @@ class Keywords(ConsumerSettings, total=False):
 class Config(TypedDict):
     """`consumer.config`: every setting, as it was given or by its default."""
 
-{settings}{deserializers}'''
+{config}'''
 
 #: Their types are the consumer's own: see the overloads of `KafkaConsumer.__init__`.
 DESERIALIZERS: Final = ("key_deserializer", "value_deserializer")
 
+#: None in `config` with group_protocol "consumer".
+LEFT_TO_BROKERS: Final = ("session_timeout_ms", "heartbeat_interval_ms")
+
 
 def keywords() -> str:
     """The module with the typed dicts of the settings."""
-    fields = {name: f"    {name}: {one.kind}\n" for name, one in SETTINGS.items()}
-    deserializers = "".join(fields.pop(name) for name in DESERIALIZERS)
-    return HEAD.format(settings="".join(fields.values()), deserializers=deserializers)
+    given = {name: f"    {name}: {one.kind}\n" for name, one in SETTINGS.items()}
+    kept = [f"    {name}: {_kept(one)}\n" for name, one in SETTINGS.items()]
+    deserializers = "".join(given.pop(name) for name in DESERIALIZERS)
+    return HEAD.format(
+        settings="".join(given.values()), deserializers=deserializers, config="".join(kept)
+    )
+
+
+def _kept(setting: Setting) -> str:
+    """What `config` has: the default, if None stands for it."""
+    is_default = None in setting.unset and setting.given_by_default() is not None
+    if not is_default or setting.name in LEFT_TO_BROKERS:
+        return setting.kind
+    return setting.kind.removesuffix(" | None")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class ConsumerSettings(TypedDict, total=False):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_oauth_token_provider: TokenProvider | None
-    sasl_kerberos_name: object
+    sasl_kerberos_name: object | None
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
     metrics_enabled: bool
@@ -106,7 +106,7 @@ class Config(TypedDict):
 
     bootstrap_servers: str | Iterable[str]
     client_id: str | None
-    client_rack: str | None
+    client_rack: str
     client_dns_lookup: str
     bootstrap_timeout_ms: float
     api_version: tuple[int, ...] | str | None
@@ -114,20 +114,22 @@ class Config(TypedDict):
     group_instance_id: str | None
     session_timeout_ms: float | None
     heartbeat_interval_ms: float | None
-    max_poll_interval_ms: float | None
-    partition_assignment_strategy: str | Iterable[object] | None
+    max_poll_interval_ms: float
+    partition_assignment_strategy: str | Iterable[object]
     exclude_internal_topics: bool
     auto_offset_reset: str | None
     enable_auto_commit: bool
     auto_commit_interval_ms: float
     default_offset_commit_callback: OnCommit | None
     isolation_level: str | int
+    key_deserializer: Deserializes[object] | None
+    value_deserializer: Deserializes[object] | None
     fetch_min_bytes: int
     fetch_max_wait_ms: float
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     max_poll_records: int
-    consumer_timeout_ms: float | None
+    consumer_timeout_ms: float
     check_crcs: bool
     enable_incremental_fetch_sessions: bool
     allow_auto_create_topics: bool
@@ -159,7 +161,7 @@ class Config(TypedDict):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_oauth_token_provider: TokenProvider | None
-    sasl_kerberos_name: object
+    sasl_kerberos_name: object | None
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
     metrics_enabled: bool
@@ -176,5 +178,3 @@ class Config(TypedDict):
     max_decompressed_batch_bytes: int
     retry_backoff_max_ms: float
     socket_connection_setup_timeout_ms: float
-    key_deserializer: Deserializes[object] | None
-    value_deserializer: Deserializes[object] | None

@@ -701,7 +701,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="sasl_kerberos_name",
             check=checks.anything,
-            kind="object",
+            kind="object | None",
             default=None,
             for_connections=True,
             meaning="a `gssapi.Name`, instead of the next two",

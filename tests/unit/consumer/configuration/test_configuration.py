@@ -151,7 +151,7 @@ def test_a_default_is_of_the_type_that_may_be_given(name: str) -> None:
     elif isinstance(default, int | float):
         assert kind.split(" | ")[0] in ({"int"} if isinstance(default, int) else set()) | {"float"}
     elif default is None:
-        assert "None" in kind or kind == "Any"
+        assert "None" in kind
     elif isinstance(default, str):
         assert "str" in kind.split(" | ")
 
