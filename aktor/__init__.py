@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         AsyncConsumerRebalanceListener,
         ConsumerRebalanceListener,
     )
+    from aktor.installation import install, uninstall
     from aktor.producer import KafkaProducer
     from aktor.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from aktor.structs import (
@@ -68,7 +69,9 @@ __all__ = [
     "TopicPartitionReplica",
     "__version__",
     "errors",
+    "install",
     "json_columns",
+    "uninstall",
 ]
 
 #: Where the names above come from. They are imported when they are first used, since that takes
@@ -96,7 +99,9 @@ _MODULES: Final = {
     "SubscriptionPattern": "aktor.consumer.core.subscription",
     "TopicPartition": "aktor.structs",
     "TopicPartitionReplica": "aktor.structs",
+    "install": "aktor.installation",
     "json_columns": "aktor.consumer.columns.json_columns",
+    "uninstall": "aktor.installation",
 }
 
 #: Modules that can be used after `import aktor`, as those of kafka-python after `import kafka`.

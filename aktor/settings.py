@@ -88,6 +88,9 @@ class Settings(Value):
     connections_max_idle: float = 540.0
     max_in_flight: int = 5
 
+    metrics_num_samples: int = 2
+    metrics_sample_window: float = 30.0
+
     metadata_max_age: float = 300.0
     allow_auto_create_topics: bool = True
 

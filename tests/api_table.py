@@ -44,7 +44,7 @@ A name is public if it stands on this page, as an attribute of the module above 
 - methods, properties and arguments of these classes and functions, unless their names begin with an
   underscore, and their documented behaviour;
 - the settings of `KafkaConsumer` ([Settings](configuration.md)), the options of the Spark source
-  ([Spark](spark.md)), the names of metrics;
+  ([Spark](spark.md)), the names of metrics ([Metrics](metrics.md));
 - the names and keys of trace events ([Trace](trace.md)), and the columns of `poll_arrow`
   ([Columns](columns.md));
 - the command `aktor`: its subcommands, options and exit codes.

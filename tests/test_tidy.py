@@ -31,7 +31,7 @@ from aktor.events.routes import APPLICATION, BY_NAME, FACTS, KEPT, MEMBERSHIP, R
 from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import Value
-from tests import api_table, protocol_table, settings_table, state_tables
+from tests import api_table, metrics_table, protocol_table, settings_table, state_tables
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "deserializers": {"deserializers"},
     "structs": set(),
     "kafka_python": set(),
+    "sensor": set(),
     "settings": set(),
     "state_table": set(),
     "compiled": set(),
@@ -58,6 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": {"protocol"},
     "trace": {"trace"},
     "actors": {"events", "actors", "protocol"},
+    # What puts the consumer into kafka-python.
+    "installation": {"consumer"},
     "managers": {"events", "actors", "managers", "protocol", "records"},
     "consumer": {
         *{"events", "actors", "managers", "consumer", "records", "protocol", "processing"}
@@ -76,6 +79,7 @@ FOR_ALL = {
     "compiled",
     "errors",
     "kafka_python",
+    "sensor",
     "settings",
     "state_table",
     "structs",
@@ -532,10 +536,11 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "group": {"facade"},
         "subscription_state": set(),
         "arguments": {"configuration", "core"},
+        "internals": {"core"},
         "metrics": {"core"},
         "system": {"core"},
         "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
-        | {"future", "metrics", "status", "subscription_state", "system"},
+        | {"future", "internals", "metrics", "status", "subscription_state", "system"},
     },
     "broker.groups": {
         "settings": set(),
@@ -912,6 +917,12 @@ def is_made(folder: str) -> bool:
     hidden = folder.startswith(".") and folder != ".ci"
     made = folder.startswith(("__pycache__", "pytest-cache-files-"))
     return hidden or made or folder.endswith(".egg-info")
+
+
+def test_the_page_of_metrics_is_made_from_their_declarations() -> None:
+    assert metrics_table.PAGE.read_text() == metrics_table.page(), (
+        "run python -m tests.metrics_table"
+    )
 
 
 def test_the_page_of_public_names_is_made_from_all_of_the_public_modules() -> None:

@@ -49,6 +49,7 @@ from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Blocking, Waiting
 from aktor.consumer.future import Future
+from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.subscription_state import (
@@ -106,7 +107,7 @@ def import_arrow() -> Any:
     return arrow
 
 
-class KafkaConsumer(Guarded, Generic[K, V]):
+class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
@@ -174,7 +175,7 @@ class KafkaConsumer(Guarded, Generic[K, V]):
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         # Settings that may be refused are read before anything is made that holds descriptors.
         make_reader = self._reader_maker()
-        self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
+        self._measured = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         self._host = HOST.get().for_consumer(self)
         bell = self._host.make_bell()
@@ -189,6 +190,8 @@ class KafkaConsumer(Guarded, Generic[K, V]):
             self._core, on_auto_commit=self.config["default_offset_commit_callback"]
         )
         self._driver = Blocking(bell, dispatcher.clock)
+        if self._measured is not None:
+            self._measured.begin(self._measure, dispatcher.clock)
         #: How many bytes of values the next columns will probably have.
         self._expected_bytes = 0
         if topics:
@@ -372,17 +375,18 @@ class KafkaConsumer(Guarded, Generic[K, V]):
             limit = self.config["max_poll_records"]
         else:
             limit = arguments.record_limit(max_records)
-        return self._poll(timeout, limit, update_offsets)
+        return self._poll_once(timeout, limit, update_offsets=update_offsets)
 
+    # (The name is kafka-python's: Apache SkyWalking replaces this method.)
     @exclusive
-    def _poll(
-        self, timeout: float, limit: int, update_offsets: bool
+    def _poll_once(
+        self, timeout: float, max_records: int, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         engine, now = self._engine, self._core.clock()
-        records = engine.poll_at_once(now, now + timeout, limit, advance=update_offsets)
+        records = engine.poll_at_once(now, now + timeout, max_records, advance=update_offsets)
         if records is not None:
             return records
-        return self._run(engine.poll(now + timeout, limit, advance=update_offsets))
+        return self._run(engine.poll(now + timeout, max_records, advance=update_offsets))
 
     def poll_arrow(
         self,
@@ -539,8 +543,9 @@ class KafkaConsumer(Guarded, Generic[K, V]):
         return made
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        # If a subclass has its own `__next__`, a loop over the consumer must call that.
-        overridden = type(self).__next__ is not KafkaConsumer.__next__
+        # If a subclass has its own `__next__`, or a monitoring agent has replaced it, a loop over
+        # the consumer must call that.
+        overridden = type(self).__next__ is not _NEXT
         return self if overridden else self._records(self.__next__)
 
     def _records(
@@ -1058,12 +1063,22 @@ class KafkaConsumer(Guarded, Generic[K, V]):
     def metrics(self, raw: bool = False) -> Any:
         """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled.
 
+        The names are kafka-python's, and Java's for what kafka-python does not measure. Averages,
+        maxima and rates are over the last `metrics_num_samples` windows of
+        `metrics_sample_window_ms`. What single brokers, topics and partitions have stands in groups
+        that end in their names.
+
         Works in every state, as `status` does, but not in a forked child.
         """
         self._guard.check_process()
-        if self._metrics is None:
+        if self._measured is None:
             return None
-        return self._metrics.snapshot(self._engine, self._actors(), raw=raw)
+        self._measure()
+        return self._measured.raw() if raw else self._measured.grouped()
+
+    def _measure(self) -> None:
+        if self._measured is not None:
+            self._measured.update(self._engine, self._actors())
 
     def status(self) -> ConsumerStatus:
         """The actors, the member's state in its group, the assignment, and how far it was read.
@@ -1132,7 +1147,7 @@ class KafkaConsumer(Guarded, Generic[K, V]):
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._core.port.ask(SUPERVISOR, bell)
-        self._dispatcher.publish(ReportStatus(ticket=ticket))
+        self._dispatcher.publish(ReportStatus(ticket=ticket, now=self._core.clock()))
         try:
             bell.wait(STATUS_WAIT)
             if not reply.done or self._core.port.failure is not None:
@@ -1145,6 +1160,12 @@ class KafkaConsumer(Guarded, Generic[K, V]):
             if self._dispatcher.exits:
                 self._rest()
         return actors
+
+    def _broker_version(self) -> tuple[int, ...] | None:
+        """The brokers' version, as kafka-python infers it from their API versions; None before the
+        first connection."""
+        versions = (actor.broker_version for actor in self._actors())
+        return next(filter(None, versions), None)
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
@@ -1224,6 +1245,8 @@ class KafkaConsumer(Guarded, Generic[K, V]):
         self._dispatcher.stop(max(0.5, deadline - self._core.clock()))
         self._core.port.close()
         failed = self._run_last_callbacks()
+        if self._measured is not None:
+            self._measured.close(self._core.trace)
         self._ended = True
         return failed
 
@@ -1261,6 +1284,10 @@ class KafkaConsumer(Guarded, Generic[K, V]):
         return (
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )
+
+
+#: As it is when nobody has replaced it.
+_NEXT: Final = KafkaConsumer.__next__
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

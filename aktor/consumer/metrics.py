@@ -1,100 +1,259 @@
-"""What `consumer.metrics()` returns: kafka-python's groups and names, over kafka.metrics.
+"""What `consumer.metrics()` returns: kafka-python's groups and names, over `kafka.metrics`.
 
-Records and bytes are counted where they are decoded, per poll; the counters of the actors are read
-when metrics are asked for.
+Records and bytes are measured where they are decoded, chunk by chunk; what the actors have measured
+is read when metrics are asked for. Rates, averages and maxima are over kafka-python's windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import math
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from kafka.metrics import AnonMeasurable, KafkaMetric, MetricConfig, MetricName
+from kafka.metrics import AnonMeasurable, MetricConfig, MetricName, Metrics
 
+from aktor.actors.network.metrics import METRICS as OF_NETWORK
 from aktor.consumer.core.engine import Engine
 from aktor.events.lifecycle import ActorStatus
-from aktor.events.metric import CONSUMER_METRICS, COORDINATOR_METRICS, FETCH_METRICS, Metric
+from aktor.events.metric import CONSUMER_METRICS, COORDINATOR_METRICS, FETCH_METRICS, Kind, Metric
+from aktor.managers.coordinator import NODE
+from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
+from aktor.managers.membership.metrics import METRICS as OF_REBALANCES
+from aktor.trace import Trace
 
-__all__ = ["ConsumerMetrics"]
+__all__ = ["FRESH", "ConsumerMetrics"]
 
-COUNT: Final = Metric(
-    name="count",
-    group="kafka-metrics-count",
-    description="metrics that there are",
+#: How old a value may be that a reporter reads, in seconds. Reporters read all of them in a row.
+FRESH: Final = 0.1
+
+#: The values of metrics before anything was measured.
+_NONE_YET: Final[Mapping[Kind, float]] = {
+    **dict.fromkeys(("total", "average", "rate", "gauge"), 0.0),
+    "maximum": -math.inf,
+}
+
+_Tags = tuple[tuple[str, str], ...]
+
+
+def _metric(
+    name: str, kind: Kind, description: str, *, group: str = FETCH_METRICS, tags: _Tags = ()
+) -> Metric:
+    return Metric(name=name, group=group, kind=kind, description=description, tags=tags)
+
+
+RECORDS_CONSUMED: Final = _metric("records-consumed-total", "total", "records given out")
+BYTES_CONSUMED: Final = _metric("bytes-consumed-total", "total", "bytes given out")
+BUFFERED_BYTES: Final = _metric(
+    "buffered-bytes", "gauge", "bytes that are fetched and not given out yet"
 )
-RECORDS_CONSUMED: Final = Metric(
-    name="records-consumed-total", group=FETCH_METRICS, description="records given out"
+LAG_MAX: Final = _metric(
+    "records-lag-max",
+    "maximum",
+    "records between the position and the end of the partition that is furthest behind",
 )
-BYTES_CONSUMED: Final = Metric(
-    name="bytes-consumed-total", group=FETCH_METRICS, description="bytes given out"
+LAG_AVERAGE: Final = _metric(
+    "records-lag-avg", "average", "records behind a partition's position, as it was read"
 )
-BUFFERED_BYTES: Final = Metric(
-    name="buffered-bytes",
-    group=FETCH_METRICS,
-    description="bytes that are fetched and not given out yet",
+LEAD_MIN: Final = _metric(
+    "records-lead-min",
+    "gauge",
+    "records between the beginning of a log and the position, where these are fewest; -1: unknown",
 )
-LAG_MAX: Final = Metric(
-    name="records-lag-max",
-    group=FETCH_METRICS,
-    description="records between the position and the end of the partition that is furthest behind",
+ASSIGNED: Final = _metric(
+    "assigned-partitions", "gauge", "partitions that this consumer has", group=COORDINATOR_METRICS
 )
-ASSIGNED: Final = Metric(
-    name="assigned-partitions",
-    group=COORDINATOR_METRICS,
-    description="partitions that this consumer has",
+
+
+def _consumption(tags: _Tags = ()) -> tuple[Metric, Metric, Metric]:
+    of = f" of {tags[0][1]}" if tags else ""
+    return (
+        _metric("records-consumed-rate", "rate", f"records{of} given out, per second", tags=tags),
+        _metric("bytes-consumed-rate", "rate", f"bytes{of} given out, per second", tags=tags),
+        _metric("records-per-request-avg", "average", f"records{of} in a Fetch", tags=tags),
+    )
+
+
+CONSUMPTION: Final = _consumption()
+
+#: What is there from the start, so that reporters hear of it.
+DECLARED: Final = (
+    *(RECORDS_CONSUMED, BYTES_CONSUMED, BUFFERED_BYTES),
+    *(LAG_MAX, LAG_AVERAGE, LEAD_MIN, ASSIGNED, NODE),
+    *CONSUMPTION,
+    *OF_NETWORK,
+    *OF_FETCHES,
+    *OF_REBALANCES,
 )
 
 
 def restarts_of(actor: str) -> Metric:
     """How often the supervisor has restarted this actor."""
-    return Metric(
-        name=f"{actor}-restarts-total",
+    return _metric(
+        f"{actor}-restarts-total",
+        "total",
+        f"restarts of the actor {actor} after a crash",
         group=CONSUMER_METRICS,
-        description=f"restarts of the actor {actor} after a crash",
     )
 
 
 class ConsumerMetrics:
-    """Owns the metrics; the values are gauges over the latest snapshot.
+    """Owns the latest values, and kafka-python's registry of them (`registry`).
 
-    Several threads may take a snapshot at once, and a signal handler in the middle of another one:
-    there is no lock, so entries are only added to the shared dicts and replaced, never removed.
+    A reporter may read a metric at any time, from any thread: if the values are older than `FRESH`,
+    they are measured anew.
+
+    Several threads may measure at once, and a signal handler in the middle of another one: there is
+    no lock of ours. The values are replaced as a whole.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = MetricConfig(tags={"client-id": config["client_id"]})
-        self._values: dict[MetricName, float] = {}
-        self._metrics: dict[MetricName, KafkaMetric] = {}
-        self._set(COUNT, 1)
+        self._prefix = config["metric_group_prefix"]
+        self._measure: Callable[[], Callable[[], object] | None] = lambda: None
+        self._clock: Callable[[], float] = lambda: 0.0
+        self._measured_at = -math.inf
+        self._values: Mapping[Metric, float] = {}
+        self._names: dict[Metric, MetricName] = {}
+        self._ours: dict[MetricName, Metric] = {}
+        self._reporters = [make() for make in config["metric_reporters"]]
+        self.registry = Metrics(
+            MetricConfig(
+                samples=config["metrics_num_samples"],
+                time_window_ms=config["metrics_sample_window_ms"],
+                tags={"client-id": config["client_id"]},
+            ),
+            self._reporters,
+        )
+        self._show({metric: _NONE_YET[metric.kind] for metric in DECLARED})
 
-    def snapshot(self, engine: Engine, actors: tuple[ActorStatus, ...], *, raw: bool) -> Any:
-        """The metrics as of now. From any thread."""
-        self._set_from_application(engine)
+    def begin(self, measure: Callable[[], object], clock: Callable[[], float]) -> None:
+        """From now on there is something to measure. `measure` is a bound method, which calls
+        `update`; its object is not kept alive."""
+        self._measure = weakref.WeakMethod(measure)
+        self._clock = clock
+
+    def update(self, engine: Engine, actors: tuple[ActorStatus, ...]) -> None:
+        """Take the values as of now. From any thread. Without `actors` (the background does not
+        answer, or is gone) their values stay."""
+        now = self._clock()
+        values = {
+            metric: value
+            for metric, value in self._values.items()
+            if not any(name == "partition" for name, _ in metric.tags)
+        }
         for actor in actors:
-            for metric, value in actor.counters.items():
-                self._set(metric, value)
-            self._set(restarts_of(actor.name), actor.incarnation - 1)
-        self._set(COUNT, len(self._metrics))
-        if raw:
-            return self._metrics.copy()
-        grouped: dict[str, dict[str, float]] = {}
-        for key, value in self._values.copy().items():
-            grouped.setdefault(key.group, {})[key.name] = value
-        return grouped
+            values.update(actor.counters)
+            values[restarts_of(actor.name)] = actor.incarnation - 1
+        values.update(_of_application(engine, values, now))
+        self._show(values)
+        self._measured_at = now
 
-    def _set_from_application(self, engine: Engine) -> None:
-        delivery = engine.delivery
-        ends = [(state.log_ends, state.offset) for state in delivery.partitions.values()]
-        lags = [end[0] - at for end, at in ends if end is not None and at is not None]
-        self._set(RECORDS_CONSUMED, delivery.taken.records)
-        self._set(BYTES_CONSUMED, delivery.taken.bytes)
-        self._set(BUFFERED_BYTES, delivery.buffered_bytes)
-        self._set(LAG_MAX, max(lags, default=0))
-        self._set(ASSIGNED, len(delivery.partitions))
+    def grouped(self) -> dict[str, dict[str, float]]:
+        """`{group: {name: value}}`; the groups of single topics and partitions end in their names,
+        as "consumer-fetch-manager-metrics.orders-0"."""
+        values, found = self._values, dict[str, dict[str, float]]()
+        for name, metric in self.registry.metrics.copy().items():
+            ours = self._ours.get(name)
+            group = name.group
+            if ours is not None and ours.tags:
+                group = f"{group}.{'-'.join(value for _, value in ours.tags)}"
+            value = metric.value() if ours is None else values.get(ours)
+            if value is not None:
+                found.setdefault(group, {})[name.name] = value
+        return found
 
-    def _set(self, metric: Metric, value: float) -> None:
-        key = MetricName(metric.name, metric.group, metric.description, self._config.tags)
-        self._values[key] = value
-        if key not in self._metrics:
-            gauge = AnonMeasurable(lambda _config, _now: self._values[key])
-            self._metrics.setdefault(key, KafkaMetric(key, gauge, self._config))
+    def raw(self) -> dict[MetricName, Any]:
+        """kafka-python's objects, which measure anew when they are read."""
+        metrics: dict[MetricName, Any] = self.registry.metrics.copy()
+        return metrics
+
+    def close(self, log: Trace) -> None:
+        """Close the reporters, all of them, even if some raise. The last values stay."""
+        while self._reporters:
+            try:
+                self._reporters.pop().close()
+            except Exception as error:
+                log.warning("close.failed", because=error)
+
+    def _show(self, values: Mapping[Metric, float]) -> None:
+        """Show these values, and no others; reporters are told which metrics are new or gone."""
+        self._values = values
+        for metric in values:
+            if metric not in self._names:
+                self._add(metric)
+        for metric in self._names.keys() - values.keys():
+            name = self._names.pop(metric, None)
+            if name is not None:
+                self._ours.pop(name, None)
+                self._tell(partial(self.registry.remove_metric, name))
+
+    def _add(self, metric: Metric) -> None:
+        group = metric.group.replace("consumer", self._prefix, 1)
+        tags = {name: value.replace(".", "_") for name, value in metric.tags}
+        name = self.registry.metric_name(metric.name, group, metric.description, tags)
+        self._ours[name] = metric
+        gauge = AnonMeasurable(lambda _config, _now: self._read(metric))
+        self._tell(partial(self.registry.add_metric, name, gauge))
+        self._names[metric] = name
+
+    def _tell(self, change: Callable[[], object]) -> None:
+        # ValueError: it was added by another thread, or by a signal handler, in between.
+        with contextlib.suppress(ValueError):
+            change()
+
+    def _read(self, metric: Metric) -> float:
+        """The value for a reporter."""
+        if self._clock() - self._measured_at > FRESH:
+            measure = self._measure()
+            if measure is not None:
+                measure()
+        return self._values.get(metric, _NONE_YET[metric.kind])
+
+
+def _of_application(
+    engine: Engine, of_actors: Mapping[Metric, float], now: float
+) -> Iterable[tuple[Metric, float]]:
+    delivery, taken = engine.delivery, engine.delivery.taken
+    yield RECORDS_CONSUMED, taken.records
+    yield BYTES_CONSUMED, taken.bytes
+    yield BUFFERED_BYTES, delivery.buffered_bytes
+    yield ASSIGNED, len(delivery.partitions)
+    for topic, (records, size) in {"": taken.recent, **taken.by_topic}.items():
+        tags: _Tags = (("topic", topic),) if topic else ()
+        count_rate, byte_rate, per_request = _consumption(tags) if tags else CONSUMPTION
+        yield count_rate, records.rate(now)
+        yield byte_rate, size.rate(now)
+        # A Fetch has so many records as there are, on average, in so many bytes.
+        average, bytes_read = _fetch_size(tags, of_actors), size.rate(now)
+        yield per_request, average * records.rate(now) / bytes_read if bytes_read else 0.0
+    lags, leads = [], []
+    for partition, state in delivery.partitions.items():
+        position, ends, start = engine.iteration.offset_of(state), state.log_ends, state.log_start
+        tags = (("topic", partition.topic), ("partition", str(partition.partition)))
+        if position is not None and ends is not None:
+            lags.append(ends[0] - position)
+            yield (
+                _metric("records-lag", "gauge", "records behind the position", tags=tags),
+                lags[-1],
+            )
+        if position is not None and start is not None:
+            leads.append(position - start)
+            text = "records from the beginning of the log to the position"
+            yield _metric("records-lead", "gauge", text, tags=tags), leads[-1]
+    yield LAG_MAX, max(0, *lags, taken.lags.maximum(now))
+    yield LAG_AVERAGE, taken.lags.average(now)
+    yield LEAD_MIN, min(leads, default=-1)
+
+
+def _fetch_size(tags: _Tags, of_actors: Mapping[Metric, float]) -> float:
+    """The average bytes of a Fetch (of this topic), as the fetch manager has measured."""
+    return next(
+        (
+            value
+            for metric, value in of_actors.items()
+            if metric.name == "fetch-size-avg" and metric.tags == tags
+        ),
+        0.0,
+    )

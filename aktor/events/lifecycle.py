@@ -71,15 +71,22 @@ class ConsumerFailed(Message):
 
 
 class ReportStatus(Message):
-    """application ▶ supervisor: who is alive? Answered with a tuple of `ActorStatus`."""
+    """application ▶ supervisor: who is alive? Answered with a tuple of `ActorStatus`, measured as
+    of `now`."""
 
     ticket: int
+    now: float
 
 
 class ActorStatus(Value):
-    """One supervised actor: its incarnation (1 + restarts), and what it has counted so far."""
+    """One supervised actor: its incarnation (1 + restarts), and what it has measured so far.
+
+    `broker_version` is what the network actor has heard of the brokers, as (4, 1): kafka-python
+    infers it from their API versions. None: nothing yet, or another actor.
+    """
 
     name: str
     incarnation: int
     dead_letters: int
+    broker_version: tuple[int, ...] | None = None
     counters: Mapping[Metric, float] = field(default_factory=dict)

@@ -15,9 +15,13 @@ from aktor.events.message import Message
 
 
 class ConnectionOpened(Message):
-    """sockets ▶ network: connected, versions known, logged in."""
+    """sockets ▶ network: connected, versions known, logged in.
+
+    `broker_version` is the broker's version, as kafka-python infers it from its API versions.
+    """
 
     key: str
+    broker_version: tuple[int, ...] | None = None
     now: float = field(compare=False)
 
 
@@ -44,7 +48,8 @@ class ConnectionClosed(Message):
 class RequestAnswered(Message):
     """sockets ▶ network: the answer, in this version of its API.
 
-    The broker wants no request for `throttle` seconds (KIP-219).
+    The broker wants no request for `throttle` seconds (KIP-219). `sizes` are those of the request
+    and of the answer, in bytes.
     """
 
     key: str
@@ -53,6 +58,7 @@ class RequestAnswered(Message):
     version: int
     now: float = field(compare=False)
     throttle: float = 0.0
+    sizes: tuple[int, int] = (0, 0)
 
 
 class RequestBroken(Message):

@@ -30,6 +30,7 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.metadata import Broker
+from aktor.events.metric import COORDINATOR_METRICS, Metric
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.events.routes import COORDINATOR, NETWORK
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -97,6 +98,14 @@ TRANSITIONS: Final[Mapping[CoordinatorState, Mapping[CoordinatorEvent, Coordinat
 }  # fmt: skip
 
 
+NODE: Final = Metric(
+    name="coordinator-node",
+    group=COORDINATOR_METRICS,
+    kind="gauge",
+    description="the id of the broker that coordinates the group; -1: it is not known",
+)
+
+
 class CoordinatorManager(RequestManager):
     """Owns the coordinator's address.
 
@@ -125,6 +134,10 @@ class CoordinatorManager(RequestManager):
         self._suspected_at = -math.inf
         #: A coordinator whose connection was refused or closed, and when the next may be tried.
         self._unreachable: tuple[Broker, float] | None = None
+
+    def measure(self, _now: float) -> Mapping[Metric, float]:
+        """Which broker is the coordinator."""
+        return {NODE: -1 if self.broker is None else self.broker.node_id}
 
     # -- what to send, and when
 

@@ -117,7 +117,7 @@ def test_a_look_sees_one_assignment_or_the_other_while_it_changes() -> None:
                     assert len(consumer.assignment()) == 100
                     consumer.paused()
                     consumer.highwater(every[100])
-                    consumer._metrics.snapshot(consumer._engine, (), raw=False)  # type: ignore[union-attr]
+                    consumer.metrics()
                 except BaseException as error:
                     errors.append(error)
                     return

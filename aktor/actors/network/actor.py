@@ -18,7 +18,7 @@ from aktor.actors.network.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.network.lanes import Lanes
 from aktor.actors.network.least_loaded import least_loaded
 from aktor.actors.network.links import ClientRequest, Link, LinkEvent, LinkState
-from aktor.actors.network.metrics import METRICS, REQUESTS, meter, milliseconds
+from aktor.actors.network.metrics import NetworkMetrics, milliseconds
 from aktor.actors.network.unreachable import Complaints
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
@@ -93,6 +93,8 @@ class NetworkActor(CooperativeActor):
         "group_id",
         "group_protocol",
         "max_in_flight",
+        "metrics_num_samples",
+        "metrics_sample_window",
         "reconnect_backoff",
         "reconnect_backoff_max",
         "request_timeout",
@@ -112,7 +114,7 @@ class NetworkActor(CooperativeActor):
         super().__init__(dispatcher=dispatcher, incarnation=incarnation)
         self.settings = settings
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._counters: dict[str, float] = {}
+        self._metrics = NetworkMetrics(settings.metrics_num_samples, settings.metrics_sample_window)
         self._moment = Moment()
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
@@ -146,11 +148,14 @@ class NetworkActor(CooperativeActor):
         backoff = Backoff(settings.reconnect_backoff, settings.reconnect_backoff_max)
         return Link(name, node, host, port, backoff)
 
-    @property
-    def counters(self) -> Mapping[Metric, float]:
-        """Requests, responses and their times."""
-        counted = self._counters
-        return {metric: counted[metric.name] for metric in METRICS if metric.name in counted}
+    def measure(self, now: float) -> Mapping[Metric, float]:
+        """Connections, requests, answers and their times."""
+        links = self._links()
+        return self._metrics.measure(
+            now,
+            connections=sum(link.state is LinkState.READY for link in links),
+            in_flight=sum(len(link.in_flight) for link in links),
+        )
 
     @property
     def sleeper(self) -> Net:
@@ -294,6 +299,8 @@ class NetworkActor(CooperativeActor):
             return
         now = self._moment.heed(report.now)
         link.opened(now)
+        self._metrics.opened(now)
+        self.broker_version = report.broker_version
         self.log.info(
             "connection.opened",
             broker=link.address,
@@ -340,7 +347,7 @@ class NetworkActor(CooperativeActor):
         link = self._lanes.closed(report.key)
         if link is None:
             return
-        self._moment.heed(report.now)
+        self._metrics.closed(self._moment.heed(report.now))
         link.on(LinkEvent.LOST)
         self.log.info(
             "connection.closed",
@@ -383,7 +390,14 @@ class NetworkActor(CooperativeActor):
         link.answered(now, report.throttle)
         if waiting.body_name == "Metadata":
             self._complaints.advertised.told_by(link.address)
-        meter(self._counters, waiting.body_name, now - waiting.sent_at)
+        self._metrics.answered(
+            link.name,
+            waiting.body_name,
+            now,
+            seconds=now - waiting.sent_at,
+            sizes=report.sizes,
+            throttle=report.throttle,
+        )
         self.log.debug(
             "request.answered",
             api=waiting.body_name,
@@ -560,7 +574,7 @@ class NetworkActor(CooperativeActor):
 
     def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
         link.sent(waiting, now)
-        self._counters[REQUESTS.name] = self._counters.get(REQUESTS.name, 0) + 1
+        self._metrics.sent(link.name, waiting.body_name, now)
         self.log.debug(
             "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
         )
@@ -594,6 +608,8 @@ class NetworkActor(CooperativeActor):
         """Close from our side: requests in flight fail, requests not sent yet stay queued."""
         if link.state is LinkState.IDLE:
             return
+        if link.state is LinkState.READY:
+            self._metrics.closed(self._moment.now)
         link.on(LinkEvent.DROPPED)
         self._lanes.closed(link.key)
         self._net.close_connection(link.key)

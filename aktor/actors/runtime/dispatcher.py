@@ -221,10 +221,11 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     name: ClassVar[str] = "actor"
     dead_letters = 0
+    #: See `ActorStatus`.
+    broker_version: tuple[int, ...] | None = None
 
-    @property
-    def counters(self) -> Mapping[Metric, float]:
-        """What the actor has counted, for `metrics()`; empty for an actor without counters."""
+    def measure(self, now: float) -> Mapping[Metric, float]:
+        """What the actor has measured, for `metrics()`; empty for an actor without metrics."""
         return {}
 
     @property

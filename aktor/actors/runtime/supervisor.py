@@ -158,15 +158,16 @@ class Supervisor(CooperativeActor):
     @handles(ReportStatus)
     def on_report_status(self, asked: ReportStatus) -> None:
         """Answer with a tuple of `ActorStatus`."""
-        self._say(Answered(ticket=asked.ticket, value=self._status()))
+        self._say(Answered(ticket=asked.ticket, value=self._status(asked.now)))
 
-    def _status(self) -> tuple[ActorStatus, ...]:
+    def _status(self, now: float) -> tuple[ActorStatus, ...]:
         return tuple(
             ActorStatus(
                 name=name,
                 incarnation=actor.incarnation,
                 dead_letters=actor.dead_letters,
-                counters=dict(actor.counters),
+                broker_version=actor.broker_version,
+                counters=dict(actor.measure(now)),
             )
             for name, actor in self._running.items()
         )

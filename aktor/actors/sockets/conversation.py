@@ -69,6 +69,7 @@ class ResponseRead(Value, kw_only=False):
     response: Any
     version: int
     throttle: float
+    sizes: tuple[int, int]
 
 
 class Broken(Value, kw_only=False):
@@ -349,7 +350,13 @@ class Conversation:
             else:
                 self._diagnosis.enter(Phase.PROVEN)
                 self.news.append(
-                    ResponseRead(due.request_id, response, due.version, self._throttle(response))
+                    ResponseRead(
+                        due.request_id,
+                        response,
+                        due.version,
+                        self._throttle(response),
+                        (due.size, len(frame) + _WORD.size),
+                    )
                 )
 
     def _throttle(self, response: Any) -> float:

@@ -31,7 +31,7 @@ _HEADER: Final = struct.Struct(">ihhih")
 class InFlightRequest:
     """A request that is sent and not answered: what is needed to read its answer."""
 
-    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version")
+    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "size", "version")
 
     def __init__(
         self,
@@ -40,12 +40,15 @@ class InFlightRequest:
         version: int,
         correlation_id: int,
         request_id: int | None = None,
+        size: int = 0,
     ) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
         #: The network actor's id of the request; None if the handshake sent it.
         self.request_id = request_id
+        #: Bytes of its frame, with its length.
+        self.size = size
         self.response: Any = ResponseClassRegistry._response_class_registry.get(api_key)
         self.name = f"{self.response.name if self.response is not None else api_key} v{version}"
 
@@ -110,7 +113,11 @@ def write_request(
     head = _HEADER.pack(size, key, version, correlation_id, len(client))
     frame = b"".join((head, client, tags, data))
     due = InFlightRequest(
-        api_key=key, version=version, correlation_id=correlation_id, request_id=request_id
+        api_key=key,
+        version=version,
+        correlation_id=correlation_id,
+        request_id=request_id,
+        size=len(frame),
     )
     return frame, due
 

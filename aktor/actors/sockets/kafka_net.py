@@ -336,6 +336,7 @@ class _Connection:
                         response=news.response,
                         version=news.version,
                         throttle=news.throttle,
+                        sizes=news.sizes,
                         now=self._net.clock(),
                     )
                 )
@@ -348,7 +349,13 @@ class _Connection:
                 self._stop_timer()
                 self._dial.note(works=True)
                 self._net.note_versions(versions)
-                self._net.tell(ConnectionOpened(key=self._key, now=self._net.clock()))
+                self._net.tell(
+                    ConnectionOpened(
+                        key=self._key,
+                        broker_version=versions.broker_version,
+                        now=self._net.clock(),
+                    )
+                )
             case RenewAfter(seconds):
                 # The renewal has no timer of its own: requests held back meanwhile have the actor's
                 # deadlines, and a JoinGroup in flight, whose answer comes first, may take minutes.

@@ -287,6 +287,15 @@ def proxy(name: str, value: Any) -> str:
     return Secret(value) if parts.username or parts.password else value
 
 
+def metric_reporters(name: str, value: Any) -> list[Any]:
+    """Classes (or functions) that make reporters, as kafka-python takes them."""
+    if value is None:
+        return []
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(map(callable, value)):
+        raise refusal(name, value, "a list of classes, as [MyReporter]")
+    return list(value)
+
+
 def not_yet(default: Any, what: str) -> Check:
     """Accept a setting of kafka-python only with the value that means "without it"."""
 

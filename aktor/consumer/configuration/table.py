@@ -735,36 +735,34 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         ),
         Setting(
             name="metric_reporters",
-            check=checks.not_yet([], "reporters of metrics"),
+            check=checks.metric_reporters,
             kind="Sequence[object]",
             default=[],
-            meaning="classes told of each metric",
-            notes="not supported yet",
+            meaning=(
+                "classes of reporters (`kafka.metrics.metrics_reporter`); the constructor"
+                " makes one of each, which is told of each metric"
+            ),
+            notes="a value that a reporter reads is at most 0.1 s old",
         ),
         Setting(
             name="metrics_num_samples",
-            check=checks.not_yet(2, "metrics over windows"),
+            check=checks.integer(1, 1000, "windows"),
             kind="int",
-            default=2,
-            meaning="windows of a rate",
-            notes="another value is not supported yet",
+            meaning="windows over which averages, maxima and rates are taken",
         ),
         Setting(
             name="metrics_sample_window_ms",
-            check=checks.not_yet(30_000, "metrics over windows"),
+            check=checks.milliseconds(1),
             kind="int",
-            default=30_000,
             unit="ms",
             meaning="length of a window",
-            notes="another value is not supported yet",
         ),
         Setting(
             name="metric_group_prefix",
-            check=checks.not_yet("consumer", "another name for metrics"),
+            check=checks.text,
             kind="str",
             default="consumer",
             meaning="beginning of the groups' names",
-            notes="another value is not supported yet",
         ),
     ),
     "Ours": (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aktor.consumer.core.call import Call
-from aktor.consumer.core.delivery import Delivery, ReaderMaker
+from aktor.consumer.core.delivery import Delivery, ReaderMaker, Taken
 from aktor.consumer.core.poll_heartbeat import PollHeartbeat
 from aktor.consumer.core.port import ApplicationPort, EventQueue, Publish
 from aktor.consumer.core.subscription import Subscription
@@ -49,7 +49,8 @@ class Core(NamedTuple):
     ) -> Core:
         """A new core; `port`, `publish` and `clock` are its ways to the background."""
         log = trace.bind(actor=APPLICATION)
-        delivery = Delivery(make_reader, trace, settings.isolation_level)
+        taken = Taken(clock, settings.metrics_num_samples, settings.metrics_sample_window)
+        delivery = Delivery(make_reader, trace, settings.isolation_level, taken)
         subscription = Subscription(port, publish, log, settings.group_id)
         return cls(
             settings=settings,

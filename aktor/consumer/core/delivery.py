@@ -29,9 +29,10 @@ from aktor.events.positions import (
 )
 from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
+from aktor.sensor import SAMPLES, WINDOW, Sensor
 from aktor.trace import Trace
 
-__all__ = ["NO_OFFSETS", "Delivery", "runs"]
+__all__ = ["NO_OFFSETS", "Delivery", "Taken", "runs"]
 
 #: Partitions are assigned without saying where they begin.
 NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
@@ -41,21 +42,72 @@ ReaderMaker = Callable[[Chunk], RecordReader]
 
 
 class Taken:
-    """Owns the counts of what was decoded, for metrics."""
+    """Owns the counts of what was decoded, for metrics.
 
-    __slots__ = ("bytes", "records")
+    Rates are measured when a chunk was read to its end, as in kafka-python: not with each poll.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_clock",
+        "_ended",
+        "_new",
+        "_told",
+        "by_topic",
+        "bytes",
+        "lags",
+        "recent",
+        "records",
+    )
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = lambda: 0.0,
+        samples: int = SAMPLES,
+        window: float = WINDOW,
+    ) -> None:
+        self._clock = clock
+        self._new: Callable[[], tuple[Sensor, Sensor]] = lambda: (
+            Sensor(samples, window),
+            Sensor(samples, window),
+        )
         self.records = 0
         self.bytes = 0
+        #: The last records and bytes in all, and of each topic.
+        self.recent = self._new()
+        self.by_topic: dict[str, tuple[Sensor, Sensor]] = {}
+        #: How many records were left in a partition when a chunk of it was read.
+        self.lags = Sensor(samples, window)
+        #: How many records of each topic were decoded and not measured yet.
+        self._told: dict[str, int] = {}
+        #: Chunks that were read to their ends and are not measured yet, each with its lag.
+        self._ended: list[tuple[Chunk, int]] = []
 
-    def add_records(self, count: int) -> None:
+    def add_records(self, topic: str, count: int) -> None:
         """Count records that were decoded."""
         self.records += count
+        self._told[topic] = self._told.get(topic, 0) + count
+        if self._ended:
+            self._measure()
 
-    def add_chunk(self, chunk: Chunk) -> None:
-        """This chunk was decoded to its end."""
+    def add_chunk(self, chunk: Chunk, lag: int) -> None:
+        """This chunk was decoded to its end; `lag` records are behind it."""
         self.bytes += len(chunk.data)
+        self._ended.append((chunk, lag))
+
+    def _measure(self) -> None:
+        now, ended = self._clock(), self._ended
+        self._ended = []
+        for chunk, lag in ended:
+            topic = chunk.partition.topic
+            of_topic = self.by_topic.get(topic)
+            if of_topic is None:
+                of_topic = self._new()
+                self.by_topic = {**self.by_topic, topic: of_topic}  # any thread may iterate over it
+            count = self._told.pop(topic, 0)
+            for records, size in (self.recent, of_topic):
+                records.record(count, now)
+                size.record(len(chunk.data), now)
+            self.lags.record(lag, now)
 
 
 class Rows:
@@ -120,14 +172,18 @@ class Delivery:
     """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
 
     def __init__(
-        self, make_reader: ReaderMaker, trace: Trace, isolation_level: str = "read_uncommitted"
+        self,
+        make_reader: ReaderMaker,
+        trace: Trace,
+        isolation_level: str = "read_uncommitted",
+        taken: Taken | None = None,
     ) -> None:
         #: The owned partitions. Replaced as a whole, never changed, so that any thread may read it.
         self.partitions: Mapping[TopicPartition, Partition] = {}
         #: How much of the fetch manager's room the buffered chunks take.
         self.credit = Credit()
         #: Counts of all decoded records.
-        self.taken = Taken()
+        self.taken = taken or Taken()
         #: Partitions to be fetched again from their positions, because fetched records had a gap.
         self.offset_gaps: set[TopicPartition] = set()
         #: Truncations that were told and not acted on yet.
@@ -653,7 +709,7 @@ class Delivery:
             state.take_up_to(reader.next_offset, reader.leader_epoch)
             if reader.exhausted:
                 self._finish_chunk(state)
-        self.taken.add_records(into.rows - before)
+        self.taken.add_records(state.topic_partition.topic, into.rows - before)
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]
@@ -681,7 +737,7 @@ class Delivery:
     def _finish_chunk(self, state: Partition) -> None:
         chunk = state.end_chunk()
         self.credit.let_go((chunk,))
-        self.taken.add_chunk(chunk)
+        self.taken.add_chunk(chunk, state.lag_behind)
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:

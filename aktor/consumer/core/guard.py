@@ -292,6 +292,7 @@ class Guarded:
     #: What a callback may not call, and how an error names it.
     NEVER_NESTED: Final = {
         **{name: name for name in ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")},
+        "poll_once": "poll",
         "next": "iteration",
     }
 
@@ -400,7 +401,7 @@ class Guarded:
             raise StopIteration("KafkaConsumer closed")
         if method == "_poll_arrow":
             return result[:0]
-        return {} if method == "_poll" else result
+        return {} if method == "_poll_once" else result
 
     # -- nested calls
 

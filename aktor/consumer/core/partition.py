@@ -108,6 +108,7 @@ class Partition:
         "held",
         "leader_epoch",
         "log_ends",
+        "log_start",
         "offset",
         "paused",
         "reader",
@@ -143,6 +144,8 @@ class Partition:
         self.reset: Reset | None = None
         #: The high watermark and the last stable offset, as the latest Fetch told them.
         self.log_ends: tuple[int, int] | None = None
+        #: The first offset of the log, as the latest Fetch told it.
+        self.log_start: int | None = None
         self.chunks: deque[Chunk] = deque()
         self.reader: RecordReader | None = None
         #: Records that were decoded for an iteration and not handed out; given out first.
@@ -272,6 +275,8 @@ class Partition:
         """
         if chunk.high_watermark >= 0:
             self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
+        if chunk.log_start_offset >= 0:
+            self.log_start = chunk.log_start_offset
         if not chunk.size and chunk.error is None:
             return False
         if self.fetched_anew or (self._is_unreadable and chunk.error is None):
@@ -387,6 +392,13 @@ class Partition:
         """Where `read_committed` ends: the first offset of the earliest open transaction, else the
         high watermark."""
         return None if self.log_ends is None else self.log_ends[1]
+
+    @property
+    def lag_behind(self) -> int:
+        """How many offsets are behind what is decoded, up to the high watermark; 0 if unknown."""
+        if self.log_ends is None or self.taken is None:
+            return 0
+        return max(0, self.log_ends[0] - self.taken)
 
     @property
     def position(self) -> Position | None:

@@ -71,6 +71,11 @@ class PollHeartbeat:
         """The next `Poll` wakes the background: it was told something on which it should act."""
         self._urgent = True
 
+    @property
+    def last_told_at(self) -> float:
+        """When the last `Poll` was told; -inf: none was."""
+        return self._told_at
+
     def due_after(self, _now: float) -> float:
         """When a poll that waits must send the next `Poll`: else the member leaves its group."""
         return self._told_at + self._poll_interval

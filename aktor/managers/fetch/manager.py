@@ -13,6 +13,7 @@ each node may bring a little more (see `FetchRoom.part`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
@@ -23,6 +24,7 @@ from aktor.actors.runtime.handlers import answers_to, failure_of, handles
 from aktor.actors.runtime.manager import NEVER, Backoff, Duty, RequestManager, stretched
 from aktor.events.fetching import PausePartitions
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
+from aktor.events.metric import Metric
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import (
@@ -38,6 +40,7 @@ from aktor.events.positions import (
 from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch.answer import FetchAnswer
 from aktor.managers.fetch.cursor import FetchCursor
+from aktor.managers.fetch.metrics import FetchMetrics
 from aktor.managers.fetch.plan import FetchPlan
 from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch.room import PATIENCE, FetchBandwidth, FetchRoom
@@ -151,6 +154,8 @@ class FetchManager(RequestManager):
         "max_buffered_bytes",
         "max_partition_fetch_bytes",
         "metadata_max_age",
+        "metrics_num_samples",
+        "metrics_sample_window",
         "request_timeout",
         "retry_backoff",
         "retry_backoff_max",
@@ -158,6 +163,9 @@ class FetchManager(RequestManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._metrics = FetchMetrics(
+            self.settings.metrics_num_samples, self.settings.metrics_sample_window
+        )
         #: The nodes of which the network actor was told that Fetches follow (`ExpectFetches`).
         self._expected: set[int] = set()
         self._leaderless = self._new_backoff()
@@ -197,6 +205,10 @@ class FetchManager(RequestManager):
             partition: (it.epoch, partition in plan.paused)
             for partition, it in plan.cursors.items()
         }
+
+    def measure(self, now: float) -> Mapping[Metric, float]:
+        """The sizes of Fetches."""
+        return self._metrics.measure(now)
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
@@ -528,6 +540,7 @@ class FetchManager(RequestManager):
             self._on_refused(node, asked, received)
             return
         size = sum(len(partition.records) for partition in response.partitions)
+        self._metrics.answered(response.partitions, size, received.now)
         if asked.sessionless:
             node.sessionless.brought(size, asked=asked.max_bytes)
             self._file(self._answer(node.sessionless.session, received), response)

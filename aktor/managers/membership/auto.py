@@ -18,6 +18,7 @@ from aktor.actors.runtime.supervision import LastFacts
 from aktor.events.lifecycle import Tick
 from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChanged
 from aktor.events.message import Message
+from aktor.events.metric import Metric
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.routes import FACTS, MEMBERSHIP
@@ -94,6 +95,10 @@ class AutoMembershipManager(RequestManager):
     def looks_after(self) -> frozenset[str]:
         """The member ids of the chosen manager."""
         return self._chosen.looks_after
+
+    def measure(self, now: float) -> Mapping[Metric, float]:
+        """What the chosen manager has measured."""
+        return self._chosen.measure(now)
 
     def handle(self, message: Message) -> list[Message]:
         """Let the chosen manager handle the message."""

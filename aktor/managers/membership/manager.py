@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -35,6 +35,7 @@ from aktor.events.membership import (
 )
 from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged
+from aktor.events.metric import Metric
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
@@ -108,6 +109,10 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @abstractmethod
     def looks_after(self) -> frozenset[str]:
         """The ids under which we are in the group, or have yet to leave it."""
+
+    def measure(self, now: float) -> Mapping[Metric, float]:
+        """Rebalances."""
+        return self._member.rebalance.metrics.measure(now)
 
     # -- what is said
 

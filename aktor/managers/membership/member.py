@@ -21,6 +21,7 @@ from aktor.events.membership import (
 )
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster
+from aktor.managers.membership.metrics import RebalanceMetrics
 from aktor.managers.membership.revocation import Revocation, RevocationStage, StepAnswer
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -93,7 +94,8 @@ class Rebalance:
     """Owns what operators are told of the rebalance under way, and whether the application has
     applied its assignment."""
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self, incarnation: int, metrics: RebalanceMetrics) -> None:
+        self.metrics = metrics
         # Answers to an earlier incarnation's steps must not be taken for answers to ours.
         self._first = (incarnation - 1) * REBALANCES_PER_LIFE
         self.number = self._first
@@ -118,6 +120,7 @@ class Rebalance:
         """Measure from now on, and count what is revoked."""
         self.began_at = now
         self.revoked = 0
+        self.metrics.begun(now)
 
     def explain(self, because: str) -> None:
         """Note why the rebalance is under way."""
@@ -151,7 +154,8 @@ class Rebalance:
         )
 
     def trace_completed(self, log: Trace, now: float, *, generation: int, owned: int) -> None:
-        """Trace that the member has its assignment."""
+        """Measure and trace that the member has its assignment."""
+        self.metrics.completed(now)
         log.info(
             "rebalance.completed",
             rebalance=self.number,
@@ -192,7 +196,8 @@ class GroupMember(ABC, Generic[S, T]):
         self.state: S = next(iter(self.TRANSITIONS))
         self.subscription = MemberSubscription()
         self.owned = NOTHING
-        self.rebalance = Rebalance(incarnation)
+        metrics = RebalanceMetrics(settings.metrics_num_samples, settings.metrics_sample_window)
+        self.rebalance = Rebalance(incarnation, metrics)
         self._revocation: Revocation | None = None
 
     @property
@@ -332,6 +337,7 @@ class GroupMember(ABC, Generic[S, T]):
     def _lose_everything(self, because: str) -> bool:
         """The member owns nothing any more; False if the application has nothing to give up."""
         step, self._revocation = self._revocation, None
+        self.rebalance.metrics.failed()
         self.rebalance.next()
         if self.owned:
             self._start_revoking(self.owned, Loss.LOST, because)

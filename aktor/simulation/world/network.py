@@ -468,7 +468,7 @@ class SimulatedNet:
 
     def _act(self, connection: _Connection, news: News) -> None:
         match news:
-            case ResponseRead(request_id, response, version, throttle):
+            case ResponseRead(request_id, response, version, throttle, sizes):
                 self._tell(
                     RequestAnswered(
                         key=connection.key,
@@ -476,6 +476,7 @@ class SimulatedNet:
                         response=response,
                         version=version,
                         throttle=throttle,
+                        sizes=sizes,
                         now=self._clock(),
                     )
                 )

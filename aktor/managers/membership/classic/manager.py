@@ -80,6 +80,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         "group_instance_id",
         "heartbeat_interval",
         "max_poll_interval",
+        "metrics_num_samples",
+        "metrics_sample_window",
         "partition_assignment_strategy",
         "request_timeout",
         "retry_backoff",

@@ -261,6 +261,7 @@ class Member(GroupMember[State, Trigger]):
         """The application has released all partitions."""
         self.subscription.clear()
         self.owned = NOTHING
+        self.rebalance.metrics.left()
         self.rebalance.next()
         self._revocation = None
         self._forget(member_id="")

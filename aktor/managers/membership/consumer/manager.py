@@ -90,6 +90,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         "group_remote_assignor",
         "heartbeat_interval",
         "max_poll_interval",
+        "metrics_num_samples",
+        "metrics_sample_window",
         "request_timeout",
         "retry_backoff",
         "retry_backoff_max",

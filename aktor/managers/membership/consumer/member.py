@@ -305,6 +305,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         """The application has released all partitions."""
         self.subscription.clear()
         self.owned = NOTHING
+        self.rebalance.metrics.left()
         self.rebalance.next()
         self._revocation = None
         self._forget()

@@ -381,7 +381,7 @@ def test_status_names_each_actor_with_its_incarnation() -> None:
     harness.run(1.0)
     harness.crash("fetch")
 
-    harness.dispatcher.publish(ReportStatus(ticket=1))
+    harness.dispatcher.publish(ReportStatus(ticket=1, now=0.0))
     harness.run(0.1)
 
     answer = harness.port.heard[-1]

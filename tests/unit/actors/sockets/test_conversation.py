@@ -273,9 +273,12 @@ def test_an_answer_comes_with_its_request_and_proves_the_listener() -> None:
     talk = Talk().greet()
     talk.news()
     talk.own.send(7, MetadataRequest(topics=None))
+    asked = sum(map(len, talk.own.unsent))
     talk.answer(lambda request: metadata(request.version))
     (answer,) = talk.news()
     assert isinstance(answer, ResponseRead)
+    assert answer.sizes[0] == asked > 0
+    assert answer.sizes[1] > 4
     assert (answer.request_id, answer.version, answer.throttle) == (7, SPOKEN[3], 0.0)
     assert talk.diagnosis.phase is Phase.PROVEN
     assert not talk.own.in_flight

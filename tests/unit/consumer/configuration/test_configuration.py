@@ -205,12 +205,12 @@ MILLISECONDS = sorted(
     name for name in DEFAULT_CONFIG if name.endswith("_ms") and name != "consumer_timeout_ms"
 )
 LATER = {
-    "metrics_sample_window_ms": 60_000,
-    "metrics_num_samples": 3,
-    "metric_group_prefix": "mine",
-    "metric_reporters": [object],
     "kafka_client": object,
 }
+
+
+class Reporter:
+    """Makes a reporter of metrics."""
 
 
 NO_TIMES = [-1, "5 s", True, None, float("nan"), float("inf"), datetime.timedelta(seconds=1)]
@@ -529,6 +529,25 @@ def test_an_unknown_assignor_is_refused_with_those_there_are() -> None:
 
     assert "did you mean 'cooperative-sticky'?" in text
     assert "'range', 'roundrobin', 'sticky'" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(None, []), ([Reporter], [Reporter]), ((Reporter,), [Reporter]), ([], [])],
+)
+def test_reporters_of_metrics_are_classes(given: Any, kept: list[Any]) -> None:
+    assert config(metric_reporters=given)["metric_reporters"] == kept
+
+
+@pytest.mark.parametrize("given", [Reporter, "reporters.Mine", [Reporter()], [None]])
+def test_what_makes_no_reporters_is_refused(given: Any) -> None:
+    assert "must be a list of classes" in refusal(metric_reporters=given)
+
+
+def test_the_windows_of_metrics_are_settings() -> None:
+    made = settings(metrics_num_samples=3, metrics_sample_window_ms=1500)
+
+    assert (made.metrics_num_samples, made.metrics_sample_window) == (3, 1.5)
 
 
 @pytest.mark.parametrize(("name", "value"), LATER.items())

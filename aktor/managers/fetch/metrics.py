@@ -1,0 +1,75 @@
+"""What the fetch manager measures, for `consumer.metrics()`: the sizes of Fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from aktor.events.metric import FETCH_METRICS, Metric
+from aktor.protocol.fetch import FetchedPartition
+from aktor.sensor import Sensor
+
+__all__ = ["METRICS", "FetchMetrics"]
+
+_NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
+
+
+def _metrics(tags: tuple[tuple[str, str], ...] = _NO_TAGS) -> tuple[Metric, Metric]:
+    of = f" of {tags[0][1]}" if tags else ""
+    return (
+        Metric(
+            name="fetch-size-avg",
+            group=FETCH_METRICS,
+            kind="average",
+            description=f"bytes of records{of} in a Fetch that has any",
+            tags=tags,
+        ),
+        Metric(
+            name="fetch-size-max",
+            group=FETCH_METRICS,
+            kind="maximum",
+            description=f"bytes of records{of} in a Fetch that has any",
+            tags=tags,
+        ),
+    )
+
+
+METRICS: Final = _metrics()
+
+
+class FetchMetrics:
+    """Owns the sizes of the last Fetches, in all and by topic."""
+
+    __slots__ = ("_all", "_samples", "_topics", "_window")
+
+    def __init__(self, samples: int, window: float) -> None:
+        self._samples, self._window = samples, window
+        self._all = Sensor(samples, window)
+        self._topics: dict[str, tuple[Sensor, tuple[Metric, Metric]]] = {}
+
+    def answered(self, partitions: Iterable[FetchedPartition], size: int, now: float) -> None:
+        """A Fetch has brought `size` bytes of records."""
+        if not size:
+            return
+        self._all.record(size, now)
+        sizes: dict[str, int] = {}
+        for fetched in partitions:
+            sizes[fetched.topic] = sizes.get(fetched.topic, 0) + len(fetched.records)
+        for topic, of_topic in sizes.items():
+            if of_topic:
+                self._sensor(topic).record(of_topic, now)
+
+    def _sensor(self, topic: str) -> Sensor:
+        found = self._topics.get(topic)
+        if found is None:
+            sensor = Sensor(self._samples, self._window)
+            found = self._topics[topic] = sensor, _metrics((("topic", topic),))
+        return found[0]
+
+    def measure(self, now: float) -> Mapping[Metric, float]:
+        """The values as of now."""
+        values: dict[Metric, float] = {}
+        for sensor, (average, maximum) in ((self._all, METRICS), *self._topics.values()):
+            values[average] = sensor.average(now)
+            values[maximum] = sensor.maximum(now)
+        return values
