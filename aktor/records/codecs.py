@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
+import kafka.codec
+
 from aktor.records.faults import CodecUnavailable, Malformed, Oversized
 
 NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -62,6 +64,11 @@ def readable(buffer: Any) -> bytes | memoryview:
 
 
 def _gunzip(data: memoryview, limit: int, _room: Callable[[int], Any]) -> Any:
+    # Python always has gzip. Tests of programs, and kafka-python's own, replace this function to
+    # see what happens without a codec.
+    if not kafka.codec.has_gzip():
+        text = "Libraries for gzip compression codec not found"  # as kafka-python says it
+        raise CodecUnavailable(f"compressed with gzip: {text}")
     out = bytearray()
     rest = _gunzip_member(data, out, limit)
     while rest:  # a stream may have several members (RFC 1952)

@@ -335,6 +335,17 @@ def test_a_gzip_stream_with_a_wrong_checksum_is_malformed() -> None:
         decompress(CODECS["gzip"], memoryview(lie), MIB)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_a_program_can_see_what_happens_without_gzip_as_with_kafka_python(
+    reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = a_batch(base_offset=8, codec="gzip")
+    monkeypatch.setattr("kafka.codec.has_gzip", lambda: False)
+
+    with pytest.raises(UnsupportedCodecError, match="gzip compression codec not found"):
+        take_all(a_reader(batch, reader=reader))
+
+
 @pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
 def test_a_missing_codec_is_named_with_its_remedy(
     codec: str, monkeypatch: pytest.MonkeyPatch
