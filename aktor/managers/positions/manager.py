@@ -24,7 +24,7 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
-from aktor.events.metadata import ClusterChanged
+from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
     AssignmentChanged,
@@ -45,6 +45,7 @@ from aktor.managers.positions.partition import Partitions, State, Trigger
 from aktor.managers.positions.questions import OffsetQuestions, OffsetsAsked
 from aktor.managers.positions.resets import Resets
 from aktor.managers.positions.validation import Validation
+from aktor.protocol.partitions import listed
 
 __all__ = ["PositionManager"]
 
@@ -80,7 +81,6 @@ class PositionManager(RequestManager):
             settings,
             self._partitions,
             self._leaders,
-            self._new,
             wall=lambda: self.wall,
             send=self._ask,
             log=log,
@@ -117,8 +117,7 @@ class PositionManager(RequestManager):
         if not partitions:
             return
         if self.settings.group_id is None:
-            because = "there is no group to commit for"
-            self._reset_by_policy(self._without_new(partitions), because=because)
+            self._begin_uncommitted(partitions)
             return
         self._say(FindStartingOffsets(partitions=frozenset(partitions)))
 
@@ -196,18 +195,26 @@ class PositionManager(RequestManager):
         self._partitions.resolved(resolved, because="committed")
         still = {tp for tp in self._new.in_question if self._is_initializing(tp)}
         uncommitted += sorted(still - {*uncommitted})
-        old = self._without_new(uncommitted)
-        self._reset_by_policy(old, because="no offset is committed")
+        self._begin_uncommitted(uncommitted)
+
+    def _begin_uncommitted(self, partitions: list[TopicPartition]) -> None:
+        """No offset is committed for these: some are new, the policy decides about the others."""
+        in_group = self.settings.group_id is not None
+        because = "no offset is committed" if in_group else "there is no group to commit for"
+        self._reset_by_policy(self._without_new(partitions), because=because)
 
     def _is_initializing(self, tp: TopicPartition) -> bool:
         return self._partitions.state(tp) is State.INITIALIZING
 
     def _without_new(self, uncommitted: list[TopicPartition]) -> list[TopicPartition]:
         """Begin with the first record of those that are new; returns those that are not. Some stay
-        in question until the committed offsets of other partitions are known."""
+        in question until their topics are described, and the committed offsets of other partitions
+        are known."""
         if not (self._looks_for_new and self._subscribed):
             return uncommitted
         verdicts = {tp: self._new.judge(tp, self._leaders.cluster) for tp in uncommitted}
+        if undescribed := [tp for tp in verdicts if tp.topic not in self._leaders.cluster.topics]:
+            self._say(RefreshMetadata(because=f"nothing is known of {listed(undescribed)}"))
         self._ask_group()
         by_verdict: defaultdict[Verdict, list[TopicPartition]] = defaultdict(list)
         for tp, verdict in verdicts.items():
@@ -229,8 +236,6 @@ class PositionManager(RequestManager):
         for tp in partitions:
             partition = self._partitions.move(tp, Trigger.NOTHING_COMMITTED)
             partition.await_reset(self._start, because, None)
-            if self._looks_for_new and self._subscribed:
-                partition.allow_new()
         if self._start.strategy is None:
             self._refuse_for_policy(partitions)
 
@@ -263,7 +268,11 @@ class PositionManager(RequestManager):
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """What waits for a leader that is another one now need not wait for its backoff."""
+        known = self._leaders.cluster.topics
         self._leaders.know(changed.cluster)
+        described = changed.cluster.topics.keys() - known.keys()
+        if described and (waiting := [tp for tp in self._new.in_question if tp.topic in described]):
+            self._begin_uncommitted(sorted(filter(self._is_initializing, waiting)))
         self._resets.leaders_changed()
         self._validation.leaders_changed()
         self._questions.leaders_changed()
@@ -324,7 +333,10 @@ class PositionManager(RequestManager):
         """Say what the position of an assigned partition waits for."""
         tp = asked.partition
         state = self._partitions.state(tp)
-        if state is State.INITIALIZING:
+        if tp in self._new.in_question and tp.topic not in self._leaders.cluster.topics:
+            why = self._leaders.obstacle(tp, None, None, asked.now)
+            self._say(Answered(ticket=asked.ticket, value=f"whether it is new: {why}"))
+        elif state is State.INITIALIZING:
             self._say(ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now))
         elif state is State.AWAIT_RESET:
             self._say(Answered(ticket=asked.ticket, value=self._resets.explain(tp, asked.now)))

@@ -31,7 +31,6 @@ __all__ = ["NewPartitions", "Verdict"]
 #: Whether a partition is new, and why.
 Verdict = tuple[bool, str]
 
-NO_TOPIC: Final = False, "its topic is not described yet"
 NO_GROUP: Final = False, "there is no group whose commits would tell"
 NO_AUTO_COMMIT: Final = False, "auto-commit is off: an idle partition may have no committed offset"
 FIRST: Final = False, "it is the first partition of its topic"
@@ -57,25 +56,18 @@ class NewPartitions:
                 self._committed.setdefault(tp.topic, {})[tp.partition] = offset
 
     def judge(self, tp: TopicPartition, cluster: Cluster) -> Verdict | None:
-        """Whether this partition, which has no committed offset, is new. None: `missing` must be
-        looked up first, and `note` called."""
+        """Whether this partition, which has no committed offset, is new. None: its topic must be
+        described first, or `missing` looked up, and `note` called."""
         info = cluster.topics.get(tp.topic)
-        if info is None:
-            return NO_TOPIC
-        if seen := self.seen(tp, info):
-            return True, seen
-        if not self._has_group:
-            return NO_GROUP
+        if info is not None:
+            if info.has_gained(tp.partition):
+                return True, _seen(info)
+            if not self._has_group:
+                return NO_GROUP
         self._in_question.setdefault(tp.topic, set()).add(tp.partition)
-        return None if self._missing_of(tp.topic, info) else self._by_group(tp, info)
-
-    def seen(self, tp: TopicPartition, info: TopicInfo | None) -> str:
-        """How this member has seen that the partition is new; "" if it has not."""
-        if info is None or not info.has_gained(tp.partition):
-            return ""
-        if not info.had:
-            return "its topic did not exist when this member began to look for it"
-        return f"its topic had {info.had} partitions when this member began to follow it"
+        if info is None or self._missing_of(tp.topic, info):
+            return None
+        return self._by_group(tp, info)
 
     def _by_group(self, tp: TopicPartition, info: TopicInfo) -> Verdict:
         committed = self._committed.get(tp.topic, {})
@@ -127,3 +119,10 @@ class NewPartitions:
         self._committed = {
             topic: known for topic, known in self._committed.items() if topic in self._in_question
         }
+
+
+def _seen(info: TopicInfo) -> str:
+    """How this member has seen that a partition of the topic is new."""
+    if not info.had:
+        return "its topic did not exist when this member began to look for it"
+    return f"its topic had {info.had} partitions when this member began to follow it"

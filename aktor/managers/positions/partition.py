@@ -135,9 +135,6 @@ class Partition:
     duration: float | None = None
     end: OffsetAndTimestamp | None = None
     looks_for_end: bool = False
-    #: There is no committed offset, and no end of the log was asked for: a new partition is read
-    #: from its first record (see `new_partitions`).
-    may_be_new: bool = False
     from_offset: int | None = None
     because: str = ""
     #: The position that is validated, in VALIDATING.
@@ -160,15 +157,10 @@ class Partition:
         """The leader is to be asked where the log begins or ends; `because` is the reason.
         `from_offset`: the offset that is out of range, if that is why."""
         self.strategy, self.duration = policy.strategy, policy.duration
-        self.may_be_new = False
         self.end, self.looks_for_end = None, False
         self.from_offset = from_offset
         self.because = because
         self.exchange.hurry()
-
-    def allow_new(self) -> None:
-        """If the metadata tells in time that the partition is new, begin at its first record."""
-        self.may_be_new = True
 
     def is_new(self, because: str) -> None:
         """The partition is new, so it is read from its first record."""

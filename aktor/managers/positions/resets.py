@@ -13,7 +13,6 @@ from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import Position, ResetStrategy
 from aktor.managers.positions.leaders import Asked, LeaderRequests, Leaders, Send
 from aktor.managers.positions.list_offsets import ListedOffsets, list_offsets
-from aktor.managers.positions.new_partitions import NewPartitions
 from aktor.managers.positions.partition import Partition, Partitions, State, Trigger, WantedReset
 from aktor.protocol.error_codes import Answer, Do, means
 from aktor.protocol.partitions import listed
@@ -38,7 +37,6 @@ class Resets(LeaderRequests):
         settings: Settings,
         partitions: Partitions,
         leaders: Leaders,
-        new: NewPartitions,
         *,
         wall: Callable[[], float],
         send: Send,
@@ -46,23 +44,9 @@ class Resets(LeaderRequests):
     ) -> None:
         super().__init__(partitions, leaders, send=send, log=log)
         self._settings = settings
-        self._new = new
         self._wall = wall
 
     # -- what is sent
-
-    def _ask(self, due: list[TopicPartition], now: float, jitter: float) -> None:
-        for tp in due:
-            if self._partitions[tp].may_be_new:
-                self._look_again(tp)
-        super()._ask(due, now, jitter)
-
-    def _look_again(self, tp: TopicPartition) -> None:
-        """The topic was not described when the partition was judged: now it may be."""
-        because = self._new.seen(tp, self._leaders.cluster.topics.get(tp.topic))
-        if because:
-            self._log.info("partition.judged", partitions=[tp], new=True, because=because)
-            self._partitions[tp].is_new(because)
 
     def _wanted(self, partition: Partition) -> WantedReset:
         return partition.wanted_reset

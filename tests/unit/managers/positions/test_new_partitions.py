@@ -9,15 +9,17 @@ import pytest
 from kafka.errors import GroupAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.events.answers import Answered
 from aktor.events.commits import (
     FindStartingOffsets,
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
-from aktor.events.metadata import ClusterChanged
+from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
+    ExplainPosition,
     PositionsFailed,
     PositionsResolved,
     Reset,
@@ -118,16 +120,52 @@ def test_a_topic_that_came_into_being_is_read_from_its_first_records() -> None:
     assert case.asks_for() == {0: EARLIEST, 1: EARLIEST}
 
 
-def test_a_partition_that_is_assigned_before_it_is_described_is_judged_when_it_is() -> None:
-    """The coordinator may know it sooner."""
-    case = Case(0, had=None)
-    case.assign(1)
-    case.committed({1: None})
+@pytest.mark.parametrize("group", ["g", None])
+def test_a_partition_that_is_assigned_before_it_is_described_is_judged_when_it_is(
+    group: str | None,
+) -> None:
+    """The coordinator may know it sooner, and the actor that keeps the metadata may have been
+    restarted."""
+    case = Case(0, had=None, group_id=group)
+    said = case.assign(1, all_of_topics=True, by_group=group is not None)
+    if group is not None:
+        said = case.committed({1: None})
+    assert [type(one) for one in said] == [RefreshMetadata]
     assert case.asks_for() == {}
 
     case.manager.handle(a_topic_of(2, had=0, version=2))
 
     assert case.asks_for() == {1: EARLIEST}
+    assert case.judged() == [(["t-1"], True)]
+
+
+@pytest.mark.parametrize(("count", "timestamp"), [(1, EARLIEST), (2, LATEST)])
+def test_a_partition_whose_topic_was_not_described_is_judged_by_the_group_then(
+    count: int, timestamp: int
+) -> None:
+    """This member may not have seen it come."""
+    case = Case(0, had=None)
+    case.assign(1)
+    case.committed({1: None})
+
+    said = case.manager.handle(a_topic_of(3, had=3, version=2))
+    assert looked_up(said) == {0, 2}
+    case.committed({0: 7, 2: 7}, count, 0)
+
+    assert case.asks_for() == {1: timestamp}
+
+
+def test_what_a_position_waits_for_is_said_while_its_topic_is_not_described() -> None:
+    case = Case(0, had=None)
+    case.assign(1)
+    case.committed({1: None})
+
+    (said,) = case.manager.handle(ExplainPosition(ticket=1, partition=T[1], now=0.0))
+
+    assert said == Answered(
+        ticket=1,
+        value="whether it is new: no broker has described the topic; it may not exist",
+    )
 
 
 @pytest.mark.parametrize(
