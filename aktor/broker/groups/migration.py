@@ -9,7 +9,7 @@ from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.classic.group import ClassicGroup
 from aktor.broker.groups.classic.member import Member as ClassicMember
 from aktor.broker.groups.classic.members import Members as ClassicMembers
-from aktor.broker.groups.consumer.assignors import Assignment
+from aktor.broker.groups.consumer.assignors import MemberAssignment
 from aktor.broker.groups.consumer.embedded_protocol import (
     read_assignment,
     read_subscription,
@@ -99,7 +99,7 @@ def _owned(
 
 
 def to_classic_members(
-    members: Iterable[Member], targets: Mapping[str, Assignment], topics: TopicsView
+    members: Iterable[Member], targets: Mapping[str, MemberAssignment], topics: TopicsView
 ) -> list[ClassicMember]:
     """Members that speak the classic protocol, each with its part of the target assignment."""
     group = ClassicMembers()

@@ -15,10 +15,18 @@ from uuid import UUID
 
 from aktor.broker.groups.consumer.balancer import Balancer, Owners
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Candidate", "assign_range", "assign_uniform"]
+__all__ = [
+    "ASSIGNORS",
+    "MemberAssignment",
+    "Assignor",
+    "Candidate",
+    "assign_range",
+    "assign_uniform",
+]
 
-#: Partitions by topic, each topic's in ascending order; no topic is without partitions.
-Assignment: TypeAlias = Mapping[UUID, tuple[int, ...]]
+#: What an assignor gives to a member: partitions by topic, each topic's in ascending order; no
+#: topic is without partitions.
+MemberAssignment: TypeAlias = Mapping[UUID, tuple[int, ...]]
 
 #: Rounds over all topics after which balancing gives up (UniformHeterogeneousAssignmentBuilder).
 _MAX_ROUNDS: Final = 16
@@ -33,7 +41,7 @@ class Candidate:
     """
 
     topics: tuple[UUID, ...]
-    target: Assignment = field(default_factory=dict)
+    target: MemberAssignment = field(default_factory=dict)
     instance_id: str | None = None
 
 

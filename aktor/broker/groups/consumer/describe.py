@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from aktor.broker.groups.consumer.assignors import Assignment
+from aktor.broker.groups.consumer.assignors import MemberAssignment
 from aktor.broker.groups.consumer.member import Member
 from aktor.broker.groups.topics_view import TopicsView
 from aktor.protocol.consumer_group import ConsumerGroupDescribeResponse
@@ -21,13 +21,13 @@ _Member: Any = ConsumerGroupDescribeResponse.DescribedGroup.Member
 
 
 def describe_members(
-    members: Iterable[Member], targets: Mapping[str, Assignment], topics: TopicsView
+    members: Iterable[Member], targets: Mapping[str, MemberAssignment], topics: TopicsView
 ) -> list[Any]:
     """DescribedGroup's members, in the order in which they joined."""
     return [_describe(member, targets.get(member.member_id, {}), topics) for member in members]
 
 
-def _describe(member: Member, target: Assignment, topics: TopicsView) -> Any:
+def _describe(member: Member, target: MemberAssignment, topics: TopicsView) -> Any:
     owned: dict[UUID, list[int]] = {}
     for topic_id, partition in member.partitions():
         owned.setdefault(topic_id, []).append(partition)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aktor.broker.groups.consumer.assignors import Assignment
+from aktor.broker.groups.consumer.assignors import MemberAssignment
 from aktor.broker.groups.topics_view import TopicsView
 
 __all__ = [
@@ -77,7 +77,7 @@ def read_assignment(data: bytes) -> Given:
     return Given(partitions=reader.partitions(), user_data=reader.nullable_bytes() or b"")
 
 
-def write_assignment(assignment: Assignment, topics: TopicsView, *, version: int) -> bytes:
+def write_assignment(assignment: MemberAssignment, topics: TopicsView, *, version: int) -> bytes:
     """A ConsumerProtocolAssignment of those topics that are there."""
     named = {
         name: partitions

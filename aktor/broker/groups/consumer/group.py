@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from aktor.broker.call import Call, Journal, NoJournal
 from aktor.broker.codes import Code, Refused
-from aktor.broker.groups.consumer.assignors import Assignment
+from aktor.broker.groups.consumer.assignors import MemberAssignment
 from aktor.broker.groups.consumer.classic_members import ClassicMembers
 from aktor.broker.groups.consumer.describe import describe_members
 from aktor.broker.groups.consumer.epochs import (
@@ -106,7 +106,7 @@ class ConsumerGroup:
         return self._group.assignment_epoch
 
     @property
-    def targets(self) -> Mapping[str, Assignment]:
+    def targets(self) -> Mapping[str, MemberAssignment]:
         """What each member shall own. For reading."""
         return self._group.targets
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from aktor.broker.groups.classic.member import Protocols
-from aktor.broker.groups.consumer.assignors import Assignment
+from aktor.broker.groups.consumer.assignors import MemberAssignment
 from aktor.protocol.consumer_group import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
 __all__ = ["Classic", "Member", "MemberState", "Owned", "Reported", "Target", "reconcile"]
@@ -201,7 +201,7 @@ class Target:
     """What a member shall own, and the epoch of the target assignment that says so."""
 
     epoch: int
-    assignment: Assignment
+    assignment: MemberAssignment
 
 
 def reconcile(

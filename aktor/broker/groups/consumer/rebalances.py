@@ -13,7 +13,7 @@ from uuid import UUID
 
 from aktor.broker.call import Call, Journal
 from aktor.broker.codes import Code, Refused
-from aktor.broker.groups.consumer.assignors import ASSIGNORS, Assignment, Candidate
+from aktor.broker.groups.consumer.assignors import ASSIGNORS, Candidate, MemberAssignment
 from aktor.broker.groups.consumer.deadlines import Deadlines
 from aktor.broker.groups.consumer.member import (
     Member,
@@ -59,7 +59,7 @@ class Rebalances:
         self.members = Members(group_id)
         self.group_epoch = _FIRST_EPOCH
         self.assignment_epoch = _FIRST_EPOCH
-        self.targets: dict[str, Assignment] = {}
+        self.targets: dict[str, MemberAssignment] = {}
         self._group_id = group_id
         self._journal = journal
         self._downgrade = downgrade

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from aktor.managers.membership.consumer.heartbeats import Assignment, claimed
+from aktor.managers.membership.consumer.heartbeats import LocalAssignment, claimed
 
 __all__ = ["Claim"]
 
@@ -19,9 +19,9 @@ class Claim:
 
     def __init__(self) -> None:
         #: The partitions of the application, after its revoked and assigned callbacks returned.
-        self.acknowledged: Assignment = {}
+        self.acknowledged: LocalAssignment = {}
         #: The assignment that the application is being given.
-        self.assigning: Assignment = {}
+        self.assigning: LocalAssignment = {}
         #: Number of the target that `acknowledged` belongs to (maybe only a part of it).
         self.of_target = 0
         #: A heartbeat that says what is owned is not answered yet.
@@ -39,7 +39,7 @@ class Claim:
         """The partitions that are claimed of a topic."""
         return claimed(self.acknowledged, self.assigning)[topic_id]
 
-    def assign(self, assignment: Assignment, ids: Mapping[str, Any]) -> None:
+    def assign(self, assignment: LocalAssignment, ids: Mapping[str, Any]) -> None:
         """`assignment` is being given to the application; `ids` are its topics' ids, by name."""
         self.assigning = assignment
         self.ids = {**self.ids, **ids}
@@ -57,7 +57,7 @@ class Claim:
         the target as acknowledged."""
         self.of_target = target
 
-    def acknowledge(self, assignment: Assignment, of_target: int) -> None:
+    def acknowledge(self, assignment: LocalAssignment, of_target: int) -> None:
         """The application has exactly this assignment, and its assigned callback has returned."""
         self.acknowledged, self.of_target = assignment, of_target
         self.assigning = {}
@@ -81,5 +81,5 @@ class Claim:
         self.is_unanswered = False
 
 
-def _without(assignment: Assignment, topics: Collection[Any]) -> Assignment:
+def _without(assignment: LocalAssignment, topics: Collection[Any]) -> LocalAssignment:
     return {topic: numbers for topic, numbers in assignment.items() if topic not in topics}

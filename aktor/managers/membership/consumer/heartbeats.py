@@ -21,7 +21,7 @@ from aktor.settings import Settings
 from aktor.values import Value
 
 __all__ = [
-    "Assignment",
+    "LocalAssignment",
     "Report",
     "HeartbeatSent",
     "SentFields",
@@ -30,8 +30,8 @@ __all__ = [
     "leave_heartbeat",
 ]
 
-#: Topic id -> partition ids.
-Assignment: TypeAlias = Mapping[Any, frozenset[int]]
+#: Partitions of a member: topic id -> partition ids. Java's LocalAssignment, without its epoch.
+LocalAssignment: TypeAlias = Mapping[Any, frozenset[int]]
 
 #: From this version on the member makes its id, and may subscribe by a pattern (KIP-1082).
 _WITH_REGEX: Final = 1
@@ -48,12 +48,12 @@ class Report(Value):
     epoch: int
     topics: frozenset[str]
     regex: str
-    owned: Assignment = field(default_factory=dict)
-    assigning: Assignment = field(default_factory=dict)
+    owned: LocalAssignment = field(default_factory=dict)
+    assigning: LocalAssignment = field(default_factory=dict)
     target: int = 0
 
 
-def claimed(owned: Assignment, assigning: Assignment) -> Assignment:
+def claimed(owned: LocalAssignment, assigning: LocalAssignment) -> LocalAssignment:
     """The partitions to report as owned: the coordinator gives away what is not reported."""
     nothing: frozenset[int] = frozenset()
     both = owned.keys() | assigning.keys()
@@ -148,7 +148,7 @@ def leave_heartbeat(settings: Settings, member_id: str, *, stays: bool) -> Any:
     )
 
 
-def assignment_of(response: Any) -> Assignment | None:
+def assignment_of(response: Any) -> LocalAssignment | None:
     """The target in an answer; None if it is as before."""
     if response.assignment is None:
         return None

@@ -12,7 +12,7 @@ from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster
 from aktor.managers.membership.consumer.claim import Claim
-from aktor.managers.membership.consumer.heartbeats import Assignment, Report
+from aktor.managers.membership.consumer.heartbeats import LocalAssignment, Report
 from aktor.managers.membership.consumer.reconciliation import (
     Event,
     Reconciliation,
@@ -104,7 +104,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._trace_triggered(self.member_id)
         self.move(trigger, because)
 
-    def answered(self, epoch: int, target: Assignment | None, now: float) -> None:
+    def answered(self, epoch: int, target: LocalAssignment | None, now: float) -> None:
         """A heartbeat was answered: with our epoch, and with a target if that has changed."""
         self._claim.answered()
         self._names.doubt_anew()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
-from aktor.managers.membership.consumer.heartbeats import Assignment
+from aktor.managers.membership.consumer.heartbeats import LocalAssignment
 from aktor.state_table import follow
 from aktor.values import Value
 
@@ -25,7 +25,7 @@ class Target(Value, kw_only=False):
     """What the coordinator wants us to own; `number` counts the targets of this member."""
 
     number: int = 0
-    assignment: Assignment = field(default_factory=dict)
+    assignment: LocalAssignment = field(default_factory=dict)
 
 
 class ReconciliationStage(enum.Enum):
@@ -99,7 +99,7 @@ class Reconciliation:
         #: The number of the target that is being reached.
         self.of_target = 0
         #: The part of the target whose topics have names: by topic id, and as partitions.
-        self.reachable: Assignment = {}
+        self.reachable: LocalAssignment = {}
         self.wanted: frozenset[TopicPartition] = frozenset()
         #: The old ids of topics that were created again, while the application gives them up.
         self.losing: frozenset[Any] = frozenset()
@@ -122,7 +122,7 @@ class Reconciliation:
         self.losing = topics
 
     def begin(
-        self, of_target: int, reachable: Assignment, wanted: frozenset[TopicPartition]
+        self, of_target: int, reachable: LocalAssignment, wanted: frozenset[TopicPartition]
     ) -> None:
         """Begin to reach this part of a target: what is not in it is revoked first."""
         self.on(Event.DIFFERS)
