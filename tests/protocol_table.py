@@ -19,7 +19,7 @@ from types import ModuleType
 from aktor.actors.runtime.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.routes import BY_NAME, KEPT, ROUTES
-from aktor.simulation.faults.crashes import in_start_order
+from aktor.simulation.world.crashes import in_start_order
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "protocol.md"

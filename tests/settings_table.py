@@ -18,7 +18,7 @@ from aktor.actors.network.actor import NetworkActor
 from aktor.actors.sockets.kafka_net import KafkaNet
 from aktor.consumer.configuration.table import SECTIONS, SETTINGS, Setting
 from aktor.settings import Settings
-from aktor.simulation.faults.crashes import in_start_order
+from aktor.simulation.world.crashes import in_start_order
 from tests.protocol_table import modules_from, modules_of, tree_of
 
 ROOT = Path(__file__).parent.parent

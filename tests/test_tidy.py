@@ -111,21 +111,6 @@ BROKER_LAYERS = (
     {"commands", "control", "sample_records"},
 )
 
-#: Modules that import each other in a circle, and why that is so. The imports that close these
-#: circles are for annotations only.
-CIRCLES = {
-    # `Simulation` makes members, faults and their users' code, and each of them is given the whole
-    # simulation: a fault may do anything to any part of it.
-    frozenset(
-        f"simulation.{name}"
-        for name in (
-            *("faults.chaos", "faults.interrupts", "simulation", "sink", "trial"),
-            *(f"programs.{one}" for one in ("habits", "listeners", "producer", "reader", "ways")),
-            *("programs.writer", "world.host", "world.member"),
-        )
-    ),
-}
-
 #: What a pure handler has no business with.
 IMPURE = {"time", "random", "threading", "socket", "logging", "asyncio", "selectors"}
 
@@ -213,7 +198,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
         for name in reached
         if name in reached[name]
     }
-    assert circles == CIRCLES
+    assert circles == set()
 
 
 def test_every_module_of_the_broker_has_one_layer() -> None:
@@ -267,7 +252,7 @@ PATCHED = {
     # Python's own place for the function that traces a frame.
     ("simulation/world/lines.py", "frame.f_trace"),
     # kafka-python makes its ClusterMetadata itself, and asks a set for the order of partitions.
-    ("simulation/programs/producer.py", "cluster.partitions_for_broker"),
+    ("simulation/world/producers.py", "cluster.partitions_for_broker"),
     # What virtual time is made of: kafka-python's producer asks the simulation while one lives.
     ("simulation/world/virtual.py", "owner.<name>"),
     # A decorator notes on a function what was declared above it.
@@ -542,6 +527,19 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
         | {"future", "internals", "metrics", "status", "subscription_state", "system"},
     },
+    "simulation": {
+        **{name: set() for name in ("errors", "history", "revision")},
+        "world": {"errors", "history"},
+        "programs": {"world"},
+        "faults": {"errors", "programs", "world"},
+        "checks": {"history"},
+        "story": {"history", "world"},
+        "sink": {"story", "world"},
+        "shrink": {"errors", "faults"},
+        "simulation": {"checks", "errors", "faults", "history", "programs", "revision", "shrink"}
+        | {"sink", "world"},
+        "selftest": {"errors", "faults", "programs", "simulation", "world"},
+    },
     "broker.groups": {
         "settings": set(),
         "topics_view": set(),
@@ -593,8 +591,8 @@ def test_managers_and_events_have_no_clock_socket_thread_or_randomness(package: 
 
 
 def test_only_the_adapters_import_kafka_net() -> None:
-    """`producer.py` is that of kafka-python's producer in simulations."""
-    adapters = {"kafka_net.py", "sasl.py", "producer.py"}
+    """`producers.py` is that of kafka-python's producer in simulations."""
+    adapters = {"kafka_net.py", "sasl.py", "producers.py"}
     for path in modules():
         if any(name.startswith("kafka.net") for name in imports(path)):
             assert path.name in adapters, f"{path} imports kafka.net"

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
-    from aktor.simulation.faults.crashes import Point
     from aktor.simulation.selftest.storm import Outcome
+    from aktor.simulation.world.crashes import Point
 
 __all__ = ["add_arguments", "run"]
 
@@ -276,8 +276,8 @@ def _again(result: _Result) -> str:
 
 
 def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None) -> int:
-    from aktor.simulation.faults.crashes import ACTORS
     from aktor.simulation.selftest import crash_table
+    from aktor.simulation.world.crashes import ACTORS
 
     if actor not in (None, *ACTORS):
         raise CommandLineError(f"there is no actor {actor!r}; there are {', '.join(ACTORS)}")

@@ -21,12 +21,13 @@ from aktor.simulation.errors import (
     SpinError,
     TimeIsUpError,
 )
-from aktor.simulation.faults.crashes import POINTS, Point
 from aktor.simulation.shrink import Shrunk, shrink
-from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.simulation import Simulation
 from aktor.simulation.sink import Guarantee, Sink
+from aktor.simulation.world.crashes import POINTS, Point
 from aktor.simulation.world.member import Member
 from aktor.simulation.world.stored import Stored
+from aktor.simulation.world.topic import Topic
 
 __all__ = [
     "POINTS",

@@ -11,16 +11,50 @@ The function makes its simulations itself; it need not know that faults are left
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 
 from aktor.simulation.errors import CheckFailedError, MemberFailedError
-from aktor.simulation.faults.chaos import Fault
-from aktor.simulation.trial import trial_of
+from aktor.simulation.faults.chaos import Disturbed, Fault
 
-__all__ = ["Shrunk", "shrink"]
+__all__ = ["Shrunk", "enter", "shrink"]
 
 Judge = Callable[[int], object]
+
+
+class _Trial:
+    """One run of the function: without these faults, by their numbers."""
+
+    def __init__(self, without: frozenset[int]) -> None:
+        self.without = without
+        #: The last simulation that was made: it is the one that fails.
+        self.simulation: Disturbed | None = None
+
+
+_TRIAL: Final[ContextVar[_Trial | None]] = ContextVar("aktor trial", default=None)
+
+
+def enter(simulation: Disturbed) -> frozenset[int]:
+    """There is this simulation; the faults that it has to do without."""
+    trial = _TRIAL.get()
+    if trial is None:
+        return frozenset()
+    trial.simulation = simulation
+    return trial.without
+
+
+@contextmanager
+def _trial_of(without: frozenset[int]) -> Iterator[_Trial]:
+    """While the block runs, simulations do without these faults."""
+    trial = _Trial(without)
+    token = _TRIAL.set(trial)
+    try:
+        yield trial
+    finally:
+        _TRIAL.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +141,7 @@ def shrink(judge: Judge, seed: int, told: Callable[[int, int], None] = lambda *_
 
 def _run(judge: Judge, seed: int, without: frozenset[int]) -> _Run:
     error: BaseException | None = None
-    with trial_of(without) as trial:
+    with _trial_of(without) as trial:
         try:
             judge(seed)
         except (KeyboardInterrupt, SystemExit):

@@ -24,7 +24,6 @@ from aktor.broker.settings import ClusterSettings
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.records import every_record_is_finished
-from aktor.simulation.commit import commit
 from aktor.simulation.errors import (
     CheckFailedError,
     DeadlockError,
@@ -33,19 +32,21 @@ from aktor.simulation.errors import (
     TimeIsUpError,
 )
 from aktor.simulation.faults.chaos import ALL_REFUSALS, LOSSY, SURVIVABLE, Chaos
-from aktor.simulation.faults.crashes import Crashes
 from aktor.simulation.history import History
 from aktor.simulation.programs.reader import Reader
 from aktor.simulation.programs.writer import TransactionalWriter
+from aktor.simulation.revision import revision
+from aktor.simulation.shrink import enter
 from aktor.simulation.sink import Guarantee, Origin, Sink, TopicSink, by_value
-from aktor.simulation.trial import enter
 from aktor.simulation.world.cluster import Brokers
+from aktor.simulation.world.crashes import Crashes
 from aktor.simulation.world.member import Member
 from aktor.simulation.world.network import Network
 from aktor.simulation.world.scheduler import START, Scheduler
 from aktor.simulation.world.stored import Stored
+from aktor.simulation.world.topic import Topic
 
-__all__ = ["Simulation", "Topic"]
+__all__ = ["Simulation"]
 
 #: Seconds between two looks at a condition that takes its time.
 LOOK_EVERY: Final = 0.05
@@ -54,59 +55,6 @@ LOOK_EVERY: Final = 0.05
 AT_MOST: Final = 120.0
 
 _NAMES: Final = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
-
-
-class Topic(str):
-    """A topic of a simulation; is its name."""
-
-    simulation: Simulation
-    #: The value of each record that was written to it.
-    values: list[bytes]
-    #: How many bytes longer each of them is than it would be, at most.
-    bulk: int = 0
-    #: How many keys its records have, each drawn at random: what of them is left by compaction; 0:
-    #: each record has its own.
-    keys: int = 0
-
-    @property
-    def partitions(self) -> int:
-        """How many it has now."""
-        return self.simulation.brokers.model.topics.partitions(self)
-
-    def end(self) -> int:
-        """How many records were written to it, as far as all replicas have them."""
-        return sum(
-            self.simulation.brokers.end(self, partition) for partition in range(self.partitions)
-        )
-
-    def lag(self, group: str) -> int:
-        """How many records the group has not committed."""
-        brokers = self.simulation.brokers
-        return sum(brokers.unread(group, self, partition) for partition in range(self.partitions))
-
-    def write(self, count: int, *, partition: int | None = None) -> None:
-        """Append so many records, in small batches, to partitions drawn at random."""
-        drawn = self.simulation.random
-        while count > 0:
-            some = min(count, drawn.randint(1, 8))
-            where = drawn.randrange(self.partitions) if partition is None else partition
-            self.append(where, some)
-            count -= some
-
-    def append(
-        self, partition: int, count: int, *, transaction: tuple[int, int, int] | None = None
-    ) -> int | None:
-        """Write one batch; returns the offset after it, None if refused. See `Brokers.write`."""
-        more = b"." * self.simulation.random.randint(0, self.bulk) if self.bulk else b""
-        values = [f"{self}:{len(self.values) + number}".encode() + more for number in range(count)]
-        drawn = self.simulation.random
-        keys = [b"key %d" % drawn.randrange(self.keys) for _ in values] if self.keys else None
-        end = self.simulation.brokers.write(
-            self, partition, values, keys=keys, transaction=transaction
-        )
-        if end is not None:
-            self.values += values
-        return end
 
 
 class Simulation:
@@ -160,10 +108,7 @@ class Simulation:
     def topic(self, name: str, partitions: int = 1, *, records: int = 0, keys: int = 0) -> Topic:
         """A new topic, with so many records; of so many `keys`, 0: each has its own."""
         self.brokers.create_topic(name, partitions)
-        topic = Topic(name)
-        topic.simulation = self
-        topic.values = []
-        topic.keys = keys
+        topic = Topic.of(self.brokers, name, self.random, keys=keys)
         self.topics.append(topic)
         topic.write(records)
         return topic
@@ -210,10 +155,11 @@ class Simulation:
             raise ValueError(f"there is no guarantee {guarantee!r}: {known}")
         if not isinstance(topic, Topic):
             raise TypeError(f"a sink is for a topic that Simulation.topic made, not {topic!r}")
+        number = len(self.sinks)
         if into is None:
-            sink = Sink(self, topic, Guarantee(guarantee), takes)
+            sink = Sink(self, number, topic, Guarantee(guarantee), takes)
         elif isinstance(into, Topic):
-            sink = TopicSink(self, topic, Guarantee(guarantee), into, of)
+            sink = TopicSink(self, number, topic, Guarantee(guarantee), into, of)
         else:
             raise TypeError(f"results go into a topic that Simulation.topic made, not {into!r}")
         self.sinks.append(sink)
@@ -583,7 +529,7 @@ class Simulation:
                 raise MemberFailedError(self._told(f"{member} failed: {error!r}")) from error
 
     def _headed(self, what: str) -> str:
-        return f"seed {self.seed}, aktor {commit()}, {self.now:.3f} s: {what}"
+        return f"seed {self.seed}, aktor {revision()}, {self.now:.3f} s: {what}"
 
     def _told(self, what: str) -> str:
         return f"{self._headed(what)}\n{self.history.last()}"

@@ -21,13 +21,12 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aktor.simulation.story import story
 from aktor.simulation.world.stored import Stored
-
-if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.world.topic import Topic
+from aktor.simulation.world.world import World
 
 __all__ = ["Effect", "Guarantee", "Origin", "Sink", "TopicSink", "by_value"]
 
@@ -78,7 +77,7 @@ class Sink:
     """
 
     def __init__(
-        self, simulation: Simulation, topic: Topic, guarantee: Guarantee, takes: float
+        self, simulation: World, number: int, topic: Topic, guarantee: Guarantee, takes: float
     ) -> None:
         self.topic = topic
         self.guarantee = guarantee
@@ -87,7 +86,7 @@ class Sink:
         self._simulation = simulation
         #: Each half of a `put`, before and after its effect, takes so long at most.
         self._takes = takes
-        self._random = random.Random(f"{simulation.seed} sink {len(simulation.sinks)}")
+        self._random = random.Random(f"{simulation.seed} sink {number}")
         self._changed_at = 0.0
 
     # -- for the code under test
@@ -220,13 +219,14 @@ class TopicSink(Sink):
 
     def __init__(
         self,
-        simulation: Simulation,
+        simulation: World,
+        number: int,
         topic: Topic,
         guarantee: Guarantee,
         into: Topic,
         of: Callable[[Stored], Origin],
     ) -> None:
-        super().__init__(simulation, topic, guarantee, 0.0)
+        super().__init__(simulation, number, topic, guarantee, 0.0)
         self.into = into
         self._of = of
         self._ends: list[int] = []

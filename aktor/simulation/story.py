@@ -7,11 +7,10 @@ what happened to these members while they had it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from aktor.simulation.history import Event, History
-    from aktor.simulation.world.stored import Stored
+from aktor.simulation.history import Event, History
+from aktor.simulation.world.stored import Stored
 
 __all__ = ["LINES", "story"]
 

@@ -24,7 +24,7 @@ from aktor.events.metadata import DescribeTopics, NameTopics
 from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
-from aktor.simulation.faults.crashes import HEARS_OF, in_start_order
+from aktor.simulation.world.crashes import HEARS_OF, in_start_order
 from tests.scenarios.harness import T0, Harness
 from tests.scenarios.world import Sabotage, World, seeds
 

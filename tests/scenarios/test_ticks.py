@@ -8,7 +8,7 @@ from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.actors.runtime.ticks import Ticks
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
-from aktor.simulation.faults.crashes import ACTORS
+from aktor.simulation.world.crashes import ACTORS
 from tests.scenarios.harness import Harness
 from tests.scenarios.world import seeds
 

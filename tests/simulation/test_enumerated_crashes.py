@@ -22,7 +22,6 @@ from aktor.cli.main import main
 from aktor.errors import ActorCrashedError
 from aktor.events.lifecycle import Tick
 from aktor.simulation import Simulation
-from aktor.simulation.faults.crashes import ACTORS, Crash, Crashes, Point
 from aktor.simulation.selftest.crash_table import COLUMNS, PROTOCOLS, Column, in_document, replaced
 from aktor.simulation.selftest.drill import (
     BROKERS,
@@ -33,6 +32,7 @@ from aktor.simulation.selftest.drill import (
     Phase,
 )
 from aktor.simulation.selftest.drill import drill as played
+from aktor.simulation.world.crashes import ACTORS, Crash, Crashes, Point
 from tests.scenarios.world import seeds
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "simulation.md"

@@ -28,13 +28,13 @@ from aktor.simulation.faults.chaos import (
     SURVIVABLE,
     WEIGHTS,
 )
-from aktor.simulation.faults.crashes import Crash
 from aktor.simulation.programs.habits import go_back
-from aktor.simulation.programs.reader import TRIES
+from aktor.simulation.programs.loop import TRIES
 from aktor.simulation.programs.ways import WAYS
-from aktor.simulation.simulation import Topic
+from aktor.simulation.world.crashes import Crash
 from aktor.simulation.world.member import Member
 from aktor.simulation.world.network import SimulatedNet
+from aktor.simulation.world.topic import Topic
 
 #: Kinds of faults that only some storms have.
 WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys() | NAME_WEIGHTS.keys()

@@ -17,8 +17,8 @@ from aktor.consumer.core.partition_errors import TRIES
 from aktor.errors import ConsumerClosedError, CorruptBatchError
 from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink
-from aktor.simulation.faults.interrupts import HANDLERS, INTERRUPTS
-from aktor.simulation.programs.reader import ONLY_A_NEW_ONE_HELPS
+from aktor.simulation.programs.loop import ONLY_A_NEW_ONE_HELPS
+from aktor.simulation.world.interrupts import HANDLERS, INTERRUPTS
 from tests.gate import all_but_the_first
 from tests.scenarios.world import seeds
 

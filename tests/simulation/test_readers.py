@@ -8,9 +8,9 @@ import pytest
 
 from aktor import KafkaConsumer
 from aktor.simulation import Simulation
-from aktor.simulation.faults.interrupts import HANDLERS
 from aktor.simulation.programs.ways import WAYS
 from aktor.simulation.selftest.books import Books
+from aktor.simulation.world.interrupts import HANDLERS
 
 
 @pytest.mark.parametrize("way", WAYS)

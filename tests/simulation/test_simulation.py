@@ -37,8 +37,8 @@ from aktor.simulation import (
     TimeIsUpError,
     checks,
 )
-from aktor.simulation.faults.strangers import Strangers
 from aktor.simulation.selftest import storm
+from aktor.simulation.selftest.strangers import Strangers
 from aktor.simulation.world import blocking
 
 

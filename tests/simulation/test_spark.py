@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 
 from aktor import KafkaConsumer
 from aktor.simulation import Simulation
-from aktor.simulation.simulation import Topic
+from aktor.simulation.world.topic import Topic
 from aktor.spark.cluster import DriverCluster
 from aktor.spark.options import SourceOptions, read_options
 from aktor.spark.ranges import OffsetRange

@@ -16,8 +16,8 @@ import pytest
 
 from aktor.cli.main import main
 from aktor.simulation import CheckFailedError, Simulation, checks
-from aktor.simulation.commit import commit
 from aktor.simulation.history import History
+from aktor.simulation.revision import revision
 from aktor.simulation.selftest.protocol import draw_protocol
 from aktor.simulation.selftest.storm import USER, run_storm, shrink
 from tests.gate import all_but_the_first
@@ -197,7 +197,7 @@ def test_a_failure_says_which_aktor_it_was() -> None:
         sim.history.note("buffer.exceeded", bytes=1)
 
         with pytest.raises(
-            CheckFailedError, match=rf"seed 1, aktor {re.escape(commit())}, 0.000 s"
+            CheckFailedError, match=rf"seed 1, aktor {re.escape(revision())}, 0.000 s"
         ):
             sim.check()
 

@@ -81,7 +81,7 @@ LATER = (
     "KafkaConsumer('t', group_id='g', group_protocol='auto', bootstrap_timeout_ms=0).close()",
     READS,
     "import aktor.spark.kafka_python_producer",
-    "import aktor.simulation.programs.producer",
+    "import aktor.simulation.world.producers",
     "import aktor.testing.plugin",
 )
 

@@ -1,1 +1,1 @@
-"""What goes wrong: faults of brokers, network and members, crashes of actors, signals."""
+"""What goes wrong: faults of brokers, network, topics, groups and members, drawn from the seed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.broker import faults as rules
@@ -30,16 +30,15 @@ from aktor.broker.partition import NO_LEADER
 from aktor.consumer.configuration.checks import did_you_mean, nearest
 from aktor.events.membership import PartitionsReleased
 from aktor.simulation.errors import SimulationError
-from aktor.simulation.faults.crashes import Crash
-from aktor.simulation.faults.interrupts import HANDLERS
 from aktor.simulation.programs.habits import go_back
 from aktor.simulation.world.cluster import SESSION
+from aktor.simulation.world.crashes import Crash
+from aktor.simulation.world.host import SimulatedHost
+from aktor.simulation.world.interrupts import HANDLERS
 from aktor.simulation.world.member import Member
-from aktor.simulation.world.network import NOWHERE, Link
-
-if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation, Topic
-    from aktor.simulation.world.host import SimulatedHost
+from aktor.simulation.world.network import NOWHERE, Direction
+from aktor.simulation.world.topic import Topic
+from aktor.simulation.world.world import World
 
 __all__ = [
     "ALL_REFUSALS",
@@ -143,11 +142,19 @@ class Fault:
     seconds: float
 
 
+class Disturbed(World, Protocol):
+    """The simulation whose faults these are."""
+
+    @property
+    def faults(self) -> Chaos:
+        """It notes whom each fault hits."""
+
+
 def _nothing() -> None:
     pass
 
 
-def _broker_crash(sim: Simulation, draw: random.Random) -> End:
+def _broker_crash(sim: Disturbed, draw: random.Random) -> End:
     brokers = sim.brokers
     node = draw.choice(sorted(brokers.model.nodes))
     if node not in brokers.running or len(brokers.running) < len(brokers.model.nodes) - 1:
@@ -156,7 +163,7 @@ def _broker_crash(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.brokers.restart(node)
 
 
-def _broker_moved(sim: Simulation, draw: random.Random) -> End:
+def _broker_moved(sim: Disturbed, draw: random.Random) -> End:
     """The broker is started again at another address, as a container may be. In one simulation it
     is always the same broker: a consumer without connections knows only the bootstrap addresses,
     and those of the other brokers must still work."""
@@ -173,7 +180,7 @@ def _broker_moved(sim: Simulation, draw: random.Random) -> End:
     return start
 
 
-def _broker_fenced(sim: Simulation, draw: random.Random) -> End:
+def _broker_fenced(sim: Disturbed, draw: random.Random) -> End:
     """Alive, and not for the controller. One at a time, and only while no other is gone."""
     brokers = sim.brokers
     if not all(broker.up for broker in brokers.model.nodes.values()):
@@ -183,7 +190,7 @@ def _broker_fenced(sim: Simulation, draw: random.Random) -> End:
     return lambda: brokers.unfence(node)
 
 
-def _log_start_moved(sim: Simulation, draw: random.Random) -> End:
+def _log_start_moved(sim: Disturbed, draw: random.Random) -> End:
     """Retention, or DeleteRecords: of what every group has committed."""
     topic = draw.choice(sim.topics)
     for partition in range(topic.partitions):
@@ -192,7 +199,7 @@ def _log_start_moved(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
-def _log_compacted(sim: Simulation, draw: random.Random) -> End:
+def _log_compacted(sim: Disturbed, draw: random.Random) -> End:
     """The log cleaner was here: of one key a topic's logs have one record."""
     topic = draw.choice([topic for topic in sim.topics if topic.keys] or sim.topics)
     for partition in range(topic.partitions):
@@ -200,20 +207,20 @@ def _log_compacted(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
-def _leader_move(sim: Simulation, draw: random.Random) -> End:
+def _leader_move(sim: Disturbed, draw: random.Random) -> End:
     topic = draw.choice(sim.topics)
     if topic.partitions:
         sim.brokers.move_leader(topic, _some_partition(sim, topic, draw))
     return _nothing
 
 
-def _coordinator_move(sim: Simulation, draw: random.Random) -> End:
+def _coordinator_move(sim: Disturbed, draw: random.Random) -> End:
     if sim.groups:
         sim.brokers.move_coordinator(draw.choice(sim.groups))
     return _nothing
 
 
-def _link_cut(sim: Simulation, draw: random.Random) -> End:
+def _link_cut(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -222,23 +229,23 @@ def _link_cut(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.network.mend_link(member.name, node)
 
 
-def _link_half_cut(sim: Simulation, draw: random.Random) -> End:
+def _link_half_cut(sim: Disturbed, draw: random.Random) -> End:
     """One direction between a member and a broker is cut; the other one works."""
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
     node = draw.choice(sorted(sim.brokers.model.nodes))
-    ways: tuple[Link, Link] = ((member.name, node), (node, member.name))
+    ways: tuple[Direction, Direction] = ((member.name, node), (node, member.name))
     sim.network.cut_way(draw.choice(ways))
     return lambda: sim.network.mend_link(member.name, node)
 
 
-def _torn_frames(sim: Simulation, draw: random.Random) -> End:
+def _torn_frames(sim: Disturbed, draw: random.Random) -> End:
     sim.network.tearing = draw.uniform(0.1, 0.6)
     return lambda: setattr(sim.network, "tearing", 0.0)
 
 
-def _member_cut_off(sim: Simulation, draw: random.Random) -> End:
+def _member_cut_off(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -253,7 +260,7 @@ def _member_cut_off(sim: Simulation, draw: random.Random) -> End:
     return mend
 
 
-def _connections_reset(sim: Simulation, draw: random.Random) -> End:
+def _connections_reset(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
         for host in member.hosts:
@@ -264,7 +271,7 @@ def _connections_reset(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
-def _connection_half_open(sim: Simulation, draw: random.Random) -> End:
+def _connection_half_open(sim: Disturbed, draw: random.Random) -> End:
     """A firewall forgets a connection, and tells neither end: often that to a coordinator."""
     member = _some_member(sim, draw)
     if member is not None:
@@ -276,30 +283,30 @@ def _connection_half_open(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
-def _loss(sim: Simulation, draw: random.Random) -> End:
+def _loss(sim: Disturbed, draw: random.Random) -> End:
     sim.network.loss = draw.uniform(0.01, 0.2)
     return lambda: setattr(sim.network, "loss", 0.0)
 
 
-def _slow_network(sim: Simulation, draw: random.Random) -> End:
+def _slow_network(sim: Disturbed, draw: random.Random) -> End:
     sim.network.slower = draw.choice([0.01, 0.1, 1.0])
     return lambda: setattr(sim.network, "slower", 0.0)
 
 
-def _requests_refused(sim: Simulation, draw: random.Random) -> End:
+def _requests_refused(sim: Disturbed, draw: random.Random) -> End:
     refusals = sim.faults.refusals
     api = draw.choice(sorted(refusals))
     return sim.network.refuse(api, draw.choices(refusals[api], k=draw.randint(1, 3)))
 
 
-def _answers_lost(sim: Simulation, draw: random.Random) -> End:
+def _answers_lost(sim: Disturbed, draw: random.Random) -> End:
     """Requests are handled, and their answers are lost."""
     api = draw.choice([*sorted(sim.faults.refusals), *_OF_MEMBERS])
     lost = Drop(before=False)
     return sim.network.disturb(rules.Fault(action=lost, api=api, times=draw.randint(1, 3)))
 
 
-def _answers_spoiled(sim: Simulation, draw: random.Random) -> End:
+def _answers_spoiled(sim: Disturbed, draw: random.Random) -> End:
     """Requests are handled, and their answers come late, in part, as answers to others, or never.
 
     A bit that is wrong in the middle of an answer is not among it: TCP's checksum finds it, and
@@ -316,7 +323,7 @@ def _answers_spoiled(sim: Simulation, draw: random.Random) -> End:
     return sim.network.disturb(rules.Fault(action=how, api=api, times=draw.randint(1, 3)))
 
 
-def _handshakes_spoiled(sim: Simulation, draw: random.Random) -> End:
+def _handshakes_spoiled(sim: Disturbed, draw: random.Random) -> End:
     """Connections break, and what is asked first on new ones is refused, or answered late, in part,
     as if it were another question, or never; or passwords are refused for a time."""
     running = [member for member in sim.members if member.running]
@@ -341,7 +348,7 @@ def _handshakes_spoiled(sim: Simulation, draw: random.Random) -> End:
     )
 
 
-def _versions_unknown(sim: Simulation, draw: random.Random) -> End:
+def _versions_unknown(sim: Disturbed, draw: random.Random) -> End:
     """A broker, or a proxy before it, closes the connection at a version of ApiVersions that it
     does not know, where it should answer UNSUPPORTED_VERSION; connections to it break first."""
     node = _some_broker(sim, draw)
@@ -355,7 +362,7 @@ def _versions_unknown(sim: Simulation, draw: random.Random) -> End:
     )
 
 
-def _partly_refused(sim: Simulation, draw: random.Random) -> End:
+def _partly_refused(sim: Disturbed, draw: random.Random) -> End:
     """The last partition of an answer is refused, the others are not."""
     api = draw.choice(sorted(_PARTLY))
     code = draw.choice(_PARTLY[api])
@@ -364,14 +371,14 @@ def _partly_refused(sim: Simulation, draw: random.Random) -> End:
     )
 
 
-def _broker_slow(sim: Simulation, draw: random.Random) -> End:
+def _broker_slow(sim: Disturbed, draw: random.Random) -> End:
     """A broker takes its time for everything."""
     node = _some_broker(sim, draw)
     slow = Delay(draw.choice([0.05, 0.3, 1.0, 3.0]))
     return sim.network.disturb(rules.Fault(action=slow, node=node, times=None))
 
 
-def _clients_throttled(sim: Simulation, draw: random.Random) -> End:
+def _clients_throttled(sim: Disturbed, draw: random.Random) -> End:
     """A quota is used up, of an API or of everything that is asked of a broker."""
     node = _some_broker(sim, draw)
     throttle = Throttle(draw.choice([0.1, 1.0, 4.0]))
@@ -381,7 +388,7 @@ def _clients_throttled(sim: Simulation, draw: random.Random) -> End:
     )
 
 
-def _rights_withdrawn(sim: Simulation, draw: random.Random) -> End:
+def _rights_withdrawn(sim: Disturbed, draw: random.Random) -> End:
     """READ on all topics, on one of several, or on the group; given back in the end."""
     if draw.random() >= 0.6:
         return _refuse_all(sim, Code.GROUP_AUTHORIZATION_FAILED, _OF_THE_GROUP)
@@ -395,7 +402,7 @@ def _rights_withdrawn(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.brokers.permit(topic)
 
 
-def _coordinator_loading(sim: Simulation, draw: random.Random) -> End:
+def _coordinator_loading(sim: Disturbed, draw: random.Random) -> End:
     """A broker reads the state of its groups from its log, and that takes long."""
     node = sim.brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
     if node == NO_LEADER:
@@ -403,14 +410,14 @@ def _coordinator_loading(sim: Simulation, draw: random.Random) -> End:
     return _refuse_all(sim, Code.COORDINATOR_LOAD_IN_PROGRESS, _OF_THE_GROUP, node)
 
 
-def _refuse_all(sim: Simulation, code: Code, apis: Sequence[str], node: int | None = None) -> End:
+def _refuse_all(sim: Disturbed, code: Code, apis: Sequence[str], node: int | None = None) -> End:
     refuse = FailWith(code)
     return sim.network.disturb(
         *(rules.Fault(action=refuse, api=api, node=node, times=None) for api in apis)
     )
 
 
-def _records_corrupted(sim: Simulation, draw: random.Random) -> End:
+def _records_corrupted(sim: Disturbed, draw: random.Random) -> End:
     """Fetch answers of a broker are corrupted on the way; the log on its disk is sound."""
     node = _some_broker(sim, draw)
     return sim.network.disturb(
@@ -418,21 +425,21 @@ def _records_corrupted(sim: Simulation, draw: random.Random) -> End:
     )
 
 
-def _broker_outdated(sim: Simulation, draw: random.Random) -> End:
+def _broker_outdated(sim: Disturbed, draw: random.Random) -> End:
     """A broker hears nothing new about leaders and coordinators, and tells what it knows."""
     node = draw.choice(sorted(sim.brokers.model.nodes))
     sim.network.outdated.setdefault(node, {})
     return lambda: sim.network.outdated.pop(node, None)
 
 
-def _address_nowhere(sim: Simulation, draw: random.Random) -> End:
+def _address_nowhere(sim: Disturbed, draw: random.Random) -> End:
     """What a broker advertises drops all packets; connections that are there go on."""
     node = sim.brokers.model.nodes[draw.choice(sorted(sim.brokers.model.nodes))]
     node.host = NOWHERE
     return lambda: setattr(node, "host", sim.network.address(node.node_id))
 
 
-def _address_lost(sim: Simulation, draw: random.Random) -> End:
+def _address_lost(sim: Disturbed, draw: random.Random) -> End:
     """One of the addresses of a broker's name leads nowhere; so do connections by it, until they
     are reset in the end. From then on all its addresses lead there."""
     names, node = sim.network.names, _some_broker(sim, draw)
@@ -450,7 +457,7 @@ def _address_lost(sim: Simulation, draw: random.Random) -> End:
     return find
 
 
-def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
+def _coordinator_silent(sim: Disturbed, draw: random.Random) -> End:
     """The broker that coordinates a group is paused, for less time than makes it dead."""
     node = sim.brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
     if node == NO_LEADER:
@@ -460,7 +467,7 @@ def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.network.speak(node)
 
 
-def _coordinator_refuses(sim: Simulation, draw: random.Random) -> End:
+def _coordinator_refuses(sim: Disturbed, draw: random.Random) -> End:
     """The broker that coordinates a group dies and stays dead: connections to it are refused, and
     the others name it as the coordinator, until the controller gives it up. It is started again
     long after that, when another one is the coordinator."""
@@ -477,7 +484,7 @@ def _coordinator_refuses(sim: Simulation, draw: random.Random) -> End:
     return give_up
 
 
-def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
+def _frozen_while_handing_back(sim: Disturbed, draw: random.Random) -> End:
     """The next member that releases partitions in a rebalance is frozen at that moment and
     expelled. When it goes on, it cannot reach its coordinator for a while. The rebalance may come
     long after the fault was drawn."""
@@ -513,7 +520,7 @@ def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
-def _member_frozen(sim: Simulation, draw: random.Random) -> End:
+def _member_frozen(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -521,7 +528,7 @@ def _member_frozen(sim: Simulation, draw: random.Random) -> End:
     return member.thaw
 
 
-def _member_suspended(sim: Simulation, draw: random.Random) -> End:
+def _member_suspended(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -529,14 +536,14 @@ def _member_suspended(sim: Simulation, draw: random.Random) -> End:
     return lambda: member.thaw(asleep=True)
 
 
-def _clock_jump(sim: Simulation, draw: random.Random) -> End:
+def _clock_jump(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
         member.jump_clock(draw.choice([0.3, 3.0, 20.0, 600.0]))
     return _nothing
 
 
-def _member_killed(sim: Simulation, draw: random.Random) -> End:
+def _member_killed(sim: Disturbed, draw: random.Random) -> End:
     """At once, or at any of its next turns: in the middle of whatever it does then."""
     member = _some_member(sim, draw)
     if member is None:
@@ -549,7 +556,7 @@ def _member_killed(sim: Simulation, draw: random.Random) -> End:
     return lambda: _replace(sim, member)
 
 
-def _interrupted(sim: Simulation, draw: random.Random) -> End:
+def _interrupted(sim: Disturbed, draw: random.Random) -> End:
     """A signal in the middle of one of a consumer's methods, of a poll or of many."""
     member = _some_member(sim, draw)
     if member is not None:
@@ -558,7 +565,7 @@ def _interrupted(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
-def _killed_at_line(sim: Simulation, draw: random.Random) -> End:
+def _killed_at_line(sim: Disturbed, draw: random.Random) -> End:
     """In place of one of the next lines of its own code, mostly of those after it was given
     records: between the work and the commit, say."""
     member = _some_member(sim, draw)
@@ -572,7 +579,7 @@ def _killed_at_line(sim: Simulation, draw: random.Random) -> End:
     return lambda: _replace(sim, member)
 
 
-def _replace(sim: Simulation, member: Member) -> None:
+def _replace(sim: Disturbed, member: Member) -> None:
     """Start a new process in the place of a killed one: one, however many faults have killed it.
 
     Two with the name of one static member would fight for ever, and two drivers of one streaming
@@ -584,7 +591,7 @@ def _replace(sim: Simulation, member: Member) -> None:
         sim.replace(member)
 
 
-def _actor_crash(sim: Simulation, draw: random.Random) -> End:
+def _actor_crash(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -602,14 +609,14 @@ def _actor_crash(sim: Simulation, draw: random.Random) -> End:
     return lambda: setattr(member, "before_each", None)
 
 
-def _busy_member(sim: Simulation, draw: random.Random) -> End:
+def _busy_member(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
         member.busy_for = draw.choice([1.0, 5.0, 15.0])
     return _nothing
 
 
-def _slow_listener(sim: Simulation, draw: random.Random) -> End:
+def _slow_listener(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
@@ -617,26 +624,26 @@ def _slow_listener(sim: Simulation, draw: random.Random) -> End:
     return lambda: setattr(member, "slow_listener", 0.0)
 
 
-def _session_expired(sim: Simulation, draw: random.Random) -> End:
+def _session_expired(sim: Disturbed, draw: random.Random) -> End:
     if sim.groups:
         sim.brokers.expire_somebody(draw.choice(sim.groups), draw)
     return _nothing
 
 
-def _member_fenced(sim: Simulation, draw: random.Random) -> End:
+def _member_fenced(sim: Disturbed, draw: random.Random) -> End:
     if sim.groups:
         sim.brokers.fence_somebody(draw.choice(sim.groups), draw)
     return _nothing
 
 
-def _topic_grown(sim: Simulation, draw: random.Random) -> End:
+def _topic_grown(sim: Disturbed, draw: random.Random) -> End:
     topic = draw.choice(sim.topics)
     if 0 < topic.partitions < 8:
         sim.brokers.grow_topic(topic, topic.partitions + 1)
     return _nothing
 
 
-def _topic_recreated(sim: Simulation, draw: random.Random) -> End:
+def _topic_recreated(sim: Disturbed, draw: random.Random) -> End:
     """Deleted, and created anew under another id when the fault is over, maybe smaller; or before,
     with one partition, by a member that looks for it."""
     topic = draw.choice(sim.topics)
@@ -655,7 +662,7 @@ def _topic_recreated(sim: Simulation, draw: random.Random) -> End:
     return create
 
 
-def _follower_held(sim: Simulation, draw: random.Random) -> End:
+def _follower_held(sim: Disturbed, draw: random.Random) -> End:
     """While the follower is in the ISR, the high watermark waits for it; and if it becomes the
     leader, it truncates the log to what it has."""
     topic, partition, node = _some_follower(sim, draw)
@@ -664,7 +671,7 @@ def _follower_held(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.brokers.release_follower(topic, partition, node)
 
 
-def _unclean_election(sim: Simulation, draw: random.Random) -> End:
+def _unclean_election(sim: Disturbed, draw: random.Random) -> End:
     """A follower falls behind, and leads in the end: what was replicated without it is lost."""
     topic, partition, node = _some_follower(sim, draw)
     if node is None:
@@ -677,7 +684,7 @@ def _unclean_election(sim: Simulation, draw: random.Random) -> End:
     return elect
 
 
-def _some_follower(sim: Simulation, draw: random.Random) -> tuple[str, int, int | None]:
+def _some_follower(sim: Disturbed, draw: random.Random) -> tuple[str, int, int | None]:
     topic = draw.choice(sim.topics)
     if not topic.partitions:
         return topic, 0, None
@@ -685,14 +692,14 @@ def _some_follower(sim: Simulation, draw: random.Random) -> tuple[str, int, int 
     return topic, partition, sim.brokers.hold_follower(topic, partition, draw)
 
 
-def _sought(sim: Simulation, draw: random.Random) -> End:
+def _sought(sim: Disturbed, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
         member.does_next = go_back
     return _nothing
 
 
-def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
+def _some_member(sim: Disturbed, draw: random.Random) -> Member | None:
     running = [member for member in sim.members if member.running]
     if not running:
         return None
@@ -701,25 +708,25 @@ def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
     return member
 
 
-def _hosts(sim: Simulation) -> list[SimulatedHost]:
+def _hosts(sim: Disturbed) -> list[SimulatedHost]:
     return [host for member in sim.members for host in member.hosts]
 
 
-def _some_broker(sim: Simulation, draw: random.Random) -> int:
+def _some_broker(sim: Disturbed, draw: random.Random) -> int:
     """One that is all that the fault hits: of partitions that it leads, groups it coordinates."""
     node = draw.choice(sorted(sim.brokers.model.nodes))
     sim.faults.hit("brokers", node)
     return node
 
 
-def _some_partition(sim: Simulation, topic: Topic, draw: random.Random) -> int:
+def _some_partition(sim: Disturbed, topic: Topic, draw: random.Random) -> int:
     partition = draw.randrange(topic.partitions)
     sim.faults.hit("partitions", f"{topic}-{partition}")
     return partition
 
 
 #: What begins each kind; it returns what ends it.
-KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
+KINDS: Final[Mapping[str, Callable[[Disturbed, random.Random], End]]] = {
     "broker_crash": _broker_crash,
     "broker_moved": _broker_moved,
     "broker_fenced": _broker_fenced,
@@ -870,7 +877,7 @@ def _check(rate: float, weights: Mapping[str, float]) -> None:
 class Chaos:
     """Owns the faults of a simulation: which there will be, and which are under way."""
 
-    def __init__(self, simulation: Simulation, without: Collection[int]) -> None:
+    def __init__(self, simulation: Disturbed, without: Collection[int]) -> None:
         self.faults: list[Fault] = []
         #: What brokers may say, by API: see `REFUSALS`.
         self.refusals: Mapping[str, Sequence[Code]] = REFUSALS

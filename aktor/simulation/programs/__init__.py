@@ -1,1 +1,1 @@
-"""What members do: the consumer loops, listeners and producers of simulations."""
+"""What members do: the loops of consumers, and their listeners; transactions that are written."""

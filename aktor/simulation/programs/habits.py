@@ -5,31 +5,26 @@ What a habit changes for a while it takes back `later`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from kafka.errors import TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import UserCallbackError
-
-if TYPE_CHECKING:
-    from aktor.simulation.programs.reader import Loop
+from aktor.simulation.programs.loop import Act, Loop
 
 __all__ = [
     "HABITS",
     "HIDDEN",
     "LONG_POLL",
-    "Habit",
     "commit_some",
     "go_back",
     "read_what_is_hidden",
     "wait_long",
     "waver",
 ]
-
-Habit = Callable[["Loop", KafkaConsumer], None]
 
 #: How long a look-up may take.
 A_SECOND: Final = 1000
@@ -221,7 +216,7 @@ def _reopen(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 #: How often each of them, by weight.
-HABITS: Final[Mapping[Habit, float]] = {
+HABITS: Final[Mapping[Act, float]] = {
     _look: 2,
     _look_around: 1,
     _pause: 2,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-
-if TYPE_CHECKING:
-    from aktor.simulation.programs.reader import Loop
+from aktor.simulation.programs.loop import Loop
 
 __all__ = ["LISTENERS", "Quiet"]
 

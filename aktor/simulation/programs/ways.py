@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.records import Columns
 from aktor.records.columns import to_records
-
-if TYPE_CHECKING:
-    from aktor.simulation.programs.reader import Loop
+from aktor.simulation.programs.loop import Act, Loop
 
 __all__ = ["SETTINGS", "WAYS", "WAYS_BY_COLUMNS"]
 
@@ -82,7 +80,7 @@ def _mixes(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 #: By what it is called.
-WAYS: Final[Mapping[str, Callable[[Loop, KafkaConsumer], None]]] = {
+WAYS: Final[Mapping[str, Act]] = {
     "polls": _polls,
     "iterates": _iterates,
     "takes one": _takes_one,
@@ -90,7 +88,7 @@ WAYS: Final[Mapping[str, Callable[[Loop, KafkaConsumer], None]]] = {
 }
 
 #: Ways with columns.
-WAYS_BY_COLUMNS: Final[Mapping[str, Callable[[Loop, KafkaConsumer], None]]] = {
+WAYS_BY_COLUMNS: Final[Mapping[str, Act]] = {
     "polls columns": _polls_columns,
     "mixes rows and columns": _mixes_all,
 }

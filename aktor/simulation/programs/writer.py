@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
 from aktor.broker.codes import Code, Refused
 from aktor.broker.topics import TRANSACTION_STATE
-
-if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.world.topic import Topic
+from aktor.simulation.world.world import World
 
 __all__ = ["TransactionalWriter"]
 
@@ -32,7 +31,7 @@ class TransactionalWriter:
     A process that dies leaves its transaction open, until it times out or the next one fences it.
     """
 
-    def __init__(self, simulation: Simulation, topic: Topic, name: str, timeout: float) -> None:
+    def __init__(self, simulation: World, topic: Topic, name: str, timeout: float) -> None:
         self._simulation = simulation
         self._topic = topic
         self._name = name

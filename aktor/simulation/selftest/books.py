@@ -6,10 +6,9 @@ Only when nobody of a consumer has mail: then what is counted and what is there 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation
+from aktor.simulation.simulation import Simulation
 
 __all__ = ["Books"]
 

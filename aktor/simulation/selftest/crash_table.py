@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from aktor.simulation.errors import SimulationError
-from aktor.simulation.faults.crashes import CONSUMER_POINTS, POINTS, Point
 from aktor.simulation.selftest.drill import CONSUMER_UNREACHED, UNREACHED, Outcome, Phase, drill
+from aktor.simulation.world.crashes import CONSUMER_POINTS, POINTS, Point
 
 __all__ = [
     "COLUMNS",

@@ -34,9 +34,9 @@ from aktor.events.metadata import LeadersMoved, NameTopics
 from aktor.events.network import ReportBootstrap, SendRequests
 from aktor.events.positions import PositionsDiverged, TruncationFound
 from aktor.simulation.errors import SimulationError
-from aktor.simulation.faults.crashes import HEARS_OF, Crash, Crashes, Point
 from aktor.simulation.simulation import Simulation
 from aktor.simulation.world.cluster import SETTINGS as CLUSTER
+from aktor.simulation.world.crashes import HEARS_OF, Crash, Crashes, Point
 from aktor.simulation.world.member import Member
 
 __all__ = ["BROKERS", "CONSUMER_UNREACHED", "UNREACHED", "Drill", "Outcome", "Phase", "drill"]

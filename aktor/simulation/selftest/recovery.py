@@ -21,8 +21,9 @@ from aktor.simulation.faults.chaos import (
     NAME_WEIGHTS,
     REFUSALS,
 )
-from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.simulation import Simulation
 from aktor.simulation.world.cluster import SETTINGS
+from aktor.simulation.world.topic import Topic
 
 __all__ = ["ALONE", "PROTOCOLS", "Distribution", "head", "recovery_time", "row"]
 

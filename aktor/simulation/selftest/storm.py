@@ -32,8 +32,6 @@ from aktor.simulation.faults.chaos import (
     WEIGHTS,
     Fault,
 )
-from aktor.simulation.faults.crashes import ACTORS
-from aktor.simulation.faults.strangers import Strangers
 from aktor.simulation.programs.habits import (
     HIDDEN,
     LONG_POLL,
@@ -46,7 +44,10 @@ from aktor.simulation.programs.listeners import LISTENERS
 from aktor.simulation.programs.ways import WAYS, WAYS_BY_COLUMNS
 from aktor.simulation.selftest.books import Books
 from aktor.simulation.selftest.protocol import CHOICES, MIX, Protocol, draw_protocol
-from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.selftest.strangers import Strangers
+from aktor.simulation.simulation import Simulation
+from aktor.simulation.world.crashes import ACTORS
+from aktor.simulation.world.topic import Topic
 
 __all__ = ["CHOICES", "FAULTY", "MIX", "Outcome", "Size", "run_storm", "shrink"]
 

@@ -1,1 +1,1 @@
-"""What simulated members live in: virtual time, the scheduler, the network and the brokers."""
+"""What members live in: time, network, brokers; the members, and what can happen to a process."""

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
@@ -30,10 +30,8 @@ from aktor.simulation.history import Event
 from aktor.simulation.world.network import SimulatedNet
 from aktor.simulation.world.observed import observe, settings_told
 from aktor.simulation.world.scheduler import Scheduler, Task
+from aktor.simulation.world.surroundings import Process
 from aktor.trace import Trace
-
-if TYPE_CHECKING:
-    from aktor.simulation.world.member import Member
 
 __all__ = ["SimulatedHost"]
 
@@ -54,7 +52,7 @@ BURSTS: Final = (1, 1, 2, 4, 8, 16)
 class SimulatedHost(Host):
     """One consumer's bell, dispatcher, sockets and trace. Takes turns as its background thread."""
 
-    def __init__(self, member: Member, number: int) -> None:
+    def __init__(self, member: Process, number: int) -> None:
         self.member = member
         self.name = member.name if number == 1 else f"{member.name}/{number}"
         self.queued = False

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Consumer, Host
-from aktor.simulation.faults.crashes import Crashes
-from aktor.simulation.faults.interrupts import Interruption
-from aktor.simulation.programs.producer import Producers
+from aktor.simulation.world.crashes import Crashes
 from aktor.simulation.world.host import SimulatedHost
+from aktor.simulation.world.interrupts import Interruption
+from aktor.simulation.world.producers import Producers
 from aktor.simulation.world.scheduler import Task, Turn
-
-if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation
+from aktor.simulation.world.surroundings import Surroundings
 
 __all__ = ["Member"]
 
@@ -27,8 +25,8 @@ LINES_OF_A_RECORD: Final = 2
 class Member(Host):
     """Owns one application thread, and the consumers and producers that it makes."""
 
-    def __init__(self, simulation: Simulation, name: str, work: Callable[[], Any]) -> None:
-        self.simulation = simulation
+    def __init__(self, simulation: Surroundings, name: str, work: Callable[[], Any]) -> None:
+        self.simulation: Surroundings = simulation
         self.name = name
         self.hosts: list[SimulatedHost] = []
         self.producers = Producers(self)
@@ -104,6 +102,11 @@ class Member(Host):
             return "stands still" if not self.gone else "was killed"
         return "has ended" if self.task.over else f"waits for {self.task.waits_for}"
 
+    def note(self, event: str, **values: Any) -> None:
+        """Add something to the history, of each of its consumers."""
+        for host in self.hosts:
+            host.note(event, **values)
+
     # -- what happens to it
 
     def crash(self, actor: str, on: type, *, times: int = 1, late: bool = False) -> Crashes:
@@ -150,7 +153,7 @@ class Member(Host):
     def interrupt(self, lines: int, handler: str) -> None:
         """A signal comes after so many more lines of its consumer's methods; `handler` is one of
         `interrupts.HANDLERS`."""
-        self.task.count(Interruption(self, lines, handler))
+        self.task.count(Interruption(lambda: self.hosts[-1], lines, handler))
 
     def kill_at_work(self, progress: float) -> None:
         """Kill it at a line of its own code when it has been given records the next time: from 0.0

@@ -59,7 +59,7 @@ from aktor.simulation.world.cluster import Brokers
 from aktor.simulation.world.names import Names, Tasks
 from aktor.simulation.world.scheduler import Scheduler
 
-__all__ = ["NOWHERE", "BrokersEnd", "Link", "Network", "SimulatedNet", "Way"]
+__all__ = ["NOWHERE", "BrokersEnd", "Direction", "Network", "SimulatedNet", "Way"]
 
 #: Seconds that a frame is under way.
 FASTEST: Final = 0.0002
@@ -82,7 +82,7 @@ VERSIONS: Final = BrokerVersionData(
 NOWHERE: Final = "nowhere"
 
 #: From whom to whom: a member's name and a broker's id, or the other way round.
-Link = tuple[str | int, str | int]
+Direction = tuple[str | int, str | int]
 
 
 def refusal(code: Code) -> Action:
@@ -115,7 +115,7 @@ class Network:
         self.with_handshakes = False
         self.names = Names()
         #: Links on which nothing passes.
-        self.cut: set[Link] = set()
+        self.cut: set[Direction] = set()
         #: Chance that a frame is lost and sent again.
         self.loss = 0.0
         #: Chance that a frame comes in pieces.
@@ -133,8 +133,8 @@ class Network:
         #: What waits at brokers that do nothing at the moment.
         self._silent: dict[int, list[Callable[[], None]]] = {}
         #: What was held back on a link arrives then; nothing sent later may overtake it.
-        self._not_before: dict[Link, float] = {}
-        self._held: list[tuple[Link, Callable[[], None]]] = []
+        self._not_before: dict[Direction, float] = {}
+        self._held: list[tuple[Direction, Callable[[], None]]] = []
         brokers.on_end.append(self._broker_ended)
 
     # -- what goes wrong
@@ -143,7 +143,7 @@ class Network:
         """Nothing passes between these two."""
         self.cut |= {(member, node), (node, member)}
 
-    def cut_way(self, way: Link) -> None:
+    def cut_way(self, way: Direction) -> None:
         """Nothing passes from the one to the other; the way back is well."""
         self.cut.add(way)
 
@@ -212,11 +212,11 @@ class Network:
             lost += RESEND
         return self.random.uniform(FASTEST, SLOWEST) + self.slower + lost
 
-    def arrival(self, way: Link) -> float:
+    def arrival(self, way: Direction) -> float:
         """When what is sent now will be there, but for what is in front of it."""
         return max(self.scheduler.now + self.latency(), self._not_before.get(way, 0.0))
 
-    def carry(self, way: Link, act: Callable[[], None]) -> None:
+    def carry(self, way: Direction, act: Callable[[], None]) -> None:
         """Call `act` now, or when the link is well again and what waited for that has passed."""
         if way in self.cut:
             self._held.append((way, act))
@@ -225,7 +225,7 @@ class Network:
         else:
             act()
 
-    def _release(self, well: Callable[[Link], bool]) -> None:
+    def _release(self, well: Callable[[Direction], bool]) -> None:
         """Let go what was held back on these links, in the order it was sent."""
         going = [act for way, act in self._held if well(way)]
         when = self.scheduler.now + self.latency()
@@ -774,11 +774,11 @@ class _BrokersEnd:
 class Way:
     """One direction of a connection: what is sent arrives in order."""
 
-    __slots__ = ("_busy_until", "_line", "_link", "_network", "dead")
+    __slots__ = ("_busy_until", "_direction", "_line", "_network", "dead")
 
-    def __init__(self, network: Network, link: Link) -> None:
+    def __init__(self, network: Network, direction: Direction) -> None:
         self._network = network
-        self._link = link
+        self._direction = direction
         #: Nothing arrives any more, and nobody is told.
         self.dead = False
         self._busy_until = 0.0
@@ -787,7 +787,7 @@ class Way:
     def send(self, act: Callable[[], None], delay: float = 0.0) -> None:
         """Call `act` at the other end: after the latency, and not before what was sent earlier."""
         network = self._network
-        self._busy_until = when = max(network.arrival(self._link) + delay, self._busy_until)
+        self._busy_until = when = max(network.arrival(self._direction) + delay, self._busy_until)
         # What was held back while the link was cut comes first, whenever it is let go.
         self._line.append(act)
         network.scheduler.at(when, self._arrive)
@@ -795,14 +795,14 @@ class Way:
     @property
     def is_cut(self) -> bool:
         """Whether nothing passes at the moment."""
-        return self._link in self._network.cut
+        return self._direction in self._network.cut
 
     def discard(self) -> None:
         """What has not arrived never will."""
         self._line = deque([_nothing] * len(self._line))
 
     def _arrive(self) -> None:
-        self._network.carry(self._link, self._next)
+        self._network.carry(self._direction, self._next)
 
     def _next(self) -> None:
         act = self._line.popleft()

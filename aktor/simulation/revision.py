@@ -8,11 +8,11 @@ from pathlib import Path
 
 from aktor import __version__
 
-__all__ = ["commit"]
+__all__ = ["revision"]
 
 
 @functools.cache
-def commit() -> str:
+def revision() -> str:
     """`git describe` of the checkout that this package lies in, else its version."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():

@@ -12,7 +12,7 @@ import itertools
 import random
 import threading
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import kafka.cluster
 import kafka.net.compat
@@ -40,9 +40,7 @@ from aktor.simulation.world import virtual
 from aktor.simulation.world.observed import names_of
 from aktor.simulation.world.scheduler import Scheduler, Task
 from aktor.simulation.world.sockets import SimulatedSelector, SimulatedSocket
-
-if TYPE_CHECKING:
-    from aktor.simulation.world.member import Member
+from aktor.simulation.world.surroundings import Process
 
 __all__ = ["Producers"]
 
@@ -53,7 +51,7 @@ LOOK_AGAIN: Final = 60.0
 class Producers:
     """Owns the producers of one member: their senders and their connections."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Process) -> None:
         self.member = member
         self.scheduler: Scheduler = member.simulation.scheduler
         self.random = random.Random(f"{member.simulation.seed} {member.name} producers")
@@ -283,8 +281,7 @@ _really_send_offsets: Final = KafkaProducer.send_offsets_to_transaction
 def _send_offsets(producer: KafkaProducer, offsets: Any, *args: Any, **kwargs: Any) -> None:
     here = _here()
     if here is not None:  # as `consumer.commit(offsets)`: what it was given is finished
-        for host in here.member.hosts:
-            host.note("user.commits", partitions=names_of(offsets))
+        here.member.note("user.commits", partitions=names_of(offsets))
     _really_send_offsets(producer, offsets, *args, **kwargs)
 
 

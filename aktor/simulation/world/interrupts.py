@@ -13,18 +13,16 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafka.errors import IllegalStateError
 
 import aktor
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError
+from aktor.simulation.world.host import SimulatedHost
 from aktor.simulation.world.lines import Lines
 from aktor.simulation.world.observed import LOOKS
-
-if TYPE_CHECKING:
-    from aktor.simulation.world.member import Member
 
 __all__ = ["HANDLERS", "INTERRUPTS", "Alarm", "CtrlC", "Interruption"]
 
@@ -94,18 +92,19 @@ def _is_of_the_application(code: CodeType) -> bool:
 
 
 class Interruption(Lines):
-    """A signal to a member: its handler runs before one of the next lines of its consumers."""
+    """A signal to a member: its handler runs before one of the next lines of its consumers, and is
+    given the consumer of that `host` which is the latest then."""
 
-    def __init__(self, member: Member, lines: int, handler: str) -> None:
+    def __init__(self, latest: Callable[[], SimulatedHost], lines: int, handler: str) -> None:
         super().__init__(lines, self._come, counts=_is_of_the_application)
-        self._member = member
+        self._latest = latest
         self._handler = handler
 
     def _come(self) -> None:
         if not _may_come(sys._getframe()):
             self.wait_for(LATER)
             return
-        host = self._member.hosts[-1]
+        host = self._latest()
         # Called by `_line`, which is called in the frame whose line it is.
         method = sys._getframe(2).f_code.co_name
         host.note("user.interrupted", by=self._handler, method=method)

@@ -5,10 +5,9 @@ The group gives them partitions, and its rebalances wait for them, until their s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation
+from aktor.simulation.simulation import Simulation
 
 __all__ = ["LOOK_EVERY", "NOTED_AFTER", "Strangers"]
 
