@@ -46,7 +46,7 @@ def stages(files: Sequence[Path], gate: bool) -> Iterator[tuple[str, list[str]]]
     units = units_of([file.as_posix() for file in files], ROOT)
     if any(file.name == "error_codes.py" for file in files):
         units = [*OF_TABLE, *units]
-    for part in ("spark", "simulation"):  # their tests are not among the units
+    for part in ("spark", "simulation"):  # most of their tests are not among the units
         if any(file.parts[1] == part for file in files):
             units.append(f"tests/{part}")
     if units:
