@@ -535,7 +535,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "checks": {"history"},
         "story": {"history", "world"},
         "sink": {"story", "world"},
-        "shrink": {"errors", "faults"},
+        "shrink": {"errors", "faults", "history"},
         "simulation": {"checks", "errors", "faults", "history", "programs", "revision", "shrink"}
         | {"sink", "world"},
         "selftest": {"errors", "faults", "programs", "simulation", "world"},

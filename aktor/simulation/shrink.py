@@ -15,14 +15,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from aktor.simulation.errors import CheckFailedError, MemberFailedError
-from aktor.simulation.faults.chaos import Disturbed, Fault
+from aktor.simulation.faults.chaos import Chaos, Fault
+from aktor.simulation.history import History
 
 __all__ = ["Shrunk", "enter", "shrink"]
 
 Judge = Callable[[int], object]
+
+
+class _Tried(Protocol):
+    """A simulation that the function makes."""
+
+    faults: Chaos
+    history: History
 
 
 class _Trial:
@@ -31,13 +39,13 @@ class _Trial:
     def __init__(self, without: frozenset[int]) -> None:
         self.without = without
         #: The last simulation that was made: it is the one that fails.
-        self.simulation: Disturbed | None = None
+        self.simulation: _Tried | None = None
 
 
 _TRIAL: Final[ContextVar[_Trial | None]] = ContextVar("aktor trial", default=None)
 
 
-def enter(simulation: Disturbed) -> frozenset[int]:
+def enter(simulation: _Tried) -> frozenset[int]:
     """There is this simulation; the faults that it has to do without."""
     trial = _TRIAL.get()
     if trial is None:

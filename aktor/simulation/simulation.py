@@ -31,7 +31,8 @@ from aktor.simulation.errors import (
     SimulationError,
     TimeIsUpError,
 )
-from aktor.simulation.faults.chaos import ALL_REFUSALS, LOSSY, SURVIVABLE, Chaos
+from aktor.simulation.faults.chaos import LOSSY, SURVIVABLE, Chaos
+from aktor.simulation.faults.refusals import ALL_REFUSALS
 from aktor.simulation.history import History
 from aktor.simulation.programs.reader import Reader
 from aktor.simulation.programs.writer import TransactionalWriter

@@ -13,14 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from aktor.simulation.faults.chaos import (
-    COMPACTION_WEIGHTS,
-    CONSUMER_REFUSALS,
-    HANDSHAKE_WEIGHTS,
-    KINDS,
-    NAME_WEIGHTS,
-    REFUSALS,
-)
+from aktor.simulation.faults.chaos import COMPACTION_WEIGHTS, HANDSHAKE_WEIGHTS, KINDS, NAME_WEIGHTS
+from aktor.simulation.faults.refusals import CONSUMER_REFUSALS, REFUSALS
 from aktor.simulation.simulation import Simulation
 from aktor.simulation.world.cluster import SETTINGS
 from aktor.simulation.world.topic import Topic

@@ -24,14 +24,13 @@ from aktor.events.lifecycle import Tick
 from aktor.simulation.errors import CheckFailedError
 from aktor.simulation.faults.chaos import (
     COMPACTION_WEIGHTS,
-    CONSUMER_REFUSALS,
     CONSUMER_WEIGHTS,
     HANDSHAKE_WEIGHTS,
     NAME_WEIGHTS,
-    REFUSALS,
     WEIGHTS,
     Fault,
 )
+from aktor.simulation.faults.refusals import CONSUMER_REFUSALS, REFUSALS
 from aktor.simulation.programs.habits import (
     HIDDEN,
     LONG_POLL,
