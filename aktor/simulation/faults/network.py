@@ -44,8 +44,8 @@ def link_half_cut(sim: Disturbed, draw: random.Random) -> End:
     if member is None:
         return nothing
     node = draw.choice(sorted(sim.brokers.model.nodes))
-    ways: tuple[Direction, Direction] = ((member.name, node), (node, member.name))
-    sim.network.cut_way(draw.choice(ways))
+    directions: tuple[Direction, Direction] = ((member.name, node), (node, member.name))
+    sim.network.cut_way(draw.choice(directions))
     return lambda: sim.network.mend_link(member.name, node)
 
 

@@ -59,7 +59,7 @@ from aktor.simulation.world.cluster import Brokers
 from aktor.simulation.world.names import Names, Tasks
 from aktor.simulation.world.scheduler import Scheduler
 
-__all__ = ["NOWHERE", "BrokersEnd", "Direction", "Network", "SimulatedNet", "Way"]
+__all__ = ["NOWHERE", "BrokersEnd", "Direction", "Network", "OneWay", "SimulatedNet"]
 
 #: Seconds that a frame is under way.
 FASTEST: Final = 0.0002
@@ -114,7 +114,7 @@ class Network:
         #: settings ask for one. Else they know what brokers speak.
         self.with_handshakes = False
         self.names = Names()
-        #: Links on which nothing passes.
+        #: Directions in which nothing passes.
         self.cut: set[Direction] = set()
         #: Chance that a frame is lost and sent again.
         self.loss = 0.0
@@ -143,15 +143,15 @@ class Network:
         """Nothing passes between these two."""
         self.cut |= {(member, node), (node, member)}
 
-    def cut_way(self, way: Direction) -> None:
+    def cut_way(self, direction: Direction) -> None:
         """Nothing passes from the one to the other; the way back is well."""
-        self.cut.add(way)
+        self.cut.add(direction)
 
     def mend_link(self, member: str, node: int) -> None:
         """This link is well, both ways."""
-        ways = ((member, node), (node, member))
-        self.cut.difference_update(ways)
-        self._release(lambda way: way in ways)
+        both = (member, node), (node, member)
+        self.cut.difference_update(both)
+        self._release(lambda direction: direction in both)
 
     def mend(self) -> None:
         """All links are well; what was held back goes on."""
@@ -161,7 +161,7 @@ class Network:
         self.loss = self.slower = self.tearing = 0.0
         for node in list(self._silent):
             self.speak(node)
-        self._release(lambda way: True)
+        self._release(lambda _: True)
 
     def silence(self, node: int) -> None:
         """From now on this broker looks at no request and sends no answer; connections stay."""
@@ -212,25 +212,25 @@ class Network:
             lost += RESEND
         return self.random.uniform(FASTEST, SLOWEST) + self.slower + lost
 
-    def arrival(self, way: Direction) -> float:
+    def arrival(self, direction: Direction) -> float:
         """When what is sent now will be there, but for what is in front of it."""
-        return max(self.scheduler.now + self.latency(), self._not_before.get(way, 0.0))
+        return max(self.scheduler.now + self.latency(), self._not_before.get(direction, 0.0))
 
-    def carry(self, way: Direction, act: Callable[[], None]) -> None:
+    def carry(self, direction: Direction, act: Callable[[], None]) -> None:
         """Call `act` now, or when the link is well again and what waited for that has passed."""
-        if way in self.cut:
-            self._held.append((way, act))
-        elif self.scheduler.now < (when := self._not_before.get(way, 0.0)):
-            self.scheduler.at(when, lambda: self.carry(way, act))
+        if direction in self.cut:
+            self._held.append((direction, act))
+        elif self.scheduler.now < (when := self._not_before.get(direction, 0.0)):
+            self.scheduler.at(when, lambda: self.carry(direction, act))
         else:
             act()
 
     def _release(self, well: Callable[[Direction], bool]) -> None:
         """Let go what was held back on these links, in the order it was sent."""
-        going = [act for way, act in self._held if well(way)]
+        going = [act for direction, act in self._held if well(direction)]
         when = self.scheduler.now + self.latency()
-        for way in {way for way, _ in self._held if well(way)}:
-            self._not_before[way] = when
+        for direction in {direction for direction, _ in self._held if well(direction)}:
+            self._not_before[direction] = when
         self._held = [entry for entry in self._held if not well(entry[0])]
         for act in going:
             self.scheduler.at(when, act)
@@ -396,8 +396,8 @@ class SimulatedNet:
                 lambda address: self._try(connection, address),
                 head_start=head_start(len(addresses), timeout),
             ),
-            there=Way(network, (self._member, node)),
-            back=Way(network, (node, self._member)),
+            there=OneWay(network, (self._member, node)),
+            back=OneWay(network, (node, self._member)),
             scratch=network.scratch,
             jitter=jitter,
         )
@@ -712,8 +712,8 @@ class _Connection:
         *,
         name: tuple[str, int],
         race: Race[None],
-        there: Way,
-        back: Way,
+        there: OneWay,
+        back: OneWay,
         scratch: bytearray,
         jitter: float,
     ) -> None:
@@ -771,7 +771,7 @@ class _BrokersEnd:
             net.later(connection, lambda: net.lost(connection, "closed the connection"))
 
 
-class Way:
+class OneWay:
     """One direction of a connection: what is sent arrives in order."""
 
     __slots__ = ("_busy_until", "_direction", "_line", "_network", "dead")

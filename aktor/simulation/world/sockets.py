@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aktor.broker.connection import Connection
-from aktor.simulation.world.network import Network, Way
+from aktor.simulation.world.network import Network, OneWay
 from aktor.simulation.world.scheduler import GLANCE, Scheduler, Task
 
 __all__ = ["SimulatedSelector", "SimulatedSocket"]
@@ -40,8 +40,8 @@ class SimulatedSocket:
         self.connected = False
         self._member = member
         self._told = told
-        self._there = Way(network, (member, self.node))
-        self._back = Way(network, (self.node, member))
+        self._there = OneWay(network, (member, self.node))
+        self._back = OneWay(network, (self.node, member))
         self._in = bytearray()
         self._hung_up = False
         #: Whether it is not closed at this end.
