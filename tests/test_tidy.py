@@ -533,11 +533,12 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "programs": {"world"},
         "faults": {"errors", "programs", "world"},
         "checks": {"history"},
+        "progress": {"world"},
         "story": {"history", "world"},
         "sink": {"story", "world"},
         "shrink": {"errors", "faults", "history"},
-        "simulation": {"checks", "errors", "faults", "history", "programs", "revision", "shrink"}
-        | {"sink", "world"},
+        "simulation": {"checks", "errors", "faults", "history", "programs", "progress", "revision"}
+        | {"shrink", "sink", "world"},
         "selftest": {"errors", "faults", "programs", "simulation", "world"},
     },
     "broker.groups": {

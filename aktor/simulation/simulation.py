@@ -14,10 +14,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
-
-from kafka.structs import TopicPartition
 
 from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
@@ -36,6 +34,7 @@ from aktor.simulation.faults.refusals import ALL_REFUSALS
 from aktor.simulation.history import History
 from aktor.simulation.programs.reader import Reader
 from aktor.simulation.programs.writer import TransactionalWriter
+from aktor.simulation.progress import Progress
 from aktor.simulation.revision import revision
 from aktor.simulation.shrink import enter
 from aktor.simulation.sink import Guarantee, Origin, Sink, TopicSink, by_value
@@ -86,9 +85,7 @@ class Simulation:
         self.groups: list[str] = []
         #: Where the code under test puts its results.
         self.sinks: list[Sink] = []
-        #: Which topics each group reads, as far as is known; None: what a pattern matches.
-        self._reads: dict[str, set[str] | None] = {}
-        self._demanded: dict[str, frozenset[str]] = {}
+        self._progress = Progress(self)
         self.faults = Chaos(self, frozenset(without) | enter(self))
         #: Crashes that were asked for and have not all happened yet.
         self.crashes: list[Crashes] = []
@@ -277,12 +274,12 @@ class Simulation:
         says what is left, or that no consumer has a group.
         """
         if at_most is None:
-            at_most = AT_MOST + self._until_all_partitions_are_known()
+            at_most = AT_MOST + self._progress.until_all_partitions_are_known()
         deadline = self.now + at_most
         self._wait(lambda: bool(self.groups), at_most, lambda: "no consumer has a group")
         while True:
-            committed = self.now_and_then(self._all_committed)
-            self._wait(committed, deadline - self.now, self._uncommitted)
+            committed = self.now_and_then(self._progress.is_made)
+            self._wait(committed, deadline - self.now, self._progress.missing)
             for topic in self.topics:
                 self.brokers.note_ends(topic)
             # A group that committed what an unclean election lost has yet to hear of it.
@@ -291,19 +288,6 @@ class Simulation:
             self.run(for_=min(5.0, deadline - self.now))
         self._let_sinks_settle()
         return self
-
-    def _until_all_partitions_are_known(self) -> float:
-        """Seconds until every consumer has metadata that is younger than the youngest partition."""
-        ages = [
-            host.consumer.config["metadata_max_age_ms"] / 1000
-            for member in self.members
-            for host in member.hosts
-        ]
-        grown = max(
-            (event["at"] for event in self.history.named("topic.grown", "topic.created")),
-            default=0.0,
-        )
-        return max(0.0, grown + max(ages, default=0.0) - self.now) if grown else 0.0
 
     def _let_sinks_settle(self) -> None:
         """A member that commits first may still work; so may one that was frozen meanwhile."""
@@ -314,76 +298,7 @@ class Simulation:
 
     def learn(self, group: str, topics: Collection[str] | None = ()) -> None:
         """There is this group, and it reads these topics, too; None: those of a pattern."""
-        if group not in self.groups:
-            self.groups.append(group)
-            self._reads[group] = set()
-        known = self._reads.get(group)
-        if topics is None:
-            self._reads[group] = None
-        elif known is not None:
-            known.update(topics)
-
-    def _all_committed(self) -> bool:
-        for member in self.members:
-            for host in member.hosts:
-                if (asked := host.asks_for) is not None:
-                    self.learn(*asked)
-        for group in self.groups:
-            self._demand(group)
-        return next(self._lagging(), None) is None
-
-    def _demand(self, group: str) -> None:
-        """Note, where it is news, that the group has to finish what it reads."""
-        reads = self._reads.get(group)
-        topics = frozenset(self.topics if reads is None else reads)
-        if self._demanded.get(group) != topics:
-            self._demanded[group] = topics
-            self.history.note("progress.demanded", group=group, topics=sorted(topics))
-
-    def _lagging(self) -> Iterator[tuple[str, Topic]]:
-        for group in self.groups:
-            for topic in self.topics:
-                if topic in self._demanded.get(group, ()) and topic.lag(group):
-                    yield group, topic
-
-    def _uncommitted(self) -> str:
-        lagging = list(self._lagging())
-        left = [f"{topic.lag(group)} of {topic} by group {group}" for group, topic in lagging]
-        where = [
-            self._where_it_hangs(group, topic, number)
-            for group, topic in lagging
-            for number in range(topic.partitions)
-            if self.brokers.unread(group, topic, number)
-        ]
-        return "\n  ".join([f"records are not committed: {', '.join(left)}", *where])
-
-    def _where_it_hangs(self, group: str, topic: Topic, number: int) -> str:
-        """How far the group has committed the partition, its owner, and what that waits for."""
-        brokers, partition = self.brokers, TopicPartition(topic, number)
-        committed = brokers.committed(group, topic, number)
-        done = "nothing" if committed is None else f"up to {committed}"
-        leader = brokers.leader(topic, number)
-        led = "no leader" if leader not in brokers.running else f"leader b{leader}"
-        owners = [
-            f"{host.name} owns it, {host.how_far(partition)} and {host.member.what_it_does}"
-            for member in self.members
-            if not member.gone
-            for host in member.hosts
-            if host.is_in(group) and partition in host.owned
-        ]
-        said = "; ".join(owners) or f"nobody owns it, {self._who_is_in(group)}"
-        return (
-            f"{topic}-{number} (end {brokers.end(topic, number)}, {led}): {done} committed; {said}"
-        )
-
-    def _who_is_in(self, group: str) -> str:
-        known = [
-            f"{consumer} ({member.member_id})"
-            for consumer, member in self.brokers.members_by_consumer(group)
-        ]
-        doing = [f"{member} {member.what_it_does}" for member in self.members if not member.gone]
-        there = f"members of {group} are {', '.join(known) or 'none'}"
-        return f"{there}; {', '.join(doing) or 'no process lives'}"
+        self._progress.learn(group, topics)
 
     def now_and_then(self, condition: Callable[[], bool]) -> Callable[[], bool]:
         """The condition, looked at no more often than twenty times a second: it takes its time."""
