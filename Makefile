@@ -58,7 +58,10 @@ kafka: $(WITH)demo
 lint: venv
 	@$(VENV)/bin/ruff check --quiet --output-format concise .
 	@$(VENV)/bin/ruff format --quiet --check . || { echo "not formatted; mend it by: $(VENV)/bin/ruff format ."; exit 1; }
-	@$(VENV)/bin/mypy --strict --no-error-summary -p aktor
+	@$(VENV)/bin/mypy --strict --no-error-summary -p aktor -p tests.typing
+	@if [ -x $(VENV)/bin/basedpyright ]; then \
+	  said=$$($(VENV)/bin/basedpyright --project tests/typing --pythonpath $(PY) --level error) || { echo "$$said"; exit 1; }; \
+	else echo "left out: pyright (basedpyright is not in $(VENV))"; fi
 	@echo "lint: no complaints"
 
 bench: venv
@@ -91,11 +94,12 @@ $(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
 	@touch $@
 
 # The entry points (pytest's plugin, the command `aktor`) come with an installation. The modules are
-# built by what is in .venv already.
+# built by what is in .venv already. "compat" puts a path into .venv, where type checkers find aktor,
+# too; by default setuptools puts a hook for imports there, which checkers do not ask.
 $(WITH)test: setup.cfg pyproject.toml | $(VENV)/.made
 	@echo "installing aktor and its test tools into $(VENV) (a minute, once)"
 	@$(PY) .ci/requirements.py codecs demo test build | $(PY) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@ $(WITH)demo $(WITH)build
 
 $(VENV)/.made:

@@ -14,8 +14,8 @@ import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 
 # isort: off
 # All of `kafka.errors`: a program need only replace the name of the package.
-import kafka.errors
-from kafka.errors import (
+from aktor import kafka_errors
+from aktor.kafka_errors import (
     AuthorizationError as AuthorizationError,
     BrokerIdNotRegisteredError as BrokerIdNotRegisteredError,
     BrokerNotAvailableError as BrokerNotAvailableError,
@@ -176,7 +176,7 @@ from kafka.errors import (
 )
 
 # isort: on
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from aktor.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "ActorCrashedError",
@@ -206,7 +206,7 @@ __all__ = [
 ]
 # As `from kafka.errors import *`; where ours is a subclass of the same name, ours.
 __all__ += sorted(
-    {name for name, value in vars(kafka.errors).items() if callable(value) and name[0] != "_"}
+    {name for name, value in vars(kafka_errors).items() if callable(value) and name[0] != "_"}
     - {*__all__}
 )
 
@@ -435,7 +435,7 @@ class BatchTooLargeError(_WithFields):
         )
 
 
-class LogTruncationError(_WithFields, kafka.errors.LogTruncationError):
+class LogTruncationError(_WithFields, kafka_errors.LogTruncationError):
     """The log was truncated below the position: records that were given out are not in it any more,
     and others may be at their offsets (KIP-320: an unclean leader election).
 

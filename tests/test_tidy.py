@@ -31,7 +31,7 @@ from aktor.events.routes import APPLICATION, BY_NAME, FACTS, KEPT, MEMBERSHIP, R
 from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import Value
-from tests import api_table, metrics_table, protocol_table, settings_table, state_tables
+from tests import api_table, error_stub, metrics_table, protocol_table, settings_table, state_tables
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "serializer": set(),
     "deserializers": {"deserializers"},
     "structs": set(),
+    "kafka_errors": set(),
     "kafka_python": set(),
     "sensor": set(),
     "settings": set(),
@@ -78,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
 FOR_ALL = {
     "compiled",
     "errors",
+    "kafka_errors",
     "kafka_python",
     "sensor",
     "settings",
@@ -860,6 +862,12 @@ def test_a_state_machine_is_drawn_and_its_states_and_triggers_say_what_they_mean
 def test_the_document_of_the_state_machines_is_made_from_their_tables() -> None:
     assert state_tables.DOCUMENT.read_text() == state_tables.document(), (
         "python -m tests.state_tables writes it anew"
+    )
+
+
+def test_the_stub_of_kafka_pythons_errors_is_made_from_its_classes() -> None:
+    assert error_stub.STUB.read_text() == error_stub.stub(), (
+        "python -m tests.error_stub writes it anew"
     )
 
 
