@@ -307,7 +307,7 @@ class _Thread(threading.Thread):
         self._rests_now = threading.Event()
         self._has_begun = self._has_ended = False
         #: It has begun, has not ended, and was never told to rest. Each call of the application
-        #: reads this, and looks more closely only if it is False: a look costs a tenth of a poll.
+        #: reads this, and looks more closely only if it is False (`Dispatcher.runs_elsewhere`).
         self.runs = False
         self._changes = threading.Lock()
 
@@ -599,6 +599,19 @@ class Dispatcher:
         """Whether the caller runs on the dispatching thread, which must not wait for an answer."""
         return self._thread_id == threading.get_ident()
 
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether the thread runs, and is not the caller's. If so, a call may begin. If not, it has
+        to ask `turns_here` and `fail_if_gone`; to ask these in each call would cost a tenth of a
+        poll that finds nothing."""
+        thread = self._thread
+        return (
+            thread is not None
+            and thread.runs
+            and self._thread_id != threading.get_ident()
+            and not sys.is_finalizing()
+        )
+
     def stop(self, timeout: float) -> bool:
         """End the thread and wait for it; False if it did not end in time."""
         self._stopping = True
@@ -613,18 +626,16 @@ class Dispatcher:
     def fail_if_gone(self) -> BackgroundThreadError | None:
         """Fail if the thread has ended without a word. Returns the error if it was found now.
 
-        Each call of the consumer begins with this. The interpreter takes its daemon threads away
-        after the functions of `atexit`: they do not run any more then, though `is_alive` stays
-        True. Code that runs later (`__del__` of an object that a module keeps) would wait for them
-        in vain. (Nor can it turn the actors itself: much of what they import is gone by then.)
+        Each call of the consumer begins with this, unless the thread `runs_elsewhere`. The
+        interpreter takes its daemon threads away after the functions of `atexit`: they do not run
+        any more then, though `is_alive` stays True. Code that runs later (`__del__` of an object
+        that a module keeps) would wait for them in vain. (Nor can it turn the actors itself: much
+        of what they import is gone by then.)
         """
         thread = self._thread
         if thread is None or self._stopping:
             return None
-        is_finalizing = sys.is_finalizing()
-        if thread.runs and not is_finalizing:
-            return None
-        if is_finalizing:
+        if sys.is_finalizing():
             reason = "the interpreter shuts down, and runs no other thread any more"
         elif not thread.is_gone:
             if thread.rests:

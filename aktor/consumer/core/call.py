@@ -185,7 +185,7 @@ class Call:
             self.check_alive()
         if self._is_steady:
             return
-        if not self.closing:
+        if self.woken and not self.closing:
             self.raise_wakeup()
         error = self._port.connections.take_error()
         if error is not None:

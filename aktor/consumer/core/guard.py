@@ -324,7 +324,8 @@ class Guarded:
             self._processor.check_thread()
         if guard.closed and not closing:  # a signal handler has closed it as this call began
             raise engine.call.own(ConsumerClosedError())
-        if dispatcher.turns_here:
+        background_runs = dispatcher.runs_elsewhere
+        if not background_runs and dispatcher.turns_here:
             raise IllegalStateError(
                 "the consumer was called on its own background thread, by a callback of a Future."
                 " Give commit_async() a `callback`: it runs on the application thread"
@@ -332,7 +333,7 @@ class Guarded:
         if guard.broken:
             engine.repair()
             guard.mend()
-        self._gone = dispatcher.fail_if_gone()
+        self._gone = None if background_runs else dispatcher.fail_if_gone()
         engine.begin_call()
         if dispatcher.exits:
             guard.note_exit()
