@@ -632,6 +632,31 @@ def test_a_consumer_is_closed_late_in_a_program_as_at_any_other_time(
         assert (reader.committed(orders) or 0) > 0 or not polls
 
 
+def test_a_program_whose_last_call_comes_late_and_closes_nothing_ends_all_the_same(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    """The background thread rests again after the call, so that the interpreter does not take it
+    away in the middle of a line: it aborts if that line writes to a log."""
+    program = (
+        "import atexit, logging\n"
+        "logging.basicConfig(filename=os.devnull, level=logging.DEBUG)\n"
+        "made = []\n"
+        "def read_more():\n"
+        "    made[0].poll(100)\n"
+        "    say(made[0]._dispatcher._thread.rests)\n"
+        "atexit.register(read_more)\n"
+        "made.append(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK))\n"
+        "while not poll(made[0]): pass\n"
+        "say('done')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "done"
+        assert child.hear() is True
+        code, errors = child.end()
+
+    assert (code, errors) == (0, "")
+
+
 def test_a_call_after_the_interpreter_has_taken_the_thread_away_says_so_at_once(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
