@@ -62,9 +62,14 @@ class FetchCommittedOffsets(Message):
 
 
 class FindStartingOffsets(Message):
-    """positions ▶ commits: look up these committed offsets, and repeat it until they are known."""
+    """positions ▶ commits: look up these committed offsets, and repeat it until they are known.
+
+    `stable` False: nothing begins at them, so they need not wait for the end of a transaction that
+    is about to replace them (KIP-447).
+    """
 
     partitions: frozenset[TopicPartition]
+    stable: bool = True
 
 
 class StartingOffsetsFound(Message):

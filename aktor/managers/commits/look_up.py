@@ -44,7 +44,8 @@ class LookUp:
     `for_positions` are the partitions that the position manager waits for, each with the number of
     its ownership. `as_of` counts the commits that were stored when it was first sent: a question
     that came after a later commit must not be answered by it. `by_name`: the broker refused our
-    topic ids, send names. `held_until`: wait for an unanswered commit at most until then.
+    topic ids, send names. `stable`: see `FindStartingOffsets`. `held_until`: wait for an unanswered
+    commit at most until then.
     """
 
     partitions: frozenset[TopicPartition]
@@ -55,6 +56,7 @@ class LookUp:
     for_positions: dict[TopicPartition, int] = field(default_factory=dict)
     as_of: int | None = None
     by_name: bool = False
+    stable: bool = True
     sent_at: float = -math.inf
     held_until: float = -math.inf
     last_error: Exception | None = None

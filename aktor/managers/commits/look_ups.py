@@ -103,11 +103,11 @@ class LookUps:
                 wanted[partition] = ownership
         if wanted:
             partitions = frozenset(wanted)
-            look_up = self._joinable(partitions)
+            look_up = self._joinable(partitions, stable=asked.stable)
             if look_up is None or look_up.as_of is not None:
                 # A look-up that was sent before the partition was assigned to us may bring an old
                 # offset: the former owner of the partition may have committed a later one.
-                look_up = self._add(partitions)
+                look_up = self._add(partitions, stable=asked.stable)
             look_up.find_for_positions(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
@@ -126,14 +126,16 @@ class LookUps:
     def _is_fresh(self, look_up: LookUp) -> bool:
         return look_up.as_of is None or look_up.as_of == self._consumed.commits_stored
 
-    def _joinable(self, partitions: frozenset[TopicPartition]) -> LookUp | None:
+    def _joinable(
+        self, partitions: frozenset[TopicPartition], *, stable: bool = True
+    ) -> LookUp | None:
         """A look-up of exactly these partitions that has not ended, and is not older than our last
         commit; None if there is none.
 
         A look-up leaves the list when it ends, so no call can join an ended one (KAFKA-20765).
         """
         for look_up in self._under_way:
-            joinable = not look_up.by_name and self._is_fresh(look_up)
+            joinable = not look_up.by_name and look_up.stable is stable and self._is_fresh(look_up)
             if look_up.partitions == partitions and joinable:
                 return look_up
         return None
@@ -144,12 +146,14 @@ class LookUps:
         askers: Iterable[Asker] = (),
         *,
         by_name: bool = False,
+        stable: bool = True,
     ) -> LookUp:
         look_up = LookUp(
             partitions=partitions,
             wanted=partitions,
             askers=list(askers),
             by_name=by_name,
+            stable=stable,
             exchange=Exchange(self._settings),
         )
         self._under_way.append(look_up)
@@ -238,7 +242,9 @@ class LookUps:
         self._log.debug("offsets.requested", partitions=look_up.wanted, node=node)
         ids: TopicIds = {} if look_up.by_name else self._topic_ids
         return self._request(
-            offset_fetch(self._settings.group_id, look_up.wanted, self._member, ids),
+            offset_fetch(
+                self._settings.group_id, look_up.wanted, self._member, ids, stable=look_up.stable
+            ),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=OffsetFetchSent(look_up=look_up, partitions=look_up.wanted, node=node),

@@ -91,10 +91,13 @@ def offset_fetch(
     partitions: Iterable[TopicPartition],
     member: MemberChanged,
     topic_ids: TopicIds,
+    *,
+    stable: bool = True,
 ) -> Any:
     """OffsetFetch v1-8: up to v7 one group, in v8 a list of groups (KIP-709); v9-10 as a member.
 
-    From v7 the broker holds back offsets of open transactions (KIP-447). A member of a KIP-848
+    From v7 the broker holds back what an open transaction is about to replace, if the offsets are
+    to be `stable` (KIP-447). A member of a KIP-848
     group sends its id and epoch, so that the broker refuses a member that was expelled: the new
     owner may have committed later. v10 names topics by their ids, which must all be known.
     """
@@ -113,7 +116,7 @@ def offset_fetch(
         group_id=group,
         topics=[old(name=name, partition_indexes=those) for name, those in topics.items()],
         groups=[group_type(group_id=group, topics=in_group, **who)],
-        require_stable=True,
+        require_stable=stable,
         min_version=low,
         max_version=high,
     )

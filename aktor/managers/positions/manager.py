@@ -228,9 +228,11 @@ class PositionManager(RequestManager):
         return [tp for tp, verdict in verdicts.items() if verdict is not None and not verdict[0]]
 
     def _ask_group(self) -> None:
-        """Look up the committed offsets that tell which partitions are new."""
-        if missing := self._new.missing(self._leaders.cluster):
-            self._say(FindStartingOffsets(partitions=missing))
+        """Look up the committed offsets that tell which partitions are new; where we begin at them,
+        they are looked up already."""
+        missing = self._new.missing(self._leaders.cluster)
+        if others := frozenset(tp for tp in missing if not self._is_initializing(tp)):
+            self._say(FindStartingOffsets(partitions=others, stable=False))
 
     def _reset_by_policy(self, partitions: list[TopicPartition], *, because: str) -> None:
         for tp in partitions:

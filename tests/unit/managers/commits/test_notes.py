@@ -10,7 +10,7 @@ from kafka.errors import OffsetMetadataTooLargeError
 from kafka.structs import OffsetAndMetadata
 
 from aktor.events.answers import Answered
-from aktor.events.commits import CommitOffsets, StartingOffsetsFound
+from aktor.events.commits import CommitOffsets, FindStartingOffsets, StartingOffsetsFound
 from aktor.events.metadata import Cluster, ClusterChanged, TopicInfo
 from aktor.events.network import Request
 from aktor.events.positions import Divergence, Position, TruncationFound
@@ -22,6 +22,7 @@ from tests.unit.managers.commits.builders import (
     T1,
     U0,
     answer,
+    asked_to_fetch,
     before_revocation,
     commit,
     commit_async,
@@ -194,6 +195,22 @@ def test_a_commit_that_is_repeated_notes_what_is_known_by_then() -> None:
     (again,) = tick(manager, 30.0).requests
 
     assert metadata_of(again) == {"t-0": note_of(1)}
+
+
+def test_what_nothing_begins_at_is_looked_up_though_a_transaction_is_about_to_replace_it() -> None:
+    """And never together with what something begins at, or what the application asks for."""
+    manager = latest(T0)
+    unstable = FindStartingOffsets(partitions=frozenset({T1}), stable=False)
+    for asked in (unstable, find(T0), fetch(T1), unstable):
+        manager.handle(asked)
+
+    requests = tick(manager, 0.0).requests
+
+    assert [(asked_to_fetch(one), one.body.require_stable) for one in requests] == [
+        ({T1}, False),
+        ({T0}, True),
+        ({T1}, True),
+    ]
 
 
 @pytest.mark.parametrize("asked", [commit, commit_async])

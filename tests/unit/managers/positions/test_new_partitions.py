@@ -205,6 +205,20 @@ def test_the_offsets_of_other_partitions_may_be_found_one_after_the_other() -> N
     assert case.asks_for() == {2: EARLIEST, 3: EARLIEST}
 
 
+def test_offsets_at_which_nothing_begins_need_not_be_stable_and_others_are_asked_for_once() -> None:
+    """A transaction of another member may be about to replace them, again and again (KIP-447)."""
+    case = Case()
+    assert case.assign(2, 3) == [FindStartingOffsets(partitions=frozenset({T[2], T[3]}))]
+
+    said = case.committed({3: None})
+
+    assert said == [FindStartingOffsets(partitions=frozenset({T[0], T[1]}), stable=False)]
+    case.committed({0: 7, 1: 7})
+    assert case.asks_for() == {}
+    case.committed({2: 5})
+    assert case.asks_for() == {3: EARLIEST}
+
+
 def test_what_is_known_of_a_group_is_looked_up_anew_the_next_time() -> None:
     case = Case()
     case.assign(3)
