@@ -198,6 +198,7 @@ __all__ = [
     "InvalidRowError",
     "InvalidRegularExpressionError",
     "LogTruncationError",
+    "NoBrokersAvailable",
     "OutsideLogError",
     "RecordDeserializationError",
     "UserCallbackError",
@@ -283,10 +284,12 @@ class AuthenticationError(_WithFields, SaslAuthenticationFailedError):
         )
 
 
-class BootstrapError(_WithFields, KafkaConnectionError):
+class BootstrapError(_WithFields, KafkaConnectionError, KafkaTimeoutError):
     """None of the bootstrap servers answered as a Kafka broker.
 
-    `attempts` maps "host:port" to the reason it failed last.
+    The constructor raises it after `bootstrap_timeout_ms`, where kafka-python 3 raises
+    KafkaTimeoutError and kafka-python 2 raised NoBrokersAvailable: `except` with one of these
+    catches it, too. `attempts` maps "host:port" to the reason it failed last.
     """
 
     attempts: dict[str, str]
@@ -297,6 +300,10 @@ class BootstrapError(_WithFields, KafkaConnectionError):
             f"no Kafka broker could be reached ({tried})."
             " Check bootstrap_servers, the port and security_protocol."
         )
+
+
+#: The name in kafka-python 2, which kafka-python 3 does not have any more.
+NoBrokersAvailable = BootstrapError
 
 
 class BrokersUnreachableError(_WithFields, KafkaConnectionError):

@@ -1,4 +1,4 @@
-"""A container that is started beside its Kafka: wait until the cluster answers, then begin.
+"""A container that is started beside its Kafka: wait until a broker answers, then begin.
 
 python -m examples.wait_for_kafka localhost:9092 60
 """
@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any, Final
 
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError
 
 from aktor import KafkaConsumer
 
+#: How long one constructor waits for a broker.
+ATTEMPT_S: Final = 5.0
 
-def wait_for_kafka(consumer: KafkaConsumer, patience_s: float) -> set[str]:
-    """The names of the topics as soon as the cluster answers; the last error if it never does."""
+
+def wait_for_kafka(patience_s: float, **settings: Any) -> KafkaConsumer:
+    """A consumer with these settings as soon as a broker answers; the last error if none does."""
     deadline = time.monotonic() + patience_s
     while True:
+        left = max(0.001, deadline - time.monotonic())
         try:
-            return consumer.topics()
-        except (KafkaConnectionError, KafkaTimeoutError) as error:
-            # BootstrapError is one of these: it names each server, and what came of it.
+            return KafkaConsumer(bootstrap_timeout_ms=1000 * min(ATTEMPT_S, left), **settings)
+        except KafkaTimeoutError as error:
+            # It names each server, and what came of it. A login that is refused is another error:
+            # waiting does not help.
             if time.monotonic() >= deadline:
                 raise
             print(f"not yet: {error}", flush=True)
@@ -28,8 +34,8 @@ def wait_for_kafka(consumer: KafkaConsumer, patience_s: float) -> set[str]:
 
 def main(bootstrap: str, patience_s: str) -> None:
     """Print the topics of a cluster that may still be starting."""
-    with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-        print("topics:", *sorted(wait_for_kafka(consumer, float(patience_s))), flush=True)
+    with wait_for_kafka(float(patience_s), bootstrap_servers=bootstrap) as consumer:
+        print("topics:", *sorted(consumer.topics()), flush=True)
 
 
 if __name__ == "__main__":

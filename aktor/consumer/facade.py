@@ -93,6 +93,9 @@ R = TypeVar("R")
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
+#: How long a constructor that raises waits for the end of its thread, in seconds.
+GIVE_UP_WAIT: Final = 5.0
+
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
 
@@ -114,11 +117,19 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     of our own: `docs/configuration.md`). One thread at a time may use a consumer. `wakeup` and the
     methods that only read (`metrics`, `status`, `assignment`, `subscription`, `paused`,
     `highwater`, `group_metadata`, `bootstrap_connected`, `config`) may be called from any other
-    thread meanwhile. The constructor starts one background thread and does not block.
+    thread meanwhile.
+
+    The constructor starts one background thread and, as kafka-python's, waits until a broker has
+    answered, `bootstrap_timeout_ms` at most. With `bootstrap_timeout_ms=0`, or if `api_version` is
+    given, it does not wait. If it raises, the thread has ended and the connections are closed.
 
     Raises:
         ConfigurationError: an unknown setting (the nearest known name is in the text), a value
             out of range, or settings that contradict each other.
+        BootstrapError: no broker has answered in time. It names each server and why that failed. It
+            is a KafkaTimeoutError, as kafka-python 3 raises, and is kafka-python 2's
+            NoBrokersAvailable.
+        AuthenticationError: a broker refuses the login, or a certificate is refused (at once).
     """
 
     __doc__ = WithSettings(__doc__)
@@ -212,6 +223,26 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             reader=reader_in_use(),
             kafka_python=kafka_python.version(),
         )
+        timeout_ms = self.config["bootstrap_timeout_ms"]
+        if timeout_ms and self.config["api_version"] is None:
+            try:
+                self.bootstrap(timeout_ms)
+            except BaseException:  # Ctrl-C, too
+                self._give_up()
+                raise
+
+    def _give_up(self) -> None:
+        """End a consumer whose constructor raises. The user's deserializers are not closed: they
+        may be given to the next consumer."""
+        self._guard.close()
+        self._dispatcher.stop(GIVE_UP_WAIT)
+        self._core.port.close()
+        self._has_ended("the constructor raises an error")
+
+    def _has_ended(self, because: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._core.log.info("consumer.closed", because=because)
 
     def _reader_maker(self) -> Any:
         settings, config = self._settings, self.config
@@ -1167,6 +1198,21 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         versions = (actor.broker_version for actor in self._actors())
         return next(filter(None, versions), None)
 
+    @exclusive
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until a broker has described the cluster, for ever if no `timeout_ms` is given. The
+        constructor has done so unless it was told not to wait. `refresh`: ask a broker in any case.
+
+        Raises:
+            BootstrapError: no broker has answered in time.
+            KafkaTimeoutError: a broker answers, but has not described the cluster in time.
+            AuthenticationError: a broker refuses the login, or a certificate is refused.
+        """
+        deadline = self._core.clock() + arguments.seconds(timeout_ms, arguments.FOREVER)
+        self._run(self._engine.questions.reach_cluster(deadline))
+        if refresh:
+            self._run(self._engine.questions.topics(frozenset(), deadline))
+
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
         return self._core.port.cluster.version > 0
@@ -1247,7 +1293,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         failed = self._run_last_callbacks()
         if self._measured is not None:
             self._measured.close(self._core.trace)
-        self._ended = True
+        self._has_ended("close() was called")
         return failed
 
     def _run_last_callbacks(self) -> Exception | None:

@@ -43,6 +43,7 @@ class Member(ConsumerRebalanceListener):
         self._commit_at = self._status_at = 0.0
         self.consumer = KafkaConsumer(
             bootstrap_servers=settings["bootstrap"],
+            bootstrap_timeout_ms=0,  # brokers may be away when a member is started
             client_id=settings["name"],
             group_id=settings["group"],
             partition_assignment_strategy=[assignor],

@@ -151,6 +151,8 @@ def with_defaults(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any
     """The arguments of a consumer of ours: these, the defaults of the source, and those of Java's
     client that are others than kafka-python's."""
     defaults["allow_auto_create_topics"] = False
+    # The constructor does not wait for a broker: the source waits in its requests, and says so.
+    defaults["bootstrap_timeout_ms"] = 0
     # Left out if the user sets reconnect_backoff_ms: a value above this maximum would be refused.
     if "reconnect_backoff_ms" not in settings:
         defaults["reconnect_backoff_max_ms"] = _RECONNECT_MAX_MS

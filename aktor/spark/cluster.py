@@ -12,7 +12,7 @@ from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.consumer.facade import KafkaConsumer
-from aktor.errors import ConfigurationError
+from aktor.errors import BootstrapError, ConfigurationError
 from aktor.spark import client_settings
 from aktor.spark.bounds import Offsets
 from aktor.spark.options import SourceOptions, Subscription
@@ -171,7 +171,7 @@ class DriverCluster:
             except KafkaError as error:
                 # At a timeout the consumer has tried for all of it. With retries on top of that,
                 # the user would see the error after four timeouts.
-                if not left or not error.retriable or isinstance(error, KafkaTimeoutError):
+                if not left or not error.retriable or _took_all_its_time(error):
                     raise
                 self._sleep(self._options.look_up_wait)
         raise AssertionError("the last attempt returns or raises")
@@ -184,6 +184,11 @@ _SAMPLE_WAIT_MS = 1_000
 
 #: How long a commit of `commitOffsets` may take.
 _COMMIT_MS = 2_000
+
+
+def _took_all_its_time(error: KafkaError) -> bool:
+    # (BootstrapError comes sooner: as soon as it is clear that nobody answers.)
+    return isinstance(error, KafkaTimeoutError) and not isinstance(error, BootstrapError)
 
 
 def _timeout_ms(kafka: KafkaConsumer) -> float:

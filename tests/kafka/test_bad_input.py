@@ -79,7 +79,9 @@ def orders(kafka: Cluster, topic: str) -> TopicPartition:
     ids=["host", "port", "both"],
 )
 def test_a_wrong_address_is_told_soon_and_names_it(servers: Any, named: str) -> None:
-    consumer = KafkaConsumer("orders", group_id="g", bootstrap_servers=servers)
+    consumer = KafkaConsumer(
+        "orders", group_id="g", bootstrap_servers=servers, bootstrap_timeout_ms=0
+    )
     began = time.monotonic()
     with pytest.raises(BootstrapError, match=re.escape(named)) as caught:
         consumer.poll(30_000)
@@ -101,7 +103,8 @@ def test_a_wrong_address_is_told_by_every_call_that_needs_a_broker(call: str) ->
         "committed": lambda consumer: consumer.committed(one),
         "position": lambda consumer: consumer.position(one),
     }
-    with KafkaConsumer(group_id="g", bootstrap_servers="127.0.0.1:1") as consumer:
+    settings = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 0}
+    with KafkaConsumer(group_id="g", **settings) as consumer:
         consumer.assign([one])
         began = time.monotonic()
         with pytest.raises(BootstrapError):
@@ -119,7 +122,8 @@ def test_one_good_address_among_bad_ones_is_enough(kafka: Cluster, orders: Topic
         assert offsets(found) == list(range(10))
 
 
-def test_a_port_that_speaks_something_else_is_told_soon(kafka: Cluster) -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["a poll", "the constructor"])
+def test_a_port_that_speaks_something_else_is_told_soon(waits: bool) -> None:
     import socket
 
     server = socket.create_server(("127.0.0.1", 0))
@@ -135,13 +139,19 @@ def test_a_port_that_speaks_something_else_is_told_soon(kafka: Cluster) -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     address = f"127.0.0.1:{server.getsockname()[1]}"
-    with KafkaConsumer("orders", bootstrap_servers=address) as consumer:
-        began = time.monotonic()
-        error = raised_within(SOON_S, lambda: consumer.poll(30_000))
 
-        assert time.monotonic() - began < TOLD_S
-        assert isinstance(error, BootstrapError)
-        assert address in str(error)
+    def polls() -> None:
+        timeout_ms = 1000 if waits else 0
+        settings = {"bootstrap_servers": address, "bootstrap_timeout_ms": timeout_ms}
+        with KafkaConsumer("orders", **settings) as consumer:
+            assert not waits
+            consumer.poll(30_000)
+
+    began = time.monotonic()
+    with pytest.raises(BootstrapError, match=f"{address}: it is an HTTP server, not a Kafka"):
+        polls()
+
+    assert time.monotonic() - began < TOLD_S
     server.close()
 
 
@@ -299,8 +309,11 @@ def test_a_cluster_that_is_not_there_is_no_empty_topic(silent: bool) -> None:
         port = server.getsockname()[1]
         if not silent:
             server.close()
+        servers = f"127.0.0.1:{port}"
+        with pytest.raises(BootstrapError, match=servers):
+            KafkaConsumer("orders", bootstrap_servers=servers, bootstrap_timeout_ms=500)
         with KafkaConsumer(
-            "orders", bootstrap_servers=f"127.0.0.1:{port}", consumer_timeout_ms=1000
+            "orders", bootstrap_servers=servers, bootstrap_timeout_ms=0, consumer_timeout_ms=1000
         ) as consumer:
             with pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"):
                 list(consumer)

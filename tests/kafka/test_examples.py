@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from aktor import KafkaConsumer, TopicPartition
-from aktor.errors import BootstrapError
+from aktor import TopicPartition
 from aktor.processing import Processed
 from examples import (
     bad_record,
@@ -22,9 +21,9 @@ from examples import (
     poll_and_commit,
     process_in_order,
     rebalance_listener,
+    wait_for_kafka,
     watch_from_another_thread,
 )
-from examples.wait_for_kafka import wait_for_kafka
 from tests.kafka.embedded import EmbeddedCluster
 from tests.kafka.real.ports import free_ports
 from tests.kafka.real.topics import create_topic, produce
@@ -131,34 +130,41 @@ def test_watching_from_another_thread_does_not_disturb_the_reading(
 
 
 def test_wait_for_kafka_begins_as_soon_as_the_cluster_answers(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wait_for_kafka, "ATTEMPT_S", 1.0)
     with EmbeddedCluster() as kafka:
         create_topic(kafka.bootstrap_servers, "orders", partitions=1)
         (address,) = kafka.bootstrap_servers
         kafka.kill(1)
-        with KafkaConsumer(bootstrap_servers=address) as consumer:
-            starting = threading.Timer(5.0, kafka.restart, [1])
-            starting.start()
-            assert "orders" in wait_for_kafka(consumer, patience_s=2 * SOON_S)
-            starting.join()
+        starting = threading.Timer(2.5, kafka.restart, [1])
+        starting.start()
+        with wait_for_kafka.wait_for_kafka(2 * SOON_S, bootstrap_servers=address) as consumer:
+            assert "orders" in consumer.topics()
+        starting.join()
     assert f"no Kafka broker could be reached ({address}: " in capsys.readouterr().out
 
 
-def test_wait_for_kafka_says_which_server_did_not_answer() -> None:
+def test_wait_for_kafka_ends_in_time_with_the_server_that_did_not_answer() -> None:
     (port,) = free_ports(1)
-    with (
-        KafkaConsumer(bootstrap_servers=f"127.0.0.1:{port}") as consumer,
-        pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"),
-    ):
-        wait_for_kafka(consumer, patience_s=1.0)
+    address = f"127.0.0.1:{port}"
+    with program("wait_for_kafka", address, "1", stderr=subprocess.PIPE) as child:
+        _, errors = child.communicate(timeout=SOON_S)
+
+    assert child.returncode == 1
+    assert "BootstrapError: no Kafka broker could be reached" in errors
+    assert address in errors
 
 
 @contextmanager
-def program(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def program(
+    name: str, *arguments: str, stderr: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """An example in a process of its own, which ends with the test."""
     command = [sys.executable, "-m", f"examples.{name}", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True
+    ) as child:
         try:
             yield child
         finally:

@@ -10,13 +10,15 @@ import collections
 import inspect
 import itertools
 import json
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import kafka as kafka_python
 import pytest
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
@@ -231,6 +233,65 @@ def making_mistakes(make: Any, common: dict[str, Any], topic: str) -> Any:
     return outcomes
 
 
+def waiting_for_kafka(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """As in a container that is started beside its Kafka: the loop stands round the constructor."""
+    servers = ["127.0.0.1:1", "127.0.0.1:1", common["bootstrap_servers"]]
+    met = []
+    for server in servers:
+        try:
+            consumer = make(
+                topic, **common | {"bootstrap_servers": server}, bootstrap_timeout_ms=3000
+            )
+        except KafkaTimeoutError as error:
+            met.append(error.retriable)
+            continue
+        met.append(bool(consumer.poll(PATIENT_MS)))
+        consumer.close()
+    return met
+
+
+def reading_values_that_are_no_json(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """What a deserializer raises is caught as it was raised, and it says what it said."""
+    kinds: list[tuple[type[Exception], Callable[[bytes], Any]]] = [
+        (json.JSONDecodeError, lambda data: json.loads(data[:1] + b"{")),
+        (ValueError, lambda data: int(data + b"?")),
+        (UnicodeDecodeError, lambda data: (b"\xff" + data).decode()),
+        (KeyError, lambda data: {}[data]),
+    ]
+    met = []
+    for kind, deserialize in kinds:
+        consumer = make(value_deserializer=deserialize, **common)
+        consumer.assign([TopicPartition(topic, 0)])
+        try:
+            while not consumer.poll(PATIENT_MS):
+                pass
+        except kind as error:
+            met.append(
+                [getattr(error, name, None) for name in ("pos", "lineno", "start", "object")]
+            )
+        consumer.close()
+    return met
+
+
+def taking_settings_from_an_environment(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Most of the variables are not set."""
+    variables: dict[str, str] = {}
+    servers = common["bootstrap_servers"]
+    settings = common | {
+        "bootstrap_servers": servers if isinstance(servers, str) else ",".join(servers),
+        "enable_auto_commit": 0,
+        "group_instance_id": variables.get("INSTANCE"),
+        "sasl_mechanism": variables.get("MECHANISM", ""),
+        "sasl_plain_password": variables.get("PASSWORD", ""),
+        "sasl_plain_username": variables.get("USER", ""),
+        "ssl_cafile": variables.get("CA", ""),
+    }
+    consumer = make(topic, consumer_timeout_ms=5000, **settings)
+    count = sum(1 for _ in itertools.islice(consumer, 60))
+    consumer.close()
+    return count
+
+
 PROGRAMS: list[Program] = [
     iterating_until_the_timeout,
     iterating_and_committing_every_tenth,
@@ -242,6 +303,9 @@ PROGRAMS: list[Program] = [
     committing_asynchronously,
     asking_about_the_cluster,
     making_mistakes,
+    reading_values_that_are_no_json,
+    taking_settings_from_an_environment,
+    waiting_for_kafka,
 ]
 
 
@@ -307,6 +371,7 @@ def test_we_have_every_public_method_and_setting_that_is_promised() -> None:
         "highwater",
         "group_metadata",
         "metrics",
+        "bootstrap",
         "close",
     ]
 
@@ -359,3 +424,39 @@ def test_the_status_reads_well_and_is_true(kafka: Cluster, sixty: str, group: st
         assert {actor.incarnation for actor in status.actors} == {1}
         for part in (group, sixty, "running", "lag", "actor membership: incarnation 1"):
             assert part in text
+
+
+def test_at_info_the_log_has_a_line_for_a_start_an_end_and_each_rebalance(
+    kafka: Cluster, sixty: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Commits, connections and polls have none."""
+    caplog.set_level(logging.INFO)
+    settings = {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "auto_commit_interval_ms": 100,
+        "heartbeat_interval_ms": 100,
+    }
+    with aktor.KafkaConsumer(sixty, client_id="one", **settings) as one:
+        while not one.poll(PATIENT_MS):
+            pass
+        with aktor.KafkaConsumer(sixty, client_id="two", **settings) as two:
+            deadline = time.monotonic() + SOON_S
+            while not two.assignment() or len(one.assignment()) == 3:
+                assert time.monotonic() < deadline
+                one.poll(50)
+                two.poll(50)
+            one.commit()
+
+    ours = [record for record in caplog.records if record.name == "aktor"]
+    told = Counter((record.aktor["consumer"], record.aktor["event"]) for record in ours)
+    rebalances = {name: told.pop((name, "rebalance.completed")) for name in ("one", "two")}
+    assert told == {
+        (name, event): 1
+        for name in ("one", "two")
+        for event in ("consumer.started", "consumer.closed")
+    }
+    assert 2 <= rebalances["one"] <= 4
+    assert 1 <= rebalances["two"] <= 3
+    assert [record.getMessage() for record in caplog.records if record.name != "aktor"] == []

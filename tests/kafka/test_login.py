@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.errors import AuthenticationError, BootstrapError
 from tests.kafka.real import topics
 from tests.kafka.real.security import USERS, UnsecuredToken
-from tests.kafka.support import PROMPT_S, QUICK, numbered, read, values
+from tests.kafka.support import PROMPT_S, QUICK, numbered, read, values, wait_until
+from tests.unit.leftovers import open_things
 
 pytestmark = pytest.mark.embedded("test_security asks the same of a real one")
 
@@ -48,9 +50,9 @@ def orders(locked: EmbeddedKafka, topic: str) -> TopicPartition:
 
 
 def consumer_of(kafka: EmbeddedKafka, *names: str, **settings: Any) -> KafkaConsumer:
-    return KafkaConsumer(
-        *names, **{"bootstrap_servers": kafka.bootstrap_servers, **QUICK, **settings}
-    )
+    """Its constructor does not wait for a broker, unless told: the calls after it are looked at."""
+    usual = {"bootstrap_servers": kafka.bootstrap_servers, "bootstrap_timeout_ms": 0, **QUICK}
+    return KafkaConsumer(*names, **{**usual, **settings})
 
 
 @MECHANISMS
@@ -101,3 +103,32 @@ def test_who_does_not_log_in_is_told_soon_with_the_remedy(locked: EmbeddedKafka)
             consumer.poll(20_000)
 
         assert time.monotonic() - began < 10
+
+
+# -- the constructor that waits for a broker
+
+
+@MECHANISMS
+def test_a_wrong_password_ends_the_constructor_at_once(
+    locked: EmbeddedKafka, mechanism: str
+) -> None:
+    before, began = open_things(), time.monotonic()
+
+    with pytest.raises(AuthenticationError, match="Check the credentials") as caught:
+        consumer_of(locked, "orders", bootstrap_timeout_ms=60_000, **login(mechanism, "wrong-5c1"))
+
+    assert time.monotonic() - began < PROMPT_S
+    assert caught.value.mechanism == mechanism
+    assert "wrong-5c1" not in str(caught.value) + repr(caught.value)
+    # (The thread of a look-up, or of a password's hash, may need a moment to end.)
+    wait_until(lambda: open_things() <= before, "it leaves nothing behind")
+
+
+def test_a_listener_that_wants_a_login_ends_the_constructor_in_time_with_the_remedy(
+    locked: EmbeddedKafka,
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(KafkaTimeoutError, match=r"expect a login.*Check .*security_protocol"):
+        consumer_of(locked, "orders", bootstrap_timeout_ms=1000)
+
+    assert 1.0 <= time.monotonic() - began < PROMPT_S

@@ -483,7 +483,7 @@ def test_a_wakeup_before_a_call_ends_the_next_one_and_only_that(
 @pytest.mark.parametrize("call", ["committed", "end_offsets", "position"])
 def test_a_wakeup_ends_any_call_that_waits(call: str) -> None:
     partition = TopicPartition("nowhere", 0)
-    consumer = KafkaConsumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+    consumer = KafkaConsumer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0, group_id="g")
     consumer.assign([partition])
     calls: dict[str, Callable[[], Any]] = {
         "committed": lambda: consumer.committed(partition),

@@ -57,9 +57,11 @@ def login(mechanism: str, user: str = "alice", password: str | None = None) -> d
 
 
 def through(kafka: KafkaCluster, listener: str, *names: str, **settings: Any) -> KafkaConsumer:
-    """A consumer that comes through this listener, impatient and with the right authority."""
+    """A consumer that comes through this listener, impatient and with the right authority. Its
+    constructor does not wait for a broker, unless told: the calls after it are looked at."""
     door: dict[str, Any] = {
         "bootstrap_servers": [kafka.address(listener)],
+        "bootstrap_timeout_ms": 0,
         "security_protocol": listener,
     }
     if listener.endswith("SSL"):
@@ -333,7 +335,8 @@ def test_plaintext_against_a_tls_port_is_told_soon_with_the_remedy(
     address = secure_kafka.address("SSL")
 
     began = time.monotonic()
-    with KafkaConsumer("orders", **{**QUICK, "bootstrap_servers": address}) as consumer:
+    settings = {**QUICK, "bootstrap_servers": address, "bootstrap_timeout_ms": 0}
+    with KafkaConsumer("orders", **settings) as consumer:
         with pytest.raises(BootstrapError, match="security_protocol") as caught:
             consumer.poll(20_000)
 
@@ -347,11 +350,46 @@ def test_plaintext_against_a_port_that_wants_a_login_is_told_soon_with_the_remed
     address = secure_kafka.address("SASL_PLAINTEXT")
 
     began = time.monotonic()
-    with KafkaConsumer("orders", **{**QUICK, "bootstrap_servers": address}) as consumer:
+    settings = {**QUICK, "bootstrap_servers": address, "bootstrap_timeout_ms": 0}
+    with KafkaConsumer("orders", **settings) as consumer:
         with pytest.raises(BootstrapError, match="security_protocol"):
             consumer.poll(20_000)
 
         assert time.monotonic() - began < TOLD_S
+
+
+@pytest.mark.parametrize(
+    ("listener", "speaks", "error", "remedy"),
+    [
+        ("SSL", "PLAINTEXT", BootstrapError, "seems to expect TLS.* Check .*security_protocol"),
+        ("PLAINTEXT", "SSL", BootstrapError, "seems not to use TLS.* Check .*security_protocol"),
+        ("SSL", "SSL", AuthenticationError, "certificate was refused.* Check .*certificate"),
+    ],
+    ids=["plaintext to TLS", "TLS to plaintext", "an unknown authority"],
+)
+def test_a_constructor_says_what_is_wrong_with_tls_and_what_to_look_at(
+    secure_kafka: KafkaCluster,
+    tmp_path: Path,
+    listener: str,
+    speaks: str,
+    error: type[Exception],
+    remedy: str,
+) -> None:
+    address = secure_kafka.bootstrap_servers[0]
+    if listener == "SSL":
+        address = secure_kafka.address("SSL")
+    strangers = make_certificates(tmp_path / "tls")
+
+    with pytest.raises(error, match=remedy) as caught:
+        KafkaConsumer(
+            "orders",
+            bootstrap_servers=address,
+            bootstrap_timeout_ms=3000,
+            security_protocol=speaks,
+            ssl_cafile=str(strangers.ca_file),
+        )
+
+    assert address in str(caught.value)
 
 
 def test_a_mechanism_that_the_broker_does_not_offer_is_told_by_name() -> None:

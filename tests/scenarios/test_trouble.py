@@ -107,6 +107,35 @@ def test_a_cluster_that_is_not_there_is_reported_and_waited_for(world: World) ->
     assert len(records) == 80
 
 
+def test_a_constructor_waits_for_the_first_answer_of_a_broker_and_no_longer(world: World) -> None:
+    began = world.now
+    a_member(world, bootstrap_timeout_ms=30_000)
+
+    assert world.now - began < 0.5
+
+
+def test_a_constructor_waits_for_a_cluster_that_is_starting(world: World) -> None:
+    world.cluster.down(1, 2, 3)
+    world.after(5.0, lambda: world.cluster.back(1, 2, 3))
+
+    consumer = a_member(world, bootstrap_timeout_ms=30_000)
+
+    assert len(read(world, consumer, 80)) == 80
+
+
+def test_a_constructor_whose_cluster_is_not_there_raises_in_time_and_its_background_ends(
+    world: World,
+) -> None:
+    world.cluster.down(1, 2, 3)
+    began = world.now
+
+    with pytest.raises(BootstrapError, match="b1:9092"):
+        world.consumer("orders", bootstrap_timeout_ms=3_000)
+
+    assert world.now - began == pytest.approx(3.0, abs=0.2)
+    assert not any(host.running for host in world.hosts)
+
+
 @pytest.mark.parametrize("timeout_ms", [100, 1000, 5000])
 def test_an_iteration_over_a_cluster_that_is_down_does_not_end_as_if_it_were_empty(
     world: World, timeout_ms: int

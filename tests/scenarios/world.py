@@ -71,11 +71,17 @@ class World(VirtualTime):
     # -- consumers
 
     def consumer(self, *topics: str, **configs: Any) -> KafkaConsumer:
-        """A real consumer that lives here; `configs` as for KafkaConsumer."""
+        """A real consumer that lives here; `configs` as for KafkaConsumer. Unless they say so, its
+        constructor does not wait: a scenario sets the scene after it."""
         host = WorldHost(self, len(self.hosts))
         self.hosts.append(host)
 
-        configs = {"bootstrap_servers": "b1:9092,b2:9092", "client_id": host.name} | configs
+        usual: dict[str, Any] = {
+            "bootstrap_servers": "b1:9092,b2:9092",
+            "client_id": host.name,
+            "bootstrap_timeout_ms": 0,
+        }
+        configs = usual | configs
         here = HOST.set(host)
         try:
             host.consumer = KafkaConsumer(*topics, **configs)

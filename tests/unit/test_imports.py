@@ -138,7 +138,8 @@ def test_asyncio_is_imported_with_a_listener_and_not_in_its_callback() -> None:
     program = """
 import sys
 from aktor import ConsumerRebalanceListener, KafkaConsumer
-consumer = KafkaConsumer(bootstrap_servers="localhost:1", group_id="g")
+consumer = KafkaConsumer(
+    bootstrap_servers="localhost:1", bootstrap_timeout_ms=0, group_id="g")
 consumer.subscribe(["t"])
 print("asyncio" in sys.modules)
 consumer.subscribe(["t"], listener=type("Listener", (ConsumerRebalanceListener,), {

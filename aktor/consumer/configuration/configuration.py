@@ -291,6 +291,9 @@ def _settings(config: dict[str, Any], supplied: frozenset[str]) -> Settings:
         config["partition_assignment_strategy"]
     )
     values["fetch_idle_wait"] = _idle_wait(config, supplied)
+    # 0: the constructor does not wait. The calls after it are as patient as by default.
+    patience = Settings.FIELDS["bootstrap_timeout"].default
+    values["bootstrap_timeout"] = values["bootstrap_timeout"] or patience
     values["connection"] = {name: config[name] for name in FOR_CONNECTIONS}
     return Settings(**values)
 

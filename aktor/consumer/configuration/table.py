@@ -181,7 +181,14 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.milliseconds(),
             kind="float",
             unit="ms",
-            meaning="how long to look for a first broker",
+            meaning=(
+                "how long the constructor waits for the first answer of a broker; with 0, or if"
+                " `api_version` is given, it does not wait"
+            ),
+            notes=(
+                "then BootstrapError, which is kafka-python's KafkaTimeoutError (and 2.x's"
+                " NoBrokersAvailable), names each server. With 0, later calls raise it (more below)"
+            ),
         ),
         Setting(
             name="api_version",

@@ -124,7 +124,10 @@ class ApplicationPort(MessageHandler):
 
     @handles(ClusterChanged)
     def _on_cluster(self, changed: ClusterChanged) -> None:
+        is_first = self.cluster.version <= 0
         self.cluster = changed.cluster
+        if is_first:
+            self.bell.ring()  # the constructor waits for it
         self.connections.on_answer()
         if self._watches_cluster:
             self._add_event(changed)

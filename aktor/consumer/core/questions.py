@@ -12,7 +12,7 @@ from aktor.consumer.core.core import Core
 from aktor.consumer.core.port import Settle
 from aktor.consumer.core.recovery import Recovery
 from aktor.consumer.core.waiting import Waiting
-from aktor.errors import ActorRestartedError
+from aktor.errors import ActorRestartedError, BootstrapError
 from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.message import Message
 from aktor.events.metadata import DescribeTopics, TopicInfo
@@ -33,11 +33,12 @@ REPORT_WAIT: Final = 1.0
 class Questions:
     """Owns nothing: the port has the open questions, the call has the tickets of its own."""
 
-    __slots__ = ("_call", "_clock", "_port", "_publish", "_recovery", "_subscription")
+    __slots__ = ("_call", "_clock", "_events", "_port", "_publish", "_recovery", "_subscription")
 
     def __init__(self, core: Core, recovery: Recovery) -> None:
         self._call = core.call
         self._subscription = core.subscription
+        self._events = core.events
         self._port = core.port
         self._publish = core.publish
         self._clock = core.clock
@@ -159,6 +160,36 @@ class Questions:
                 track(ticket, frozenset())
         return found
 
+    def reach_cluster(self, deadline: float) -> Waiting[None]:
+        """Wait until a broker has described the cluster.
+
+        An attempt that fails does not end the wait: the broker may be starting. A refusal does (of
+        the login, or of our certificate). At the deadline BootstrapError is raised, or
+        KafkaTimeoutError if a broker answers and does not describe the cluster.
+        """
+        call, port = self._call, self._port
+        began = self._clock()
+        while port.cluster.version <= 0:
+            call.check_alive()
+            call.raise_wakeup()
+            call.end_for_close()
+            error = port.connections.take_error()
+            if error is not None and not isinstance(error, BootstrapError):
+                raise call.own_told(error)
+            if self._events.restarts():
+                # A restarted metadata manager asks for no brokers by itself.
+                yield from self.topics(frozenset(), deadline)
+                return
+            if self._clock() >= deadline:
+                yield from self.raise_if_unreached()
+                raise call.own(
+                    KafkaTimeoutError(
+                        f"no broker has described the cluster within {deadline - began:.3g} s. See"
+                        " the warnings of the logger aktor for what it answers."
+                    )
+                )
+            yield deadline
+
     def raise_if_unreached(self) -> Waiting[None]:
         """Raise BootstrapError if no broker has ever answered: then it is unknown whether the
         topics are empty."""
@@ -171,6 +202,8 @@ class Questions:
                 deadline=self._clock() + REPORT_WAIT,
                 what="asking whether any broker was reached",
             )
+        except BootstrapError:
+            raise
         except (KafkaTimeoutError, ActorRestartedError):
             return  # the background has a worse problem, and tells it by itself
         if error is not None:

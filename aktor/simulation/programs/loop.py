@@ -165,7 +165,9 @@ class Loop:
 
     def _go_on_after_an_interrupt(self) -> None:
         """After a signal: close the consumer, or subscribe again and go on. The signal may have cut
-        off any call of the consumer."""
+        off any call of the consumer, its constructor as well."""
+        if not self._has_consumer:
+            return
         if self._closing or self.draw.random() < 0.3:
             self._give_up()
         else:

@@ -69,6 +69,7 @@ class Reader:
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 1000,
             "metadata_max_age_ms": 10_000,
+            "bootstrap_timeout_ms": 0,  # its errors come from `turn`, which hears them
             **SETTINGS,
             **self._each(self._configs, number),
         }

@@ -323,7 +323,10 @@ class Drill:
     def _begin(self) -> KafkaConsumer:
         sim = self.sim
         consumer = KafkaConsumer(
-            bootstrap_servers=sim.bootstrap_servers, client_id=sim.me.name, **self._settings
+            bootstrap_servers=sim.bootstrap_servers,
+            client_id=sim.me.name,
+            bootstrap_timeout_ms=0,  # its errors come from polls, which hear them
+            **self._settings,
         )
         self._subscribe(consumer)
         return consumer

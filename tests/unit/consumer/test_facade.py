@@ -15,20 +15,22 @@ from typing import Any
 
 import kafka
 import pytest
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.serializer import Deserializer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
-from aktor.actors.runtime.dispatcher import Dispatcher, _Thread
+from aktor.actors.runtime.dispatcher import Bell, Dispatcher, _Thread
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.errors import (
     BackgroundThreadError,
     BootstrapError,
     ConfigurationError,
+    NoBrokersAvailable,
     WakeupError,
 )
-from tests.unit.leftovers import open_files
+from tests.unit.leftovers import open_files, open_things
 
 NAME = "dropped"
 
@@ -41,8 +43,22 @@ class InterruptedHost(Host):
         raise KeyboardInterrupt
 
 
-def a_consumer() -> KafkaConsumer:
-    return KafkaConsumer(bootstrap_servers="127.0.0.1:1", client_id=NAME)
+class InterruptedBell(Bell):
+    """Ctrl-C comes while the application waits for the bell."""
+
+    def wait(self, timeout: float) -> bool:
+        raise KeyboardInterrupt
+
+
+class InterruptedWait(Host):
+    def make_bell(self) -> Bell:
+        return InterruptedBell()
+
+
+def a_consumer(**settings: Any) -> KafkaConsumer:
+    """With a broker that is not there; unless told, the constructor does not wait for it."""
+    usual: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 0}
+    return KafkaConsumer(client_id=NAME, **usual | settings)
 
 
 def the_thread_ends() -> bool:
@@ -72,6 +88,65 @@ def test_a_constructor_that_is_interrupted_leaves_no_thread_behind() -> None:
         HOST.reset(here)
 
     assert the_thread_ends()
+
+
+# -- the constructor waits for a broker
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("caught", [BootstrapError, KafkaTimeoutError, NoBrokersAvailable])
+def test_a_constructor_whose_broker_does_not_answer_raises_in_time_and_leaves_nothing_behind(
+    caught: type[Exception],
+) -> None:
+    """A program that is started before Kafka has a loop around the constructor."""
+    before, began = open_things(), time.monotonic()
+
+    with pytest.raises(
+        caught, match=r"127\.0\.0\.1:1: Connection refused.* Check bootstrap_servers"
+    ):
+        a_consumer(bootstrap_timeout_ms=300)
+
+    assert 0.3 <= time.monotonic() - began < 5.0
+    assert open_things() - before == set()
+
+
+@pytest.mark.usefixtures("_no_collector")
+def test_ctrl_c_ends_the_wait_of_a_constructor_and_leaves_nothing_behind() -> None:
+    before, here = open_things(), HOST.set(InterruptedWait())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            a_consumer(bootstrap_timeout_ms=60_000)
+    finally:
+        HOST.reset(here)
+
+    assert open_things() - before == set()
+
+
+@pytest.mark.parametrize("settings", [{}, {"bootstrap_timeout_ms": 60_000, "api_version": (3, 9)}])
+def test_a_constructor_that_is_to_wait_for_nobody_does_not(settings: dict[str, Any]) -> None:
+    """kafka-python's does not wait either if it is told the broker's version."""
+    began = time.monotonic()
+    with a_consumer(**settings) as consumer:
+        assert time.monotonic() - began < 5.0
+        with pytest.raises(BootstrapError):
+            consumer.bootstrap(timeout_ms=100)
+
+
+def test_deserializers_are_not_closed_by_a_constructor_that_raises() -> None:
+    """The next attempt is given the same ones."""
+    closed: list[str] = []
+
+    class Text(Deserializer):
+        def deserialize(self, topic: str, headers: Any, data: bytes | None) -> Any:
+            return data
+
+        def close(self) -> None:
+            closed.append("value")
+
+    with pytest.raises(BootstrapError):
+        a_consumer(bootstrap_timeout_ms=100, value_deserializer=Text())
+
+    assert closed == []
 
 
 @pytest.mark.usefixtures("_no_collector")
@@ -220,9 +295,7 @@ HOSTS: dict[str, Callable[[], Host]] = {
 @pytest.fixture(params=list(HOSTS))
 def threadless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> KafkaConsumer:
     here = HOST.set(HOSTS[request.param]())
-    consumer = KafkaConsumer(
-        bootstrap_servers="127.0.0.1:1", client_id=NAME, group_id="a", enable_auto_commit=False
-    )
+    consumer = a_consumer(group_id="a", enable_auto_commit=False)
     HOST.reset(here)
     if request.param == "with the interpreter":
         monkeypatch.setattr(sys, "is_finalizing", lambda: True)
@@ -349,7 +422,7 @@ def test_the_log_says_in_one_line_at_the_start_which_aktor_reads_and_how(
 ) -> None:
     caplog.set_level("INFO", logger="aktor")
 
-    with aktor.KafkaConsumer(bootstrap_servers="localhost:1") as consumer:
+    with a_consumer() as consumer:
         reader = consumer.status().reader
 
     told = [record for record in caplog.records if "consumer.started" in record.getMessage()]

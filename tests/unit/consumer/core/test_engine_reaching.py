@@ -6,13 +6,14 @@ import itertools
 from typing import Any
 
 import pytest
-from kafka.errors import TopicAuthorizationFailedError
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from aktor.consumer.core.poll_heartbeat import CONFIRM_REPEAT, POLL_REPEAT
 from aktor.consumer.core.questions import REPORT_WAIT
-from aktor.errors import BootstrapError
+from aktor.errors import ActorCrashedError, AuthenticationError, BootstrapError
 from aktor.events.answers import Answered
 from aktor.events.fetching import PausePartitions
+from aktor.events.lifecycle import ConsumerFailed
 from aktor.events.membership import (
     ConfirmSession,
     Loss,
@@ -22,11 +23,11 @@ from aktor.events.membership import (
     RevokePartitions,
     SessionExtended,
 )
-from aktor.events.metadata import Cluster
-from aktor.events.network import ReportBootstrap
+from aktor.events.metadata import Cluster, ClusterChanged, DescribeTopics
+from aktor.events.network import BootstrapFailed, BrokerRefused, ReportBootstrap
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged, Position, SeekPartitions
-from tests.unit.consumer.core.builders import EngineHarness, a_consumer, a_member
+from tests.unit.consumer.core.builders import EngineHarness, a_consumer, a_member, a_restart
 from tests.unit.consumer.core.builders_chunks import A, B, C, a_chunk, a_refusal
 
 pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
@@ -75,6 +76,91 @@ def test_a_poll_ends_in_time_if_nobody_says_what_came_of_the_attempts() -> None:
 
     assert harness.poll(1.0) == {}
     assert harness.clock.now < 100.0 + 1.0 + 2 * REPORT_WAIT
+
+
+# -- the constructor waits for a broker
+
+REFUSED = BootstrapError(attempts={"b1:9092": "refused"})
+
+
+def reach(harness: EngineHarness, timeout: float) -> None:
+    harness.run(harness.engine.questions.reach_cluster(harness.clock.now + timeout))
+
+
+def test_the_wait_for_a_broker_ends_with_its_first_description_of_the_cluster() -> None:
+    harness = unreached(REFUSED)
+    harness.hear_at(103.0, ClusterChanged(cluster=Cluster(version=1)))
+
+    reach(harness, 30.0)
+
+    assert harness.clock.now == 103.0
+    assert harness.of(ReportBootstrap) == []
+
+
+def test_an_attempt_that_failed_does_not_end_the_wait_for_a_broker_that_starts() -> None:
+    harness = unreached(REFUSED)
+    for time in (102.0, 104.0):
+        harness.hear_at(time, BootstrapFailed(error=REFUSED))
+    harness.hear_at(105.0, ClusterChanged(cluster=Cluster(version=1)))
+
+    reach(harness, 30.0)
+
+    assert harness.poll() == {}
+
+
+def test_the_wait_for_a_broker_ends_in_time_with_what_came_of_the_attempts() -> None:
+    harness = unreached(REFUSED)
+    harness.hear_at(102.0, BootstrapFailed(error=REFUSED))
+
+    with pytest.raises(BootstrapError, match="b1:9092: refused") as raised:
+        reach(harness, 30.0)
+
+    assert harness.clock.now == 130.0
+    assert isinstance(raised.value, KafkaTimeoutError)
+
+
+def test_a_refused_login_ends_the_wait_for_a_broker_at_once() -> None:
+    refused = AuthenticationError(broker="b1:9092", mechanism="PLAIN", reason="no such user")
+    harness = unreached(None)
+    harness.hear_at(100.5, BrokerRefused(error=refused))
+
+    with pytest.raises(AuthenticationError, match="no such user"):
+        reach(harness, 30.0)
+
+    assert harness.clock.now == 100.5
+
+
+def test_a_broker_that_answers_and_does_not_describe_the_cluster_ends_the_wait_in_time() -> None:
+    harness = unreached(None)
+
+    with pytest.raises(KafkaTimeoutError, match="no broker has described the cluster within 3 s"):
+        reach(harness, 3.0)
+
+    assert harness.clock.now == 103.0
+
+
+def test_a_metadata_manager_that_is_restarted_in_the_wait_is_asked_for_a_broker() -> None:
+    harness = unreached(REFUSED)
+
+    def answer(said: Any) -> None:
+        if isinstance(said, DescribeTopics):
+            harness.hear_at(104.0, Answered(ticket=said.ticket, value={}))
+
+    harness.on_said = answer
+    harness.hear_at(103.0, a_restart("metadata"))
+
+    reach(harness, 30.0)
+
+    assert harness.clock.now == 104.0
+
+
+def test_a_consumer_that_fails_ends_the_wait_for_a_broker() -> None:
+    harness = unreached(REFUSED)
+    failed = ActorCrashedError(actor="network", reason="a bug")
+    harness.hear_at(101.0, ConsumerFailed(error=failed))
+
+    with pytest.raises(ActorCrashedError):
+        reach(harness, 30.0)
 
 
 def test_a_member_that_is_not_stable_wakes_the_background_a_stable_one_does_not() -> None:
