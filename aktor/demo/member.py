@@ -158,7 +158,7 @@ def main(settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: told_to_stop.set())
     reporter = Reporter()
     logger = logging.getLogger("aktor")
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
     logger.propagate = False
     logger.addHandler(TraceHandler(reporter))
     member = Member(settings, reporter)

@@ -48,6 +48,13 @@ _LEVELS: Final[Mapping[str, int]] = {
     "error": logging.ERROR,
 }
 
+#: What the logger has at INFO: a start, an end, a line for each rebalance, and that brokers which
+#: could not be reached can be. Other events of the level "info" are DEBUG there: a program that
+#: logs at INFO is not to have dozens of lines for each consumer.
+_FOR_PEOPLE: Final = frozenset(
+    {"brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"}
+)
+
 #: Values of exactly these types are as JSON has them.
 _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
 
@@ -76,7 +83,9 @@ class _Outlet:
             for key, value in event.items()
         }
         if self._to_logging:
-            level = _LEVELS[event["level"]]
+            level = (
+                _level_of(event["event"]) if event["level"] == "info" else _LEVELS[event["level"]]
+            )
             if _LOGGER.isEnabledFor(level):
                 _log(level, plain)
         if self._path is not None:
@@ -85,17 +94,56 @@ class _Outlet:
             listener(plain)
 
     def _write(self, event: Event) -> None:
-        try:
-            with self._lock, open(self._path or os.devnull, "a", encoding="utf-8") as file:
-                self._lines += 1
-                numbered = {**event, **self._origin, "line": self._lines}
-                file.write(json.dumps(numbered, default=_text) + "\n")
-        except (OSError, NameError) as error:
-            # A full disk must not make an actor crash: tracing to the file ends, with one word.
-            # (NameError: the interpreter ends, and `open` is no more.)
-            self._path = None
-            text = f"the trace file cannot be written and is given up: {_text(error)}"
-            _log(logging.WARNING, {"event": text})
+        with self._lock:
+            if self._path is None:
+                return
+            self._lines += 1
+            numbered = {**event, **self._origin, "line": self._lines}
+            try:
+                _append(self._path, json.dumps(numbered, default=_text) + "\n")
+            except BlockingIOError:
+                return  # a pipe is full: the number of the next line says that one is missing
+            except (OSError, ValueError, NameError) as error:
+                # A full disk, or a pipe whose reader has gone, must not make an actor crash:
+                # tracing to the file ends, with one word. (NameError: the interpreter ends. And a
+                # path with a zero byte is a ValueError.)
+                path, self._path = self._path, None
+                _give_up(path, error)
+
+
+def _append(path: str, line: str) -> None:
+    """Write at the end of the file. It never waits: a named pipe may have no reader, or a slow one,
+    and the background thread has heartbeats to send."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NONBLOCK, 0o666)
+    try:
+        data = line.encode()
+        if os.write(file, data) < len(data):
+            raise OSError("it takes a part of a line only: it is full")
+    finally:
+        os.close(file)
+
+
+#: Windows does not have it, and no named pipes either.
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
+
+#: The paths of which this process has said that they cannot be written.
+_GIVEN_UP: Final[set[str]] = set()
+
+
+def _give_up(path: str, error: Exception) -> None:
+    """Say once in this process, on stderr, that there will be no trace in this file."""
+    if path in _GIVEN_UP:
+        return
+    _GIVEN_UP.add(path)
+    text = f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is given up: "
+    with contextlib.suppress(Exception):  # stderr may be closed, or there may be none
+        sys.stderr.write(f"{text}{_text(error)}\n")
+
+
+@functools.cache
+def _level_of(event: str) -> int:
+    """At which level the logger has this event, a change of state."""
+    return logging.INFO if event in _FOR_PEOPLE else logging.DEBUG
 
 
 def _log(level: int, event: Event) -> None:
@@ -149,8 +197,9 @@ class Trace:
             self._tell("debug", event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        """State changes: what one reads to learn what happened."""
-        if self._outlet.wants(logging.INFO):
+        """State changes: what one reads to learn what happened. The standard logger has most of
+        them at DEBUG."""
+        if self._outlet.wants(_level_of(event)):
             self._tell("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:

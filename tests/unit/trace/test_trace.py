@@ -6,10 +6,11 @@ import enum
 import io
 import json
 import logging
+import os
 import socket
 import threading
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -218,7 +219,7 @@ def test_who_configured_no_logging_sees_nothing_on_stderr(
 def test_a_value_cannot_forge_a_line_of_the_log(
     breaks: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="aktor")
+    caplog.set_level(logging.DEBUG, logger="aktor")
 
     open_trace().info("topic.found", topic=f"orders{breaks}ERROR forged")
 
@@ -288,6 +289,109 @@ def test_without_the_variable_there_is_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+def a_full_disk(_: Path) -> str:
+    return "/dev/full"
+
+
+def a_missing_folder(folder: Path) -> str:
+    return str(folder / "missing" / "trace.jsonl")
+
+
+def a_folder(folder: Path) -> str:
+    return str(folder)
+
+
+def a_pipe_without_a_reader(folder: Path) -> str:
+    os.mkfifo(folder / "pipe")
+    return str(folder / "pipe")
+
+
+@pytest.mark.parametrize(
+    "place", [a_full_disk, a_missing_folder, a_folder, a_pipe_without_a_reader]
+)
+def test_a_file_that_cannot_be_written_is_given_up_with_one_line_on_stderr(
+    place: Callable[[Path], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path = place(tmp_path)
+    monkeypatch.setenv("AKTOR_TRACE", path)
+    one, other = open_trace(consumer="c"), open_trace(consumer="d")
+
+    for trace in (one, other, one):
+        trace.info("commit.sent")
+
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is")
+
+
+def test_a_pipe_whose_reader_is_slow_loses_lines_and_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    trace = open_trace()
+
+    for _ in range(100):
+        trace.info("thing.happened", values="x" * 3000)
+    first = os.read(reader, 1_000_000)
+    trace.info("thing.happened")
+    last = os.read(reader, 1_000_000)
+    os.close(reader)
+
+    numbers = [json.loads(line)["line"] for line in (first + last).splitlines()]
+    assert numbers[:-1] == list(range(1, len(numbers)))
+    assert len(numbers) < 100
+    assert numbers[-1] == 101
+
+
+def test_a_trace_goes_on_without_its_file_if_stderr_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AKTOR_TRACE", a_missing_folder(tmp_path))
+    monkeypatch.setattr("sys.stderr", None)
+    trace = open_trace()
+    events: list[dict[str, Any]] = []
+
+    with trace.listen(events.append):
+        trace.info("thing.happened")
+
+    assert len(events) == 1
+
+
+# -- at INFO the logger is for people
+
+FOR_PEOPLE = ["brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"]
+
+
+def test_the_logger_has_at_info_what_people_want_to_read_and_the_rest_at_debug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    others = ["connection.opened", "commit.sent", "membership.moved"]
+    for level, heard in ((logging.INFO, FOR_PEOPLE), (logging.DEBUG, FOR_PEOPLE + others)):
+        caplog.clear()
+        caplog.set_level(level, logger="aktor")
+        trace = open_trace()
+        for event in FOR_PEOPLE + others:
+            trace.info(event)
+
+        assert [record.getMessage() for record in caplog.records] == heard
+        assert {record.aktor["level"] for record in caplog.records} == {"info"}  # type: ignore[attr-defined]
+
+
+def test_what_people_do_not_read_is_not_rendered_for_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="aktor")
+
+    open_trace().info("commit.sent", value=Untouchable())
+
+    assert caplog.records == []
+
+
 # -- secrets
 
 
@@ -340,7 +444,7 @@ def test_a_secret_never_gets_out_whatever_its_key(value: Any) -> None:
 def test_a_secret_never_gets_out_through_the_standard_logger(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="aktor")
+    caplog.set_level(logging.DEBUG, logger="aktor")
 
     open_trace().info("thing.happened", password="hunter2", why=Secret("hunter2"))
 
@@ -428,18 +532,6 @@ def test_the_users_structlog_configuration_is_neither_read_nor_changed() -> None
 
     assert len(events) == 1
     assert theirs == []
-
-
-def test_a_file_that_cannot_be_written_is_given_up_and_nobody_crashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path / "missing" / "trace.jsonl"))
-    trace = open_trace(consumer="c")
-
-    trace.info("commit.sent")
-    trace.info("commit.sent")
-
-    assert [one.levelname for one in caplog.records].count("WARNING") == 1
 
 
 # -- what handlers, filters and values raise
