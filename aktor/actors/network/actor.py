@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
-from aktor.actors.network.bootstrap import Bootstrap, BootstrapEvent
+from aktor.actors.network.bootstrap import PAUSE, Bootstrap, BootstrapEvent
 from aktor.actors.network.lanes import Lanes
 from aktor.actors.network.least_loaded import least_loaded
 from aktor.actors.network.links import ClientRequest, Link, LinkEvent, LinkState
@@ -121,7 +121,7 @@ class NetworkActor(CooperativeActor):
         self._anywhere: deque[ClientRequest] = deque()
         self._lanes = Lanes(self._new_link)
         servers = [
-            self._new_link(f"bootstrap-{i}", -1 - i, host, port)
+            self._new_link(f"bootstrap-{i}", -1 - i, host, port, longest_pause=PAUSE)
             for i, (host, port) in enumerate(settings.bootstrap_servers)
         ]
         self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
@@ -143,9 +143,11 @@ class NetworkActor(CooperativeActor):
             self._complain,
         )
 
-    def _new_link(self, name: str, node: int, host: str, port: int) -> Link:
-        settings = self.settings
-        backoff = Backoff(settings.reconnect_backoff, settings.reconnect_backoff_max)
+    def _new_link(
+        self, name: str, node: int, host: str, port: int, *, longest_pause: float = math.inf
+    ) -> Link:
+        first, longest = self.settings.reconnect_backoff, self.settings.reconnect_backoff_max
+        backoff = Backoff(first, min(longest, max(first, longest_pause)))
         return Link(name, node, host, port, backoff)
 
     def measure(self, now: float) -> Mapping[Metric, float]:

@@ -17,11 +17,16 @@ from aktor.actors.sockets.diagnosis import reason_of
 from aktor.errors import AuthenticationError, BootstrapError
 from aktor.state_table import follow
 
-__all__ = ["GRACE", "REPEAT", "Bootstrap", "BootstrapEvent", "BootstrapState"]
+__all__ = ["GRACE", "PAUSE", "REPEAT", "Bootstrap", "BootstrapEvent", "BootstrapState"]
 
 #: How long hard failures (connection refused, an unknown name) may last before the application is
 #: told that no server can be reached; a broker that is just starting gets this time.
 GRACE: Final = 2.0
+
+#: The longest pause before a bootstrap server is tried again, in seconds, unless the user's
+#: `reconnect_backoff_ms` is longer. With the 30 s of `reconnect_backoff_max_ms` a program that is
+#: started 13 s before its Kafka would wait for it for 26 s. Java's default for all connections.
+PAUSE: Final = 1.0
 
 #: While no server can be reached, the application is told once in this many seconds.
 REPEAT: Final = 2.0

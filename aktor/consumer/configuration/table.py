@@ -471,8 +471,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             for_connections=True,
             meaning="",
             notes=(
-                "to the group's coordinator about a second at most: the member's session runs out"
-                " meanwhile"
+                "to the group's coordinator and to bootstrap servers about a second at most: the"
+                " member's session runs out meanwhile, or somebody waits for the cluster to start"
             ),
         ),
         Setting(

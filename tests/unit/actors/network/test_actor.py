@@ -1184,6 +1184,24 @@ def test_it_is_told_again_every_two_seconds_while_it_lasts() -> None:
     assert len(harness.of(BootstrapFailed)) == 4
 
 
+@pytest.mark.parametrize(("first", "longest"), [(0.05, 1.2), (5.0, 6.0)])
+def test_a_bootstrap_server_that_may_be_starting_is_tried_about_once_a_second(
+    first: float, longest: float
+) -> None:
+    """Unless the user wants longer pauses from the first attempt on."""
+    harness = NetworkHarness(reconnect_backoff=first, reconnect_backoff_max=30.0)
+    harness.send(a_request(ANY, deadline=1e6))
+    times: list[float] = []
+    while harness.time.now < 60.0:
+        while harness.net.attempts:
+            times.append(harness.time.now)
+            harness.refuse()
+        harness.sleep()
+
+    assert all(after - before <= longest for before, after in itertools.pairwise(times))
+    assert len(times) >= 60.0 / longest
+
+
 def test_a_server_that_swallows_everything_gets_the_whole_bootstrap_timeout() -> None:
     harness = NetworkHarness(bootstrap_timeout=30.0).send(a_request(ANY, deadline=1e6))
 
