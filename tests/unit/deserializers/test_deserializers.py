@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import warnings
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import pytest
 from kafka.serializer import Deserializer as KafkaDeserializer
@@ -101,9 +101,16 @@ SCHEMA = json.dumps(
 )
 
 
+def a_registry() -> Any:
+    """A schema registry in memory, of confluent-kafka's."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    return SchemaRegistryClient.new_client({"url": "mock://"})
+
+
 def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
     avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
-    registry = avro.SchemaRegistryClient.new_client({"url": "mock://"})
+    registry = a_registry()
     context = _context("orders", is_key=False)
     written = avro.AvroSerializer(registry, SCHEMA)({"id": 1, "total": 2.5}, context)
     key = avro.AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=True))

@@ -1,0 +1,80 @@
+"""Probes for Kubernetes: /live says whether a restart would help, /ready whether records are read.
+
+`status()` may be asked from any thread, and never disturbs the one that polls.
+
+python -m examples.health_check localhost:9092 orders billing 8080
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from aktor import ConsumerStatus, KafkaConsumer
+
+
+def live(status: ConsumerStatus) -> str:
+    """Why this process should be started anew; "" if that would not help.
+
+    A cluster that is down is no reason: the consumer goes on by itself when it is back.
+    """
+    return "" if status.state.startswith("running") else status.state
+
+
+def ready(status: ConsumerStatus) -> str:
+    """Why no records are read; "" if they are."""
+    if status.state != "running":
+        return status.state
+    if status.group_id is not None and status.member_state != "stable":
+        return f"the member is {status.member_state}"
+    troubles = [
+        f"{one.topic}-{one.partition}: {it.trouble}"
+        for one, it in status.partitions.items()
+        if it.trouble
+    ]
+    return "; ".join(troubles)
+
+
+@contextmanager
+def probes(look: Callable[[], ConsumerStatus], port: int) -> Iterator[int]:
+    """Answer /live and /ready in a thread; gives the port (0 chooses one)."""
+    checks = {"/live": live, "/ready": ready}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            check = checks.get(self.path)
+            trouble = "no such probe" if check is None else check(look())
+            self.send_response(503 if trouble else 200)
+            self.end_headers()
+            self.wfile.write((trouble or "ok").encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: probes come every few seconds."""
+
+    with ThreadingHTTPServer(("", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def main(bootstrap: str, topic: str, group: str, port: str) -> None:
+    """Print records; ask http://localhost:PORT/ready meanwhile."""
+    with (
+        KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group) as consumer,
+        probes(consumer.status, int(port)),
+    ):
+        for record in consumer:
+            print(record.value)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
