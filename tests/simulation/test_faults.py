@@ -31,9 +31,9 @@ from aktor.simulation.faults.chaos import (
 from aktor.simulation.programs.habits import go_back
 from aktor.simulation.programs.loop import TRIES
 from aktor.simulation.programs.ways import WAYS
+from aktor.simulation.world.connections import SimulatedNet
 from aktor.simulation.world.crashes import Crash
 from aktor.simulation.world.member import Member
-from aktor.simulation.world.network import SimulatedNet
 from aktor.simulation.world.topic import Topic
 
 #: Kinds of faults that only some storms have.

@@ -22,7 +22,8 @@ from aktor.events.sockets import (
 )
 from aktor.settings import Settings
 from aktor.simulation import Simulation
-from aktor.simulation.world.network import NOWHERE, SimulatedNet
+from aktor.simulation.world.connections import SimulatedNet
+from aktor.simulation.world.network import NOWHERE
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -27,7 +27,7 @@ from aktor.managers.membership.auto import AutoMembershipManager
 from aktor.managers.membership.manager import GroupMembershipManager
 from aktor.settings import Settings
 from aktor.simulation.history import Event
-from aktor.simulation.world.network import SimulatedNet
+from aktor.simulation.world.connections import SimulatedNet
 from aktor.simulation.world.observed import observe, settings_told
 from aktor.simulation.world.scheduler import Scheduler, Task
 from aktor.simulation.world.surroundings import Process

@@ -28,7 +28,7 @@ from aktor.actors.sockets.frames import SCRATCH_SIZE, BadLength
 from aktor.actors.sockets.handshake import mechanism_of
 from aktor.errors import AuthenticationError, FrameError
 from aktor.settings import Settings
-from aktor.simulation.world.network import VERSIONS
+from aktor.simulation.world.connections import VERSIONS
 from aktor.state_table import IllegalTransitionError
 from tests.unit.actors.sockets.scripted_broker import (
     SPOKEN,
