@@ -633,17 +633,18 @@ class ConsumerForkedError(_WithFields, IllegalStateError):
 
 
 class ConcurrentAccessError(_WithFields, IllegalStateError):
-    """Two threads used one consumer at a time. Any thread may call `wakeup`, and methods that only
-    read."""
+    """Another thread called the consumer while one runs `process`: a handler, perhaps. It may call
+    `close`, `wakeup`, and methods that only read."""
 
     owner: str
     other: str
 
     def _text(self) -> str:
         return (
-            f"KafkaConsumer is not safe for multi-threaded access: thread {self.owner!r} is inside"
-            f" a call and thread {self.other!r} made another. Only wakeup(), and what only looks"
-            " (metrics, status, assignment, ...), may be called from any thread."
+            f"thread {self.owner!r} is in process(), and thread {self.other!r} called the consumer."
+            " Handlers and other threads may only call close(), wakeup(), and what only looks"
+            " (metrics, status, assignment, ...) meanwhile. Let a handler raise, or end process()"
+            " first, by wakeup()"
         )
 
 

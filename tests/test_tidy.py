@@ -325,8 +325,6 @@ SET_BY_OTHERS = {
     # may run a signal handler in it.
     ("consumer/core/guard.py", "guard.begun"),
     ("consumer/core/guard.py", "guard.holder"),
-    # Done for each record: a call would cost as much as the rest.
-    ("consumer/core/iteration.py", "batch.handed"),
     # An attribute of Python's `weakref.finalize`.
     ("consumer/facade.py", "dropped.atexit"),
 }
@@ -516,6 +514,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
+        "habits": set(),
         "status": set(),
         "future": set(),
         # Where programs import from, as from kafka-python's modules of these names.
@@ -527,7 +526,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
-        | {"future", "internals", "metrics", "status", "subscription_state", "system"},
+        | {"future", "habits", "internals", "metrics", "status", "subscription_state", "system"},
     },
     "simulation": {
         **{name: set() for name in ("errors", "history", "revision")},

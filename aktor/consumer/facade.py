@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import (
     Final,
     Generic,
     Literal,
+    Never,
     Self,
     TypeVar,
     Unpack,
@@ -26,14 +28,15 @@ from typing import (
     overload,
 )
 
-from kafka.errors import IllegalStateError, KafkaError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor import kafka_python
-from aktor.consumer import arguments, deserializers
+from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.configuration.help import WithSettings
 from aktor.consumer.core.batch import iterator
+from aktor.consumer.core.call_queue import LOOK_EVERY
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.guard import (
     Close,
@@ -46,8 +49,9 @@ from aktor.consumer.core.guard import (
 )
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
-from aktor.consumer.core.waiting import Blocking, Waiting
+from aktor.consumer.core.waiting import Bells, Blocking, Waiting
 from aktor.consumer.future import Future
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
@@ -96,6 +100,9 @@ Value = TypeVar("Value")
 #: How long a constructor that raises waits for the end of its thread, in seconds.
 GIVE_UP_WAIT: Final = 5.0
 
+#: Whether threads take turns at the GIL: from Python 3.13 on it may be off.
+HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
 
@@ -114,10 +121,11 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
-    of our own: `docs/configuration.md`). One thread at a time may use a consumer. `wakeup` and the
-    methods that only read (`metrics`, `status`, `assignment`, `subscription`, `paused`,
-    `highwater`, `group_metadata`, `bootstrap_connected`, `config`) may be called from any other
-    thread meanwhile.
+    of our own: `docs/configuration.md`). Any thread may call any method; one call at a time is at
+    work, and one that waits for the cluster lets others in. `wakeup` and the methods that only read
+    (`metrics`, `status`, `assignment`, `subscription`, `paused`, `highwater`, `group_metadata`,
+    `bootstrap_connected`, `config`) never wait for another call. A call that waits in vain for the
+    end of another one raises KafkaTimeoutError.
 
     The constructor starts one background thread and, as kafka-python's, waits until a broker has
     answered, `bootstrap_timeout_ms` at most. With `bootstrap_timeout_ms=0`, or if `api_version` is
@@ -177,20 +185,24 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     ) -> None: ...
     def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
         super().__init__(ThreadGuard())
+        habits.check_topics(topics)
         config, settings = configuration.parse(configs)
         self.config = cast("Config", config)
         self._settings = settings
         #: The `process` under way.
         self._processor: Processor | None = None
         self._ended = False
+        #: A timeout that is probably meant in seconds was warned of.
+        self._warned = False
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         # Settings that may be refused are read before anything is made that holds descriptors.
         make_reader = self._reader_maker()
         self._measured = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         self._host = HOST.get().for_consumer(self)
-        bell = self._host.make_bell()
-        port = ApplicationPort(bell, trace)
+        self._make_bell = self._host.make_bell
+        self._bell = Bells(self._make_bell)
+        port = ApplicationPort(self._bell, trace)
         kind = kind_of(settings.group_protocol)
         self._system = ActorSystem(kind, settings, port, trace, self._host)
         self._dispatcher = dispatcher = self._system.dispatcher
@@ -200,7 +212,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._engine = kind.core(
             self._core, on_auto_commit=self.config["default_offset_commit_callback"]
         )
-        self._driver = Blocking(bell, dispatcher.clock)
+        self._driver = Blocking(self._bell, dispatcher.clock)
         if self._measured is not None:
             self._measured.begin(self._measure, dispatcher.clock)
         #: How many bytes of values the next columns will probably have.
@@ -336,13 +348,14 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
 
     @looking
     def subscription(self) -> set[str] | None:
-        """The subscribed topics, those that match the pattern, or None.
+        """The subscribed topics, or those that match the pattern; None: nothing is subscribed to.
 
         With a SubscriptionPattern only those topics are known that have assigned partitions.
         """
-        if self._engine.subscription.regex:
-            return {partition.topic for partition in self._engine.delivery.partitions} or None
-        return set(self._engine.subscription.topics) or None
+        subscription = self._engine.subscription
+        if subscription.regex:
+            return {partition.topic for partition in self._engine.delivery.partitions}
+        return set(subscription.topics) if subscription.is_subscribed else None
 
     def assign(
         self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None] | None
@@ -371,15 +384,20 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def _assign(self, wanted: list[TopicPartition], offsets: dict[TopicPartition, int]) -> None:
         self._run(self._engine.assign(wanted, offsets))
 
-    @looking
     def assignment(self) -> set[TopicPartition]:
-        """The partitions owned now."""
+        """The partitions owned now; none after `close`."""
+        self._guard.check_process()
         return set(self._engine.delivery.partitions)
 
     # -- records
 
+    @habits.without_unknown
     def poll(
-        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        update_offsets: bool = True,
+        **unknown: Never,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records as soon as there are any; {} when `timeout_ms` has passed.
 
@@ -388,7 +406,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
 
         Raises:
             ValueError, TypeError: bad arguments.
-            IllegalStateError: closed, forked, used by another thread, or called from a listener.
+            IllegalStateError: closed, forked, or called from a listener.
             WakeupError: `wakeup` was called.
             AuthenticationError, BootstrapError, BrokersUnreachableError: the cluster cannot be
                 used or reached; the consumer keeps trying. As long as no broker has ever answered,
@@ -401,6 +419,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             UserCallbackError: a rebalance listener raised, or a commit callback StopIteration; the
                 exception is the cause.
         """
+        if unknown:
+            habits.check_unknown(unknown)
+        if type(timeout_ms) is float and not self._warned:
+            self._warned = habits.warn_of_seconds(timeout_ms)
         timeout = arguments.seconds(timeout_ms)
         if max_records is None:
             limit = self.config["max_poll_records"]
@@ -488,8 +510,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     ) -> pyarrow.Table:
         """A bounded range of the assigned partitions, as a `pyarrow.Table`.
 
-        If the consumer has subscribed and has no partition yet, this waits for some: all of its
-        topics without a `group_id`, else those that the group gives to this member.
+        If the consumer has subscribed, this waits for its partitions: without a `group_id` those
+        of all its topics, else those that the group gives to this member (others may have more).
 
         The range does not follow `auto_offset_reset`: what is not in the log any more is an error,
         or is skipped and logged. The positions are at the ends of the ranges afterwards, or where
@@ -524,6 +546,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             clock=self._core.clock,
             log=self._core.log,
             skip_deleted=skip_deleted,
+            in_group=self._settings.group_id is not None,
         )
         return arrow_range.at_once(arrow_range.read(self, start, end, reading))
 
@@ -574,16 +597,22 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         return made
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        # If a subclass has its own `__next__`, or a monitoring agent has replaced it, a loop over
-        # the consumer must call that.
+        # A `__next__` of a subclass, or one that was put in place of ours (by a decorator, or by an
+        # agent that monitors the application), must be called for each record.
+        if "__next__" in vars(self):
+            return Calls(self.__next__)
         overridden = type(self).__next__ is not _NEXT
         return self if overridden else self._records(self.__next__)
 
     def _records(
         self, next_record: Callable[[], ConsumerRecord[K, V]]
     ) -> Iterator[ConsumerRecord[K, V]]:
-        """Hands out records without a call of `next_record` for each, if that is compiled."""
-        if iterator is None:
+        """Hands out records without a call of `next_record` for each, if that is compiled.
+
+        The compiled iterator does not enter the consumer for each record. That is safe beside calls
+        of other threads only where threads take turns at the GIL.
+        """
+        if iterator is None or not HAS_GIL:
             return self
         call, clock = self._engine.call, self._core.clock
         return iterator(
@@ -593,6 +622,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             self._core.port.events,
             None if clock is time.monotonic else clock,
         )
+
+    def __aiter__(self) -> Never:
+        raise TypeError(habits.ASYNC)
 
     @handing_out
     def __next__(self) -> ConsumerRecord[K, V]:
@@ -614,7 +646,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
 
     def _wait_for_record(self) -> ConsumerRecord[K, V]:
         self._guard.check_process()
-        if self._guard.closed:  # by a signal handler, as this call came in
+        if self._guard.ending:  # by a signal handler, as this call came in
             raise StopIteration("KafkaConsumer closed")
         self._begin_call()
         record: ConsumerRecord[K, V] | None = self._run(
@@ -647,13 +679,14 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         A revocation waits until the running handlers of its partitions have ended, and commits. The
         method returns when nothing has come for `consumer_timeout_ms` (by default it waits for
         ever), after SIGTERM (unless the application handles that itself), and after `close` was
-        called by a signal handler or a listener. It raises what `poll` raises (a corrupt batch only
-        after it was fetched anew in vain), WakeupError, and KeyboardInterrupt. In every case it
-        waits for the running handlers, commits, and leaves the positions at the lowest unfinished
-        records.
+        called by a signal handler, a listener, a handler or another thread. It raises what `poll`
+        raises (a corrupt batch only after it was fetched anew in vain), WakeupError, and
+        KeyboardInterrupt. In every case it waits for the running handlers, commits, and leaves the
+        positions at the lowest unfinished records.
 
         Args:
-            handler: a function, or a coroutine function. It may not call the consumer.
+            handler: a function, or a coroutine function. It may only close and look at the
+                consumer.
             concurrency: so many handlers run at a time.
             order: which records are handled one after the other: those with the same "key" (those
                 without one in any order), those of a "partition", or "none".
@@ -823,9 +856,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._check_assigned(partitions, KeyError)
         self._engine.pause(partitions, paused=paused)
 
-    @looking
     def paused(self) -> set[TopicPartition]:
-        """The paused partitions."""
+        """The paused partitions; none after `close`."""
+        self._guard.check_process()
         return {
             partition
             for partition, state in self._engine.delivery.partitions.items()
@@ -1000,8 +1033,14 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     # -- the cluster
 
     def topics(self) -> set[str]:
-        """The names of all topics this user may describe. Always asks a broker."""
-        return set(self.look_up_topics())
+        """The names of all topics this user may describe. Always asks a broker.
+
+        Kafka's own topics (`__consumer_offsets`, ...) are left out, unless
+        `exclude_internal_topics` is False.
+        """
+        hidden = self.config["exclude_internal_topics"]
+        found = self.look_up_topics()
+        return {name for name, topic in found.items() if not (hidden and topic.internal)}
 
     @looking
     def partitions_for_topic(self, topic: str) -> set[int]:
@@ -1242,14 +1281,20 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         when all brokers are down. Closing twice, or in a forked child, does nothing. After
         ActorCrashedError the listener is told that the partitions are lost.
 
-        If a signal handler calls it in the middle of another call, or a callback calls it, that
-        other call stops waiting and closes the consumer as it ends; `poll` then returns {}. If
+        Any thread may call it: calls of other threads end at once (`poll` returns {}, an iteration
+        ends, others raise ConsumerClosedError; a listener, and a commit for a moment, are waited
+        for), and then the consumer is closed. If a signal handler calls it in the middle of another
+        call, or a callback calls it, that other call stops waiting and closes the consumer as it
+        ends. With auto-commit, what was given to another thread last is committed only if that
+        thread has come back for more, or has ended. If
         `close` itself is interrupted (Ctrl-C), it ends the thread all the same, and may be called
         again.
 
         Raises:
             ValueError, TypeError: there is no such operation, or timeout.
             UserCallbackError: the listener raised; the consumer is closed all the same.
+            KafkaTimeoutError: the call of another thread has not ended in time (it is in a
+                listener, say); the consumer closes when that call ends.
             BackgroundThreadError: the background thread had ended before, and no other call has
                 said so: nothing was committed, and the group was not left. So it is at the very end
                 of a program (`__del__` of an object that a module keeps).
@@ -1259,11 +1304,24 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             return
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
         asked = Close(autocommit, timeout, group_membership_operation)
-        if self._processor is not None:
-            self._processor.check_thread()
-            self._processor.close(asked)
-            return
-        self._close(asked)
+        processor = self._processor
+        if processor is None:
+            self._close(asked)
+        elif not processor.close(asked):
+            self._close(self._wait_for_process(processor, asked))
+
+    def _wait_for_process(self, processor: Processor, asked: Close) -> Close:
+        """Wait until the `process` of another thread has ended, which closes the consumer."""
+        clock, bell = self._core.clock, self._make_bell()
+        until = clock() + asked.timeout
+        while self._processor is processor:
+            if clock() >= until:
+                raise KafkaTimeoutError(
+                    f"process() has not ended within {asked.timeout:g} s: it waits for its handlers"
+                    " (drain_timeout_ms). It closes the consumer as it ends"
+                )
+            bell.wait(LOOK_EVERY)
+        return asked._replace(timeout=max(0.0, until - clock()))
 
     def _close_now(self, asked: Close) -> None:
         self.close(
@@ -1314,9 +1372,18 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
 
     # -- below the methods
 
+    def _patience(self, method: str, given: Mapping[str, Any]) -> float:
+        if method == "__next__":
+            return arguments.seconds(self.config["consumer_timeout_ms"])
+        if "timeout" in given:
+            return float(given["timeout"])
+        settings = self._settings
+        usual = settings.request_timeout if method in _REQUESTS else settings.default_api_timeout
+        return arguments.seconds(given.get("timeout_ms"), usual) + ANSWER_GRACE
+
     def _run(self, waiting: Waiting[R]) -> R:
         """Run what may wait to its end, on this thread."""
-        return self._driver.run(waiting)
+        return self._driver.run(waiting, self._wait_open)
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
@@ -1326,11 +1393,16 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")
 
     def __repr__(self) -> str:
+        if "_settings" not in vars(self):  # a test's subclass, whose __init__ did not call ours
+            return f"<{type(self).__name__} without a KafkaConsumer: __init__ was not called>"
         topics = ", ".join(sorted(self._engine.subscription.topics))
         return (
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )
 
+
+#: Methods whose `timeout_ms` is `request_timeout_ms` by default, not `default_api_timeout_ms`.
+_REQUESTS: Final = frozenset({"commit", "beginning_offsets", "end_offsets", "offsets_for_times"})
 
 #: As it is when nobody has replaced it.
 _NEXT: Final = KafkaConsumer.__next__

@@ -38,7 +38,7 @@ from aktor.processing.pools import Pools
 from aktor.processing.raw import raw_record
 from aktor.processing.surroundings import Surroundings
 from aktor.processing.work import Task, Work
-from aktor.processing.workers import NoWorkerError
+from aktor.processing.workers import NoWorkerError, runs_handlers
 
 __all__ = ["Processor"]
 
@@ -98,10 +98,12 @@ class Processor:
         self._stopping = self._stopping or because
         self._around.engine.core.port.bell.ring()
 
-    def close(self, asked: Any) -> None:
-        """The same; the consumer is closed then, as `asked`."""
+    def close(self, asked: Any) -> bool:
+        """The same; the consumer is closed then, as `asked`. From any thread. True: it must not
+        wait for that, because the loop or a handler runs on it."""
         self.close_asked = asked
         self.stop("the consumer was closed")
+        return threading.current_thread() is self._thread or runs_handlers()
 
     def check_thread(self) -> None:
         """Raise if this is another thread than the one that processes: a handler's, perhaps."""

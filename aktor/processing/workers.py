@@ -18,9 +18,26 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from aktor.actors.runtime.dispatcher import Bell
 
-__all__ = ["Cancel", "Coroutines", "Job", "NoWorkerError", "Threads", "Workers", "call_plainly"]
+__all__ = [
+    "Cancel",
+    "Coroutines",
+    "Job",
+    "NoWorkerError",
+    "Threads",
+    "Workers",
+    "call_plainly",
+    "runs_handlers",
+]
 
 Cancel = Callable[[], bool]
+
+_this_thread = threading.local()
+
+
+def runs_handlers() -> bool:
+    """Whether handlers run on the calling thread."""
+    return getattr(_this_thread, "is_worker", False)
+
 
 #: In a task that a handler has started, SystemExit ends the event loop's run. For so many seconds
 #: after that the handler that awaits the task may still end by it, and be told as the one.
@@ -128,6 +145,7 @@ class Threads:
         return True
 
     def _work(self) -> None:
+        _this_thread.is_worker = True
         bell = self._make_bell()
         while True:
             try:
@@ -192,6 +210,7 @@ class Coroutines:
             raise
 
     def _serve(self) -> None:
+        _this_thread.is_worker = True
         error: BaseException | None = None
         try:
             while not self._may_stop:  # a handler may have stopped the loop

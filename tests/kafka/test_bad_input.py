@@ -7,7 +7,6 @@ import pickle
 import re
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,11 +22,9 @@ from kafka.errors import (
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.broker import EmbeddedKafka
-from aktor.consumer.core.waiting import Blocking
 from aktor.errors import (
     BootstrapError,
     BrokersUnreachableError,
-    ConcurrentAccessError,
     ConfigurationError,
     ConsumerClosedError,
     CorruptBatchError,
@@ -474,48 +471,6 @@ def test_refused_records_that_are_passed_cost_no_fetch(
 
 
 # -- threads, processes, interrupts
-
-
-def test_a_second_thread_may_look_but_not_poll_and_the_first_goes_on(
-    kafka: Cluster, orders: TopicPartition
-) -> None:
-    errors: list[Exception] = []
-    looks: list[Any] = []
-    with quick(kafka, orders.topic) as consumer:
-        read(consumer, 10)
-
-        def intrude() -> None:
-            wait_until(lambda: inside_of_poll(here), "the first is in its poll")
-            for call in (consumer.poll, consumer.topics, consumer.close):
-                try:
-                    call()
-                except Exception as error:
-                    errors.append(error)
-            looks.extend((consumer.assignment(), consumer.metrics(), consumer.status().state))
-            topics.produce(kafka.bootstrap_servers, orders.topic, ["new"])
-
-        here = threading.get_ident()
-        intruder = threading.Thread(target=intrude, name="intruder")
-        intruder.start()
-        found = poll(consumer, 20_000)
-        intruder.join()
-
-        assert values(found) == [b"new"]
-        assert [type(error) for error in errors] == [ConcurrentAccessError] * 3
-        assert "intruder" in str(errors[0])
-        assert looks[0] == {orders}
-        assert looks[1]["consumer-fetch-manager-metrics"]["records-consumed-total"] == 10
-        assert looks[2] == "running"
-
-
-def inside_of_poll(thread: int) -> bool:
-    """Whether this thread waits in a call of a consumer, where nobody else may enter."""
-    frame = sys._current_frames().get(thread)
-    while frame is not None:
-        if frame.f_code is Blocking.run.__code__:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def test_another_thread_may_use_the_consumer_when_the_first_is_done(

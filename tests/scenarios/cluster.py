@@ -270,7 +270,7 @@ class Cluster:
             error_code=error,
             name=name,
             topic_id=None if error else self._ids[name],
-            is_internal=False,
+            is_internal=name == "__consumer_offsets",
             partitions=[
                 kind.MetadataResponsePartition(
                     error_code=0,

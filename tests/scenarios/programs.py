@@ -168,7 +168,8 @@ class Program:
     @property
     def in_a_call(self) -> bool:
         """Whether a signal would find a call under way: one that has let go does but return."""
-        return bool(self.consumer._guard.holder) and not self.consumer._guard.closed
+        guard = self.consumer._guard
+        return bool(guard.holder or guard.away) and not guard.closed
 
     @property
     def total(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from kafka.structs import TopicPartition
@@ -33,3 +35,19 @@ def read(
 def offsets(records: list[Any], partition: int) -> list[int]:
     """The offsets of those that are of this partition."""
     return [one.offset for one in records if one.partition == partition]
+
+
+def in_another_thread(act: Callable[[], Any]) -> Any:
+    """What `act` returned or raised there."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(act())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="exporter")
+    thread.start()
+    thread.join()
+    return outcome[0]

@@ -267,12 +267,14 @@ def test_a_table_of_a_member_that_gets_no_partition_ends_in_time(world: World) -
     consumer = world.consumer(group_id=None)
     consumer.subscribe(["later"])
 
-    with pytest.raises(KafkaTimeoutError, match=r"no partition was assigned within 0\.5 s"):
+    with pytest.raises(
+        KafkaTimeoutError, match=r"no partition of later was assigned within 0\.5 s"
+    ):
         consumer.to_table(timeout_ms=500)
 
 
 def test_a_range_that_cannot_be_is_refused(world: World) -> None:
-    with pytest.raises(IllegalStateError, match=r"subscribe\(\) or assign\(\) first"):
+    with pytest.raises(IllegalStateError, match=r"call assign\(\) .* or subscribe\(\) first"):
         world.consumer(group_id=None).to_table()
     with pytest.raises(ValueError, match="end has no offset for orders-1"):
         by_hand(world).to_table(end={T0: 5})

@@ -185,7 +185,7 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
     (
         ConcurrentAccessError(owner="MainThread", other="worker"),
         IllegalStateError,
-        ["'MainThread' is inside", "'worker' made another", "Only wakeup()"],
+        ["'MainThread' is in process()", "'worker' called", "may only call close(), wakeup()"],
     ),
     (WakeupError(), KafkaError, ["wakeup() was called"]),
     (

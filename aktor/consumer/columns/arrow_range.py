@@ -54,6 +54,7 @@ class Reading:
         clock: Callable[[], float],
         log: Trace,
         skip_deleted: bool,
+        in_group: bool = True,
     ) -> None:
         #: Polls for so many seconds; raises OffsetOutOfRangeError, whatever the policy is.
         self.poll = poll
@@ -65,6 +66,8 @@ class Reading:
         self.log = log
         #: Go on where the log begins, if records of the range were deleted.
         self.skip_deleted = skip_deleted
+        #: A group assigns the partitions. Without one all those of the subscription are read.
+        self.in_group = in_group
 
     @property
     def polled_columns(self) -> list[str]:
@@ -77,7 +80,7 @@ def read(consumer: Consumer, start: Bound, end: Bound, reading: Reading) -> Step
     """See `KafkaConsumer.to_table`."""
     from aktor.consumer.columns.arrow import table_of
 
-    partitions = yield from _assigned(consumer, reading.timeout, reading.clock)
+    partitions = yield from _assigned(consumer, reading)
     ends = yield from _offsets(consumer, partitions, end if end is not None else "latest", "end")
     if start is not None:
         starts = yield from _offsets(consumer, partitions, start, "start")
@@ -123,28 +126,43 @@ def at_once(steps: Steps[T]) -> T:
             interrupt = error  # it came between two steps
 
 
-def _assigned(
-    consumer: Consumer, timeout: float, clock: Callable[[], float]
-) -> Steps[list[TopicPartition]]:
+def _assigned(consumer: Consumer, reading: Reading) -> Steps[list[TopicPartition]]:
     """The assigned partitions. A consumer that has subscribed gets them in a poll: this polls until
     it has some, and rewinds what these polls return."""
+    timeout, clock = reading.timeout, reading.clock
     deadline = clock() + timeout
-    while not (partitions := sorted(consumer.assignment())):
-        if not consumer.subscription():
+    while True:
+        partitions = sorted(consumer.assignment())
+        missing = set() if reading.in_group else _missing(consumer, partitions)
+        if partitions and not missing:
+            return partitions
+        if consumer.subscription() is None:
             raise IllegalStateError(
-                "to_table reads the assigned partitions, and there are none: call subscribe() or"
-                " assign() first"
+                "to_table reads the assigned partitions, and there are none: call assign() with"
+                " those of the table, or subscribe() first"
             )
         if clock() >= deadline:
+            if not reading.in_group:
+                topics = ", ".join(sorted(missing)) or "a topic that matches the pattern"
+                raise KafkaTimeoutError(
+                    f"no partition of {topics} was assigned within {timeout:g} s: check that the"
+                    " topic exists, and that these brokers have it"
+                )
             raise KafkaTimeoutError(
                 f"no partition was assigned within {timeout:g} s: other members of the group may"
-                " have all of them. A consumer without group_id gets all partitions"
+                " have all of them. A consumer without group_id gets all partitions, and assign()"
+                " takes those that it names"
             )
         names = ["topic", "partition", "offset"]
         batch = yield consumer.poll_arrow(100, max_records=1, columns=names)
         for row in batch.to_pylist():
             yield consumer.seek(TopicPartition(row["topic"], row["partition"]), row["offset"])
-    return partitions
+
+
+def _missing(consumer: Consumer, partitions: Sequence[TopicPartition]) -> set[str]:
+    """The subscribed topics of which no partition is assigned."""
+    topics: set[str] = consumer.subscription() or set()
+    return topics - {partition.topic for partition in partitions}
 
 
 def _read(

@@ -31,6 +31,15 @@ class Batch:
         self.records = records
         self.handed = self.told = 0
 
+    def next(self) -> Any:
+        """The next record, which is handed out; None if there is no more."""
+        index = self.handed
+        if index >= len(self.records):
+            return None
+        record = self.records[index]
+        self.handed = index + 1
+        return record
+
     def take_back(self, handed: int) -> None:
         """Only the first `handed` records have reached the user."""
         self.handed = handed

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterator
 
 from aktor.consumer.core.batch import Attention
 from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.waiting import Open
 from aktor.errors import ConsumerClosedError, WakeupError
 
 __all__ = ["Call"]
@@ -22,6 +24,7 @@ class Call:
     """Owns the error in which the call under way ends, and the tickets of its questions."""
 
     __slots__ = (
+        "_depth",
         "_is_steady",
         "_owed",
         "_port",
@@ -29,6 +32,7 @@ class Call:
         "attention",
         "close_asked",
         "closing",
+        "commits_until",
         "ended_in",
         "follows_policy",
         "poll_ends",
@@ -45,8 +49,12 @@ class Call:
         self.touched = False
         #: The call is `close`.
         self.closing = False
-        #: A nested `close` waits for the outermost call to end.
+        #: `close`, a nested one or one of another thread, waits for the outermost call to end.
         self.close_asked = False
+        #: Until then a commit may be waited for, though `close_asked`.
+        self.commits_until = -math.inf
+        #: How many nested calls are under way.
+        self._depth = 0
         #: `wakeup`, errors of the connections and a nested `close` are kept for a later wait.
         self._is_steady = False
         #: Another thread, or a signal handler, has called `wakeup`.
@@ -73,6 +81,7 @@ class Call:
         self.follows_policy = True
         self.ended_in = self._owed = None
         self.asked = []
+        self._depth = 0
 
     def follow_no_policy(self) -> None:
         """The call reads a bounded range: an offset out of range is raised."""
@@ -89,11 +98,32 @@ class Call:
     def begin_nested(self) -> bool:
         """A nested call begins. Returns whether the outer call has changed anything."""
         touched, self.touched = self.touched, False
+        self._depth += 1
         return touched
 
     def end_nested(self, *, touched: bool) -> None:
         """The nested call is over; `touched` is what `begin_nested` returned."""
         self.touched |= touched
+        self._depth -= 1
+
+    # -- calls of other threads
+
+    def until(self, deadline: float) -> float:
+        """What a wait until then yields: calls of other threads are let in, unless a callback is
+        under way, or the call must not be disturbed."""
+        if self._depth or self.closing or self._is_steady:
+            return deadline
+        return Open(deadline)
+
+    def let_others_in(self) -> tuple[bool, list[int]]:
+        """The call waits, and others may begin and end meanwhile. Returns what is its own."""
+        return self.follows_policy, self.asked
+
+    def come_back(self, kept: tuple[bool, list[int]]) -> None:
+        """The call goes on; `kept` is what `let_others_in` returned."""
+        self.begin()
+        self.touched = True
+        self.follows_policy, self.asked = kept
 
     def begin_close(self) -> None:
         """The call closes the consumer: `wakeup` and a nested `close` do not end its waits."""
@@ -147,14 +177,20 @@ class Call:
         self.attention.call()
         self._port.bell.ring()
 
-    def end_waits(self) -> None:
-        """End the waits of the outermost call, because a nested `close` waits for that call."""
+    def end_waits(self, commits_until: float = -math.inf) -> None:
+        """End the waits of the outermost call, because `close` waits for that call; those of a
+        commit at this time. From any thread."""
+        self.commits_until = commits_until
         self.close_asked = True
         self.attention.call()
         self._port.bell.ring()
 
+    def go_on(self) -> None:
+        """`close` was interrupted before it has closed anything."""
+        self.close_asked = False
+
     def end_for_close(self) -> None:
-        """Raise if a nested `close` waits for this call, unless it is `close` itself."""
+        """Raise if `close` waits for this call, unless it is `close` itself."""
         if self.close_asked and not self.closing and not self._is_steady:
             raise self.own(ConsumerClosedError())
 

@@ -40,6 +40,7 @@ class Commits:
             ),
             deadline=deadline,
             what=f"the commit of {len(offsets)} partitions",
+            is_commit=True,
         )
         self.callbacks.run()
 

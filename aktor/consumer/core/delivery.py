@@ -7,6 +7,7 @@ forward in what is buffered keeps what is fetched (`pass_to`).
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
@@ -205,6 +206,8 @@ class Delivery:
         #: The positions before the last records were given out: (partition, its epoch, its offset,
         #: its leader epoch).
         self._given: list[tuple[Partition, int, Consumed]] = []
+        #: The thread that was given them.
+        self.given_to = 0
 
     # -- assignment
 
@@ -642,6 +645,7 @@ class Delivery:
         """
         states = [self.partitions[partition] for partition in taken]
         self._given = [(state, state.epoch, state.consumed) for state in states]
+        self.given_to = threading.get_ident()
         for state in states:
             self.pass_by(state)
         if self.log.hears_debug:

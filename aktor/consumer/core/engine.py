@@ -9,6 +9,8 @@ background what changed, give out records if there are any, else wait.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -56,6 +58,11 @@ CLOSED: Final = "the consumer was closed"
 
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
+
+
+def _is_another_thread(ident: int) -> bool:
+    """Whether it is not the calling thread, and has not ended."""
+    return ident != threading.get_ident() and ident in sys._current_frames()
 
 
 class _Timed(Protocol):
@@ -110,6 +117,14 @@ class Engine:
         if self.iteration.batch.handed:
             self.iteration.settle()
 
+    def spare_unfinished(self) -> None:
+        """Another thread than the last reader closes the consumer. What the reader was given last
+        may not be finished, and never will be if the program ends: it must not be committed."""
+        if _is_another_thread(self.delivery.given_to):
+            self.delivery.take_back()
+        if _is_another_thread(self.iteration.given_to):
+            self.iteration.take_back_last()
+
     def repair(self) -> None:
         """The last call was interrupted: repair what it left half done."""
         self.iteration.settle()
@@ -162,11 +177,15 @@ class Engine:
         self.iteration.stow()
         if not follows_policy:
             self.call.follow_no_policy()
-        if deserialized:
-            for partition, state in self.delivery.partitions.items():
-                if state.held:
-                    self.positions.seek(partition, state.position, anew=True)
-        yield from self._poll(deadline, lambda: self.delivery.take_columns(columns))
+
+        def take() -> dict[TopicPartition, Any]:
+            if deserialized:
+                for partition, state in self.delivery.partitions.items():
+                    if state.held:
+                        self.positions.seek(partition, state.position, anew=True)
+            return self.delivery.take_columns(columns)
+
+        yield from self._poll(deadline, take)
         return make(columns)
 
     def next_record(self, deadline: float, limit: int) -> Waiting[Any]:
@@ -178,7 +197,8 @@ class Engine:
             if iteration.has_records or not iteration.begin_next_batch():
                 taken = yield from self.poll(deadline, limit, advance=False)
                 if not taken:
-                    yield from self.questions.raise_if_unreached()
+                    if not self.call.close_asked:
+                        yield from self.questions.raise_if_unreached()
                     return None
                 iteration.begin(taken)
             record = iteration.next()
@@ -190,11 +210,11 @@ class Engine:
     ) -> Waiting[dict[TopicPartition, R]]:
         # What comes before the look stands in `poll_at_once`, too, in the same order.
         call, clock = self.call, self.core.clock
-        self.iteration.stow()
-        if self.leaving.is_unfinished:
-            self._finish_unsubscribe()
         began = clock()
         while not call.close_asked:
+            self.iteration.stow()  # another thread may have begun to iterate during a wait
+            if self.leaving.is_unfinished:
+                self._finish_unsubscribe()
             call.raise_interruptions()
             if self.background.has_work:
                 yield from self.background.run_events()
@@ -209,7 +229,7 @@ class Engine:
             if call.poll_ends is not None and call.poll_ends():
                 return {}
             if not self._has_input:
-                yield min(deadline, *(part.due_after(now) for part in self._timed))
+                yield call.until(min(deadline, *(part.due_after(now) for part in self._timed)))
         return {}
 
     def _look(
@@ -431,7 +451,7 @@ class Engine:
             if now >= deadline:
                 return None
             if not self.core.port.positions:
-                yield min(deadline, self.errors.look_up_at)
+                yield self.call.until(min(deadline, self.errors.look_up_at))
 
     def _known_offset(self, topic_partition: TopicPartition) -> int | None:
         """The consumed position; None: wait for it. Raises the error if it cannot be found."""
@@ -440,7 +460,8 @@ class Engine:
             raise self.call.own(
                 IllegalStateError(
                     f"{topic_partition.topic}-{topic_partition.partition} is not assigned any more:"
-                    " its member was restarted; go on polling to join again"
+                    " another thread has changed the assignment, or the member was restarted; go on"
+                    " polling to join again"
                 )
             )
         if state.offset is not None:

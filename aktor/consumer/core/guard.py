@@ -1,14 +1,15 @@
 """How a call begins and ends, and what interrupts demand: see `docs/interrupts.md`.
 
-One call at a time is inside a consumer, in the process that made it, until it is closed. A public
-call is *outermost*, or *nested*: made by a callback of the user's, or by a signal handler that ran
-in the middle of our own code. The frame of the outermost call holds the guard. An interrupt
-(Ctrl-C, or an exception of a signal handler) may come between any two lines, so that a call can end
-without releasing the guard. Then its frame does not run any more: the next call sees that, takes
-the guard over, and repairs what was left half done (`broken`).
+One call at a time is inside a consumer, in the process that made it, until it is closed. Those of
+other threads wait (`call_queue`). A public call is *outermost*, or *nested*: made by a callback of
+the user's, or by a signal handler that ran in the middle of our own code. The frame of the
+outermost call holds the guard. An interrupt (Ctrl-C, or an exception of a signal handler) may come
+between any two lines, so that a call can end without releasing the guard. Then its frame does not
+run any more: the next call sees that, takes the guard over, and repairs what was left half done
+(`broken`).
 
-How a call ends (`_guarded`): it releases the guard, looks whether a nested `close` waits for its
-end, and returns; at the exit of the program it lets the background thread rest before. Between
+How a call ends (`_guarded`): it looks whether a nested `close` waits for its end, releases the
+guard, and returns; at the exit of the program it lets the background thread rest before. Between
 these lines CPython runs no signal handlers; an exception that a debugger puts there makes the call
 a broken one, too. Records count as delivered when the method has returned.
 """
@@ -16,17 +17,22 @@ a broken one, too. Records count as delivered when the method has returned.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.actors.runtime.dispatcher import Bell, Dispatcher
+from aktor.consumer.core.call_queue import LOOK_EVERY, CallQueue, is_below, runs
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.questions import ANSWER_GRACE
+from aktor.consumer.core.waiting import Bells
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 
 __all__ = [
@@ -48,6 +54,13 @@ H = TypeVar("H")
 #: In place of the result of a call that has none yet.
 _NOTHING = object()
 
+#: How soon `close` looks whether the calls of other threads have ended, in seconds; then it waits
+#: twice as long for the next look, and so on.
+CLOSE_LOOKS: Final = 0.001
+
+#: The part of its time for which `close` lets a commit of another thread go on.
+COMMIT_SHARE: Final = 0.25
+
 #: Counts the forks that led to this process; it is read faster than `getpid`.
 _forks = 0
 
@@ -68,10 +81,22 @@ class Guard(Generic[H]):
     (`ThreadGuard`); an asyncio consumer would know it by its task, and bring a guard of its own.
     """
 
-    __slots__ = ("_forks", "_pid", "_rare", "begun", "broken", "closed", "holder", "late")
+    __slots__ = (
+        "_forks",
+        "_pid",
+        "_rare",
+        "begun",
+        "broken",
+        "closed",
+        "ending",
+        "holder",
+        "late",
+    )
 
     def __init__(self) -> None:
         self.closed = False
+        #: Another thread waits to close the consumer, or it is closed: no call begins any more.
+        self.ending = False
         #: The call that is inside has begun: so the result of the call before has reached the user.
         self.begun = False
         #: The last call was interrupted: the next one begins with a repair.
@@ -111,12 +136,7 @@ class Guard(Generic[H]):
         if self.forked:
             raise ConsumerForkedError(made_in=self._pid, used_in=os.getpid())
 
-    def check_iterable(self) -> None:
-        """End an iteration over a consumer that was closed."""
-        if self.closed:
-            raise StopIteration("KafkaConsumer closed")
-
-    def check_usable(self) -> None:
+    def check_open(self) -> None:
         """Raise in a forked child, or if the consumer was closed."""
         if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
             self.check_process()
@@ -142,12 +162,16 @@ class Guard(Generic[H]):
                 if self.is_running(holder):
                     raise self.refusal(holder)
                 if self.holder.get(None) is holder:  # otherwise it was released just now
-                    self.broken = self.broken or self.begun
-                    self.begun = False
+                    self.note_interrupted()
                     self.holder[None] = caller
             return True
         finally:
             self._rare.release()
+
+    def note_interrupted(self) -> None:
+        """The call that is inside was interrupted, and another one takes its place."""
+        self.broken = self.broken or self.begun
+        self.begun = False
 
     def begin(self) -> None:
         """The call that is inside begins. An interrupted call before it was repaired."""
@@ -165,9 +189,17 @@ class Guard(Generic[H]):
         """The call that is inside was interrupted: the next one begins with a repair."""
         self.broken = True
 
+    def end(self) -> None:
+        """The consumer is to be closed: calls that are inside end, and no other begins."""
+        self.ending = True
+
+    def go_on(self) -> None:
+        """The consumer is not to be closed: `close` was interrupted before it began."""
+        self.ending = False
+
     def close(self) -> None:
         """The consumer is closed: no call may enter any more."""
-        self.closed = True
+        self.ending = self.closed = True
 
     def leave(self, holder: H) -> None:
         """Release the guard, if this call still holds it."""
@@ -177,53 +209,84 @@ class Guard(Generic[H]):
 
 
 class ThreadGuard(Guard[FrameType]):
-    """The guard of calls that block their threads: each is known by its frame."""
+    """The guard of calls that block their threads: each is known by its frame. Calls of other
+    threads wait in `queue`."""
 
-    __slots__ = ()
+    __slots__ = ("away", "places", "queue")
 
-    def is_within(self, caller: FrameType | None, holder: FrameType) -> bool:
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = CallQueue(self.holder, self.note_interrupted)
+        #: Those of the queue: each call looks at them.
+        self.places, self.away = self.queue.places, self.queue.away
+
+    def is_within(self, caller: FrameType, holder: FrameType) -> bool:
         """Whether the frame of `caller` is `holder`, or was called by it."""
-        while caller is not None and caller is not holder:
-            caller = caller.f_back
-        return caller is not None
+        return is_below(holder, caller)
 
     def is_running(self, holder: FrameType) -> bool:
         """Whether the frame is on the stack of any thread, or of a greenlet that waits."""
-        try:
-            holder.clear()
-        except RuntimeError:
-            return True
-        return False
+        return runs(holder)
 
-    def refusal(self, holder: FrameType | None) -> ConcurrentAccessError:
-        """Names both threads."""
-        owner = next(
-            (
-                thread.name
-                for thread in threading.enumerate()
-                if holder is not None
-                and self.is_within(sys._current_frames().get(thread.ident or 0), holder)
-            ),
-            "unknown",
-        )
-        return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
+    def check_iterable(self) -> None:
+        """End an iteration over a consumer that was closed, or is to be closed."""
+        if self.ending and (self.closed or not self.queue.is_inside(sys._getframe())):
+            raise StopIteration("KafkaConsumer closed")
+
+    def check_usable(self) -> None:
+        """Raise in a forked child, or if the consumer was closed, or is to be closed.
+
+        A callback of the call for whose end `close` waits may still call the consumer.
+        """
+        if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
+            self.check_process()
+        if self.ending and (self.closed or not self.queue.is_inside(sys._getframe())):
+            raise ConsumerClosedError
+
+    def enter(self, caller: FrameType) -> bool:
+        """Enter with this call; False if its thread is in a call already, or if there are calls of
+        other threads."""
+        if self._forks != _forks:
+            self.check_process()
+        if self.places or self.away:
+            return False
+        return self.holder.setdefault(None, caller) is caller
+
+    def let_others_in(self) -> FrameType:
+        """The call that is inside waits for the cluster, and nothing is half done. Returns its
+        frame, for `come_back` of the queue."""
+        self.begun = False
+        return self.queue.let_others_in(late=self.late)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a call is inside, or one that began at the exit waits for the cluster."""
+        return bool(self.holder) or any([*self.away.values()])
+
+    def leave(self, holder: FrameType) -> None:
+        """Release the guard, if this call still holds it."""
+        if self.holder.get(None) is holder or not self.holder:
+            self.begun = False
+        self.queue.release(holder)
 
 
 def exclusive(method: F) -> F:
     """A method of a consumer that only one thread at a time may be in (see above)."""
-    return _guarded(method, admit=Guard.check_usable)
+    return _guarded(method, admit=ThreadGuard.check_usable)
 
 
 def handing_out(method: F) -> F:
     """As `exclusive`, for `__next__`: most of its calls give out a record that is here, and do not
     begin anything. Those that do call `_begin_call`."""
-    return _guarded(method, admit=Guard.check_iterable, begin="_begin_nothing")
+    return _guarded(method, admit=ThreadGuard.check_iterable, begin="_begin_nothing")
 
 
 def closing(method: F) -> F:
     """As `exclusive`, for `close`, which may be called again after an interrupt. A nested one is
     put off to the end of the outermost call."""
-    return _guarded(method, admit=Guard.check_process, begin="_begin_close", nested="_put_off")
+    return _guarded(
+        method, admit=ThreadGuard.check_process, begin="_begin_close", nested="_put_off"
+    )
 
 
 def _guarded(
@@ -241,25 +304,43 @@ def _guarded(
         admit(guard)
         # (The frame is kept in no variable of its own: that would be a cycle for each call.)
         if not guard.enter(sys._getframe()):
-            return getattr(self, nested)(method, args, kwargs)
+            if guard.queue.is_nested(sys._getframe()):
+                return getattr(self, nested)(method, args, kwargs)
+            turn = self._wait_for_turn(sys._getframe(), method, args, kwargs)
+            if turn is None:
+                return self._miss_turn(method, args)
+            args, kwargs = turn
         result: Any = _NOTHING
         try:
             getattr(self, begin)()
             result = method(self, *args, **kwargs)
-            guard.begun = False
-            del guard.holder[None]
+            if guard.places:
+                guard.queue.call_next()
             if self._close_asked is None:
+                guard.begun = False
+                del guard.holder[None]
                 if guard.late:
                     self._rest()
                 return result
             # Before an interrupt may come, mark this call: `close` then takes its records back.
             self._withdraw(result)
+            guard.leave(sys._getframe())
         except BaseException as error:
             self._end_call_by(error, sys._getframe(), result)
             raise
         return self._close_as_asked(method.__name__, result)
 
     return cast("F", guarded)
+
+
+def _with_time_left(bound: inspect.BoundArguments, late: float) -> inspect.BoundArguments:
+    """The arguments of a call that has waited for its turn for so many seconds."""
+    given: dict[str, Any] = dict(bound.arguments)
+    if "timeout" in given:
+        given["timeout"] = max(0.0, given["timeout"] - late)
+    elif given.get("timeout_ms") is not None:
+        given["timeout_ms"] = max(0.0, given["timeout_ms"] - late * 1000)
+    return inspect.BoundArguments(bound.signature, OrderedDict(given))
 
 
 def looking(method: F) -> F:
@@ -272,7 +353,7 @@ def looking(method: F) -> F:
 
     @functools.wraps(method)
     def unguarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self._guard.check_usable()
+        self._guard.check_open()
         return method(self, *args, **kwargs)
 
     return cast("F", unguarded)
@@ -296,7 +377,7 @@ class Guarded:
         "next": "iteration",
     }
 
-    def __init__(self, guard: Guard[Any]) -> None:
+    def __init__(self, guard: ThreadGuard) -> None:
         self._guard = guard
         #: The arguments of a nested `close`: the outermost call closes as it ends.
         self._close_asked: Close | None = None
@@ -309,10 +390,114 @@ class Guarded:
     _dispatcher: Dispatcher
     #: The `process` under way, which knows its thread; None: there is none.
     _processor: Any
+    #: What the background rings.
+    _bell: Bells
+    #: Makes the bells on which calls wait for their turn.
+    _make_bell: Callable[[], Bell]
 
     def _close_now(self, asked: Close) -> None:
         """Close."""
         raise NotImplementedError
+
+    def _patience(self, method: str, given: Mapping[str, Any]) -> float:
+        """For how many seconds a call with these arguments may wait for its turn."""
+        raise NotImplementedError
+
+    # -- how a call waits for its turn
+
+    def _wait_for_turn(
+        self, frame: FrameType, method: Callable[..., Any], args: Any, kwargs: Any
+    ) -> tuple[Any, Any] | None:
+        """Another thread has a call here: enter when it lets this one in, at the latest when it
+        ends. Returns the arguments, with the time that is left; None if it was not in time."""
+        self._check_thread()
+        if method.__name__ == "_close":
+            turn = self._wait_to_close(frame, *args)
+            return None if turn is None else ((turn,), {})
+        guard, clock = self._guard, self._engine.core.clock
+        if guard.queue.enter_beside(frame):
+            return args, kwargs
+        bound = inspect.signature(method).bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        began, patience = clock(), self._patience(method.__name__, given)
+        entered = guard.queue.wait(
+            frame,
+            began + patience,
+            bell=self._make_bell(),
+            clock=clock,
+            may_enter=lambda: not guard.ending,
+        )
+        if not entered:
+            return None
+        left = _with_time_left(bound, clock() - began)
+        return left.args[1:], left.kwargs
+
+    def _miss_turn(self, method: Callable[..., Any], args: Any) -> Any:
+        """The time of a call was over before its turn came, or the consumer is to be closed."""
+        name = method.__name__
+        if name == "_poll":
+            return {}
+        if name == "__next__":
+            raise StopIteration
+        if name == "_poll_arrow":
+            _timeout, columns, make = args[:3]
+            if (made := make(columns)) is None:
+                raise StopIteration
+            return made
+        if self._guard.ending and name != "_close":
+            raise ConsumerClosedError
+        callback = self._engine.rebalancing.user_code.name
+        raise KafkaTimeoutError(
+            f"{name.strip('_')}() has waited in vain for the end of another call: thread"
+            f" {self._guard.queue.owner!r} is inside the consumer"
+            + (f", in {callback}" if callback else "")
+            + (
+                ". The consumer closes when that call ends"
+                if name == "_close"
+                else ". Call again, and do not let that thread wait for this one"
+            )
+        )
+
+    def _wait_to_close(self, frame: FrameType, asked: Close) -> Close | None:
+        """End the calls of other threads, and enter when all have ended; returns how to close, in
+        the time that is left. None: they do not end in time, and the one that is inside closes as
+        it ends."""
+        guard, clock, bell = self._guard, self._engine.core.clock, self._make_bell()
+        ends = clock() + asked.timeout
+        until = ends + ANSWER_GRACE
+        guard.end()
+        guard.queue.call_all()
+        self._engine.call.end_waits(clock() + asked.timeout * COMMIT_SHARE)
+        try:
+            pause = CLOSE_LOOKS
+            while guard.queue.has_others(frame) and clock() < until:
+                bell.wait(pause)
+                pause = min(2 * pause, LOOK_EVERY)
+            entered = guard.queue.wait(frame, until, bell=bell, clock=clock)
+        except BaseException:
+            self._close_asked = asked  # as far as another call is inside, its end closes
+            raise
+        if not entered:
+            self._close_asked = asked
+            if not guard.queue.wait(frame, until, bell=bell, clock=clock):
+                return None
+            self._close_asked = None  # it has left just now
+        return asked._replace(timeout=max(0.0, ends - clock()))
+
+    def _wait_open(self, until: float) -> None:
+        """Wait for the bell until then, and let calls of other threads in meanwhile."""
+        guard, engine, clock = self._guard, self._engine, self._engine.core.clock
+        bell = self._bell.of_this_thread()
+        kept = engine.call.let_others_in()
+        frame = guard.let_others_in()
+        bell.wait(until - clock())
+        guard.queue.come_back(frame, make_bell=self._make_bell, clock=clock)
+        if guard.broken:  # a call that was let in was interrupted
+            engine.repair()
+            guard.mend()
+        engine.call.come_back(kept)
+        guard.begin()
 
     # -- how a call begins
 
@@ -322,18 +507,17 @@ class Guarded:
         engine.call.attention.call()
         if self._processor is not None:
             self._processor.check_thread()
-        if guard.closed and not closing:  # a signal handler has closed it as this call began
+        if guard.ending and not closing:  # a signal handler has closed it as this call began
             raise engine.call.own(ConsumerClosedError())
         background_runs = dispatcher.runs_elsewhere
-        if not background_runs and dispatcher.turns_here:
-            raise IllegalStateError(
-                "the consumer was called on its own background thread, by a callback of a Future."
-                " Give commit_async() a `callback`: it runs on the application thread"
-            )
+        if not background_runs:
+            self._check_thread()
         if guard.broken:
             engine.repair()
             guard.mend()
         self._gone = None if background_runs else dispatcher.fail_if_gone()
+        if closing:
+            engine.spare_unfinished()
         engine.begin_call()
         if dispatcher.exits:
             guard.note_exit()
@@ -345,12 +529,23 @@ class Guarded:
         if engine.core.port.failure is not None:
             engine.call.check_alive()
 
+    def _check_thread(self) -> None:
+        """Raise on a thread that may not call the consumer at all."""
+        if self._processor is not None:
+            self._processor.check_thread()
+        if self._dispatcher.turns_here:
+            raise IllegalStateError(
+                "the consumer was called on its own background thread, by a callback of a Future."
+                " Give commit_async() a `callback`: it runs on the application thread"
+            )
+
     def _begin_close(self) -> None:
         """Begin to close. An interrupt on any line from here on is repaired by the next `close`."""
         self._begin_call(closing=True)
         if not self._guard.closed:  # otherwise an interrupted `close` has left already
             self._engine.call.touch()
         self._engine.call.begin_close()
+        self._guard.end()
 
     def _begin_nothing(self) -> None:
         """Give out a record that is here, perhaps."""
@@ -362,9 +557,12 @@ class Guarded:
         if not self._engine.iteration.take_back(result):
             self._guard.break_off()
 
-    def _end_call_by(self, error: BaseException, holder: Any, result: Any) -> None:
+    def _end_call_by(self, error: BaseException, frame: FrameType, result: Any) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
         call, guard = self._engine.call, self._guard
+        if guard.queue.is_away(frame):
+            self._end_away(frame)
+            return
         begun = guard.begun
         if result is not _NOTHING and not self._engine.iteration.take_back(result):
             begun = True
@@ -374,20 +572,33 @@ class Guarded:
             call.forget_errors()
         if call.closing:
             self._close_asked = None  # the user may call `close` again
-        guard.leave(holder)
+            if not guard.closed:
+                guard.go_on()
+                call.go_on()
+        guard.leave(frame)
+        self._close_in_spite()
+
+    def _end_away(self, frame: FrameType) -> None:
+        """A call that had let others in was interrupted: nothing of it is half done, and what the
+        consumer does now is another call's."""
+        self._guard.queue.release(frame)
+        self._close_in_spite()
+
+    def _close_in_spite(self) -> None:
+        """A call that ends by an error was asked to close: do that, and let the error through."""
         if self._close_asked is not None:
             try:
                 self._close_as_asked("", None)
             except Exception as failure:
                 self._engine.core.trace.warning("close.failed", because=failure)
-        if guard.late:
+        if self._guard.late:
             self._rest()
 
     def _rest(self) -> None:
         """The program exits, and a call is over: the background thread rests until the next one."""
-        if not self._guard.holder:
+        if not self._guard.in_use:
             self._dispatcher.rest()
-            if self._guard.holder:  # a call of another thread has begun just now
+            if self._guard.in_use:  # a call of another thread has begun just now
                 self._dispatcher.fail_if_gone()
 
     def _close_as_asked(self, method: str, result: Any) -> Any:
@@ -410,7 +621,10 @@ class Guarded:
         """A call in the middle of another call of this thread: only the user's callbacks may make
         one."""
         call, user_code = self._engine.call, self._engine.rebalancing.user_code
-        callback, name = user_code.name, method.__name__.strip("_")
+        inside = self._guard.queue.is_inside(
+            sys._getframe()
+        )  # else another thread may be in a callback
+        callback, name = user_code.name if inside else "", method.__name__.strip("_")
         if not callback or name in self.NEVER_NESTED:
             raise self._refusal(self.NEVER_NESTED.get(name, name), callback)
         touched = call.begin_nested()

@@ -12,6 +12,7 @@ from it (`settle`): wherever an interrupt comes, no record is skipped and none c
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -58,6 +59,7 @@ class Iteration:
         "_subscription",
         "_waiting",
         "batch",
+        "given_to",
         "look_at",
     )
 
@@ -71,27 +73,26 @@ class Iteration:
         #: The batch being handed out, and the batches after it (the next one is last in the list).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
+        #: The thread that they are handed out to.
+        self.given_to = 0
         #: When `next` must stop and the background be told, even if there are more records.
         self.look_at = -math.inf
 
     def next(self) -> Any:
         """The next fetched record; None if a poll must run first.
 
-        This is the only code that runs once per record, so it calls no function but the clock.
+        This is the only code that runs once per record, so it calls little but the clock.
         """
         batch = self.batch
-        index = batch.handed
         if (
-            index >= len(batch.records)
+            batch.handed >= len(batch.records)
             or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
             or self._events
             or self._call.woken
             or self._clock() > self.look_at
         ):
             return None
-        record = batch.records[index]
-        batch.handed = index + 1
-        return record
+        return batch.next()
 
     def take_back(self, record: Any) -> bool:
         """The record has not reached the user. False: it is not what was handed out last."""
@@ -106,6 +107,11 @@ class Iteration:
         """Records that were handed out since `batch` and its count `handed` were noted have not
         reached the user."""
         self.batch.take_back(handed if self.batch is batch else 0)
+
+    def take_back_last(self) -> None:
+        """The record that was handed out last may not be finished: the position stays before it,
+        unless it has moved already."""
+        self.batch.take_back(max(0, self.batch.handed - 1))
 
     def settle(self) -> None:
         """Move the position past the records that were handed out."""
@@ -158,6 +164,7 @@ class Iteration:
 
     def begin(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
         """Hand out these records, which a poll has taken without moving the positions."""
+        self.given_to = threading.get_ident()
         self.look_at = self._clock() + LOOK_EVERY
         if self._subscription.in_group:
             self.look_at = min(self.look_at, self._port.membership.session_until)

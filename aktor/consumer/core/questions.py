@@ -52,6 +52,7 @@ class Questions:
         deadline: float,
         what: str,
         interruptible: bool = True,
+        is_commit: bool = False,
     ) -> Waiting[Any]:
         """Ask `actor` and wait for the answer.
 
@@ -61,6 +62,8 @@ class Questions:
         Raises the answer's error; `KafkaTimeoutError` without a cause if the actor says nothing;
         and, if it is `interruptible`, `WakeupError` or an error of the connections (otherwise these
         are kept for a later call).
+
+        If another thread waits to close the consumer, a commit is given a moment to be done.
         """
         call = self._call
         call.check_alive()
@@ -72,9 +75,13 @@ class Questions:
         try:
             self._publish(question(ticket))
             while not reply.done:
+                look_at = until
                 if interruptible:
                     call.raise_interruptions()
-                    call.end_for_close()
+                    if is_commit and self._clock() < call.commits_until:
+                        look_at = min(until, call.commits_until)
+                    else:
+                        call.end_for_close()
                 else:
                     call.check_alive()
                 if self._clock() >= until:
@@ -86,7 +93,7 @@ class Questions:
                             " time."
                         )
                     )
-                yield until
+                yield call.until(look_at) if interruptible else look_at
             if reply.error is not None:
                 raise call.own_told(reply.error)
             return reply.get()

@@ -7,9 +7,9 @@ for the first record of each batch, it calls `KafkaConsumer.__next__`, which doe
 iteration. Where this module is not compiled (see `aktor.compiled`), that method is called for every
 record.
 
-The module does not enable the GIL in a Python without one. A consumer is used by one thread at a
-time, but a program may do that wrong, and `Attention.call` is called by any thread. Hence what two
-threads may touch at once is in critical sections, which cost nothing where there is a GIL.
+The module does not enable the GIL in a Python without one. Several iterators may take from the same
+batch, also on several threads, and `Attention.call` is called by any thread. Hence what two threads
+may touch at once is in critical sections, which cost nothing where there is a GIL.
 """
 
 cimport cython
@@ -61,6 +61,16 @@ cdef class Batch:
         self.epoch = 0 if state is None else state.epoch
         self.records = records
 
+    def next(self):
+        """The next record, which is handed out; None if there is no more."""
+        cdef Py_ssize_t index
+        with cython.critical_section(self):
+            index = self.handed
+            if index >= len(self.records):
+                return None
+            self.handed = index + 1
+            return self.records[index]
+
     def take_back(self, Py_ssize_t handed):
         """Only so many of the records that were handed out have reached the application."""
         self.handed = handed
@@ -75,18 +85,20 @@ cdef class Batch:
 cdef class Attention:
     """See `batch.Attention`."""
 
-    cdef bint raised
+    #: How often it was called. Each iterator notes the number when it looks for the work.
+    cdef long long calls
 
     def call(self):
         """There is other work, or another method was called. From any thread."""
         with cython.critical_section(self):
-            self.raised = True
+            self.calls += 1
 
-    cdef void reset(self):
-        """The other work is looked for now. What was told before is seen by that look: without
-        this order a call could be overwritten whose work the look did not find."""
+    cdef long long look(self):
+        """An iterator looks for the work now, and the other iterators must look before they hand
+        out a record. Returns the number of calls: one that comes after this is seen by it."""
         with cython.critical_section(self):
-            self.raised = False
+            self.calls += 1
+            return self.calls
 
 
 cdef class RecordIterator:
@@ -100,13 +112,15 @@ cdef class RecordIterator:
     cdef unsigned long _thread
     cdef double _look_at
     cdef int _forks
+    #: How often `_attention` had been called when this iterator looked; -1: it has to look.
+    cdef long long _seen
 
     def __init__(self, next_record, iteration, Attention attention, events, clock=None):
         self._next_record = next_record
         self._iteration = iteration
         self._events = events
         self._attention = attention
-        self._attention.raised = True
+        self._seen = -1
         self._clock = clock
 
     def __iter__(self):
@@ -119,7 +133,7 @@ cdef class RecordIterator:
         with cython.critical_section(self):
             batch = self._batch
         if (
-            not self._attention.raised
+            self._attention.calls == self._seen
             and batch.handed < len(batch.records)
             and self._thread == <unsigned long>PyThread_get_thread_ident()
             and self._forks == forks
@@ -141,13 +155,11 @@ cdef class RecordIterator:
     cdef object _look(self):
         cdef object record
         # Before the other work: a call of `Attention` from now on is seen before the next record.
-        self._attention.reset()
+        cdef long long seen = self._attention.look()
+        self._seen = -1  # it looks again if this look ends by an error
         self._hold(None)
-        try:
-            record = self._next_record()
-        except BaseException:
-            self._attention.raised = True
-            raise
+        record = self._next_record()
+        self._seen = seen
         self._hold(self._iteration.batch)
         self._look_at = self._iteration.look_at
         self._thread = PyThread_get_thread_ident()

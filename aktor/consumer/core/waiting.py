@@ -13,22 +13,81 @@ the result of the call, and its error is the call's error.
 
 The driver decides how to wait: a thread with its bell (`Blocking`; the simulation's bell waits in
 virtual time), an asyncio consumer with its event loop. A driver contains no rule of Kafka.
+
+A time may be `Open`: while this is waited for, calls of other threads may be let in.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
 
-__all__ = ["Blocking", "Waiting"]
+__all__ = ["Bells", "Blocking", "Open", "Waiting"]
 
 T = TypeVar("T")
 
 #: Yields the time until which it waits (by the clock of the consumer), or an awaitable; returns a
 #: result.
 Waiting: TypeAlias = Generator[float | Awaitable[Any], None, T]
+
+
+class Open(float):
+    """A time until which a call waits. Nothing is half done, and it looks at everything again: so
+    other calls may begin and end meanwhile."""
+
+    __slots__ = ()
+
+
+class Bells(Bell):
+    """The bell of a consumer. Each thread that waits has a bell of its own; all ring together.
+
+    A ring that comes while a thread does not wait is kept for its next wait, as with one bell.
+    """
+
+    __slots__ = ("_adding", "_all", "_make", "_of", "_unused")
+
+    def __init__(self, make: Callable[[], Bell]) -> None:
+        super().__init__()
+        self._make = make
+        #: The bell of the thread that is the first to wait.
+        self._unused = [make()]
+        self._all = tuple(self._unused)
+        self._of: dict[int, Bell] = {}
+        self._adding = threading.RLock()
+
+    def ring(self) -> None:
+        """Ring all, and those that no thread waits for keep it. From any thread."""
+        for bell in self._all:
+            bell.ring()
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until rung or `timeout` seconds have passed; False if it was not rung."""
+        return self.of_this_thread().wait(timeout)
+
+    def of_this_thread(self) -> Bell:
+        """The bell of the calling thread. A new one rings: what came before was not heard."""
+        return self._of.get(threading.get_ident()) or self._hand_out()
+
+    def _hand_out(self) -> Bell:
+        with self._adding:
+            if self._unused:
+                bell = self._unused.pop()
+            else:
+                self._forget_ended_threads()
+                bell = self._make()
+                bell.ring()
+                self._all = (*self._all, bell)
+            self._of[threading.get_ident()] = bell
+            return bell
+
+    def _forget_ended_threads(self) -> None:
+        alive = sys._current_frames()
+        self._of = {ident: bell for ident, bell in self._of.items() if ident in alive}
+        self._all = tuple(self._of.values())
 
 
 class Blocking:
@@ -40,8 +99,8 @@ class Blocking:
         self._bell = bell
         self._clock = clock
 
-    def run(self, waiting: Waiting[T]) -> T:
-        """Run the generator to its end; returns its result.
+    def run(self, waiting: Waiting[T], wait_open: Callable[[float], None] | None = None) -> T:
+        """Run the generator to its end; returns its result. Until an open time `wait_open` waits.
 
         An interrupt that comes during the wait closes the generator. The wait for the bell is
         outside of the `try` that catches StopIteration, because a signal handler may raise one.
@@ -56,7 +115,10 @@ class Blocking:
                     return result
                 if isinstance(asked, float | int):
                     error = None
-                    self._bell.wait(asked - self._clock())
+                    if wait_open is not None and type(asked) is Open:
+                        wait_open(asked)
+                    else:
+                        self._bell.wait(asked - self._clock())
                 else:
                     error = _finish(asked)
         except BaseException:

@@ -378,7 +378,7 @@ def test_at_the_exit_the_background_thread_runs_while_a_call_of_another_thread_d
 
     polling = threading.Thread(target=poll, daemon=True)
     polling.start()
-    while not consumer._guard.begun:
+    while not consumer._guard.away:
         time.sleep(0.001)
 
     assert consumer.status().state.startswith("running")

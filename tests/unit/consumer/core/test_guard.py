@@ -1,13 +1,14 @@
-"""One thread at a time, in the process that made the consumer, until it is closed."""
+"""One call at a time, in the process that made the consumer, until it is closed; calls of other
+threads wait for their turn."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from aktor.actors.runtime.dispatcher import Bell
 from aktor.consumer.core.guard import Guard, ThreadGuard, exclusive, looking
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 from tests.scenarios.world import World
@@ -44,6 +46,10 @@ class Consumer:
         self._guard = ThreadGuard()
         self._close_asked = None
         self.repairs = 0
+        self.nested = 0
+        self.make_bell: Callable[[], Bell] = Bell
+        #: For how many seconds a call waits for its turn.
+        self.patience = 10.0
 
     @exclusive
     def stay(self, act: Callable[[], Any] = lambda: "was inside", *, times: int = 1) -> Any:
@@ -54,32 +60,191 @@ class Consumer:
     def look(self) -> str:
         return "saw"
 
+    def wait_for(self, event: threading.Event) -> None:
+        """What a call does that waits for the cluster."""
+        frame = self._guard.let_others_in()
+        assert event.wait(10)
+        self._guard.queue.come_back(frame, make_bell=Bell, clock=time.monotonic)
+        self._guard.begin()
+
+    def _wait_for_turn(self, frame: FrameType, method: Any, args: Any, kwargs: Any) -> Any:
+        until = time.monotonic() + self.patience
+        entered = self._guard.queue.wait(frame, until, bell=self.make_bell(), clock=time.monotonic)
+        return (args, kwargs) if entered else None
+
+    def _miss_turn(self, method: Any, args: Any) -> Any:
+        raise TimeoutError(f"{self._guard.queue.owner} is inside")
+
     def _begin_call(self) -> None:
         self.repairs += self._guard.broken
         self._guard.broken = False
         self._guard.begun = True
 
     def _end_call_by(self, error: BaseException, frame: FrameType, result: object) -> None:
-        self._guard.begun = False
         self._guard.leave(frame)
 
     def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
+        self.nested += 1
         return method(self, *args, **kwargs)
 
 
 def refused(consumer: Consumer) -> bool:
-    return isinstance(on_another_thread(consumer.stay), ConcurrentAccessError)
+    """Whether a call of another thread must wait."""
+    before, consumer.patience = consumer.patience, 0.02
+    try:
+        return isinstance(on_another_thread(consumer.stay), TimeoutError)
+    finally:
+        consumer.patience = before
 
 
-def test_a_second_thread_is_refused_with_both_names() -> None:
+class InTheBackground:
+    """A call on a thread of its own, which has begun to wait for its turn when this is made."""
+
+    def __init__(self, consumer: Consumer, act: Callable[[], Any]) -> None:
+        before = len(consumer._guard.places)
+        self.outcome: list[Any] = []
+        self._thread = threading.Thread(target=lambda: self._run(consumer, act))
+        self._thread.start()
+        while len(consumer._guard.places) == before:
+            time.sleep(0.001)
+
+    def _run(self, consumer: Consumer, act: Callable[[], Any]) -> None:
+        self.outcome.append(consumer.stay(act))
+
+    def end(self) -> Any:
+        """What it returned."""
+        self._thread.join(10)
+        return self.outcome[0]
+
+
+def test_a_second_thread_waits_until_the_first_has_left() -> None:
+    consumer = Consumer()
+    done: list[str] = []
+
+    def first() -> InTheBackground:
+        other = InTheBackground(consumer, lambda: done.append("second"))
+        done.append("first")
+        return other
+
+    consumer.stay(first).end()
+
+    assert done == ["first", "second"]
+
+
+def test_calls_of_other_threads_have_their_turns_in_order_also_if_the_first_comes_back() -> None:
+    consumer = Consumer()
+    done: list[int] = []
+
+    def first() -> list[InTheBackground]:
+        return [
+            InTheBackground(consumer, lambda number=number: done.append(number))
+            for number in range(3)
+        ]
+
+    others = consumer.stay(first)
+    consumer.stay(lambda: done.append(3))
+    for other in others:
+        other.end()
+
+    assert done == [0, 1, 2, 3]
+
+
+def test_a_call_whose_time_is_over_leaves_the_queue_and_is_told_who_is_inside() -> None:
+    consumer = Consumer()
+    consumer.patience = 0.02
+
+    error = consumer.stay(lambda: on_another_thread(consumer.stay))
+
+    assert str(error) == f"{threading.current_thread().name} is inside"
+    assert not consumer._guard.places
+    assert on_another_thread(consumer.stay) == "was inside"
+
+
+def test_a_call_that_waits_for_the_cluster_lets_others_in_and_goes_on_after_them() -> None:
+    consumer, answer = Consumer(), threading.Event()
+    done: list[str] = []
+
+    def wait() -> None:
+        consumer.wait_for(answer)
+        done.append("first")
+
+    first = threading.Thread(target=lambda: consumer.stay(wait))
+    first.start()
+    while not consumer._guard.away:
+        time.sleep(0.001)
+
+    def second() -> None:
+        answer.set()
+        time.sleep(0.01)  # the first would go on now, if it could
+        done.append("second")
+
+    consumer.stay(second)
+    first.join(10)
+
+    assert done == ["second", "first"]
+    assert (consumer.repairs, dict(consumer._guard.away)) == (0, {})
+
+
+def test_a_call_in_the_middle_of_one_that_has_let_others_in_is_nested() -> None:
+    """A signal handler may make it: it must not wait for the call that it has interrupted."""
     consumer = Consumer()
 
-    refusal = consumer.stay(lambda: on_another_thread(consumer.stay, name="worker"))
+    def handler_runs_meanwhile() -> Any:
+        frame = consumer._guard.let_others_in()
+        nested = consumer.stay(lambda: "nested")
+        consumer._guard.queue.come_back(frame, make_bell=Bell, clock=time.monotonic)
+        return nested
 
-    assert isinstance(refusal, ConcurrentAccessError)
-    assert f"{threading.current_thread().name!r} is inside" in str(refusal)
-    assert "'worker' made another" in str(refusal)
-    assert "wakeup" in str(refusal)
+    assert consumer.stay(handler_runs_meanwhile) == "nested"
+    assert consumer.nested == 1
+
+
+def test_a_call_in_the_middle_of_one_that_waits_for_its_turn_is_nested() -> None:
+    consumer = Consumer()
+    nested: list[Any] = []
+
+    class Signalled(Bell):
+        """A signal handler runs while it is waited for."""
+
+        def wait(self, timeout: float) -> bool:
+            if not nested:
+                nested.append(consumer.stay(lambda: "nested"))
+            return super().wait(timeout)
+
+    consumer.make_bell = Signalled
+    inside = threading.Event()
+    leave = threading.Event()
+    first = threading.Thread(target=lambda: consumer.stay(lambda: (inside.set(), leave.wait(10))))
+    first.start()
+    assert inside.wait(10)
+    threading.Timer(0.05, leave.set).start()
+
+    assert consumer.stay() == "was inside"
+
+    first.join(10)
+    assert (nested, consumer.nested) == (["nested"], 1)
+
+
+@pytest.mark.parametrize("where", ["inside", "away", "waiting"])
+def test_a_call_that_was_interrupted_on_any_line_keeps_nobody_out(where: str) -> None:
+    consumer = Consumer()
+    guard = consumer._guard
+
+    def interrupted() -> None:
+        frame = sys._getframe()
+        if where == "waiting":
+            guard.places.append(type("Place", (), {"frame": frame, "bell": Bell()}))
+            return
+        assert guard.enter(frame)
+        guard.begun = True
+        if where == "away":
+            guard.let_others_in()
+
+    interrupted()
+
+    assert on_another_thread(consumer.stay) == "was inside"
+    assert (consumer.stay(), consumer.repairs) == ("was inside", where == "inside")
+    assert [list(guard.places), list(guard.away), list(guard.holder)] == [[], [], []]
 
 
 def test_a_second_thread_may_enter_once_the_first_has_left() -> None:
@@ -152,12 +317,9 @@ def test_many_threads_are_never_inside_at_once() -> None:
         inside.pop()
 
     def run() -> int:
-        entered = 0
-        for _ in range(2000):
-            with contextlib.suppress(ConcurrentAccessError):
-                consumer.stay(act)
-                entered += 1
-        return entered
+        for _ in range(500):
+            consumer.stay(act)
+        return 500
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -190,7 +352,7 @@ def test_a_call_leaves_nothing_for_the_garbage_collector() -> None:
 
 def test_a_closed_consumer_is_used_no_more() -> None:
     consumer = Consumer()
-    consumer._guard.closed = True
+    consumer._guard.close()
 
     with pytest.raises(ConsumerClosedError):
         consumer.stay()

@@ -118,6 +118,22 @@ def test_what_was_put_back_is_not_handed_out_by_it() -> None:
     assert list(loop.harness.poll().values()) == [[1, 2]]
 
 
+def test_every_iterator_looks_before_its_next_record_if_something_else_was_called() -> None:
+    """The look of one of them must not hide the call from the other."""
+    loop = Loop(a_chunk(count=5))
+    assert batch.iterator is not None
+    call, events = loop.harness.engine.call, loop.harness.engine.core.port.events
+    second = batch.iterator(
+        loop.next_record, loop.iteration, call.attention, events, loop.harness.clock
+    )
+    assert [*loop.take(), next(second).offset] == [0, 1]
+
+    call.attention.call()
+    loop.iteration.stow()
+
+    assert [*loop.take(), next(second).offset, *loop.take()] == [2, 3, 4]
+
+
 def test_after_an_error_it_looks_again() -> None:
     loop = Loop(a_chunk(count=3))
     loop.take()

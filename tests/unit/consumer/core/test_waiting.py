@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +17,7 @@ from kafka.structs import OffsetAndTimestamp, TopicPartition
 from aktor.actors.runtime.dispatcher import Bell, VirtualTime
 from aktor.consumer.columns import arrow, arrow_range
 from aktor.consumer.core.port import Settle
-from aktor.consumer.core.waiting import Blocking, Waiting
+from aktor.consumer.core.waiting import Bells, Blocking, Open, Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.answers import Answered
 from aktor.events.commits import CommitOffsets
@@ -94,6 +96,63 @@ def test_an_interrupt_goes_through_and_ends_what_waits(kind: type[BaseException]
         Blocking(_Raising(kind()), VirtualTime(100.0)).run(waiting())
 
     assert ended == [True]
+
+
+# -- with a bell for each thread
+
+
+def on_a_thread(act: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act).result(10)
+
+
+def test_all_threads_that_wait_hear_a_ring() -> None:
+    bells = Bells(Bell)
+    ready = threading.Barrier(4)
+
+    def wait() -> bool:
+        bells.wait(0)  # what came before
+        ready.wait(10)
+        return bells.wait(10)
+
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(wait) for _ in range(3)]
+        ready.wait(10)
+        bells.ring()
+        assert [one.result(10) for one in waiting] == [True] * 3
+
+
+def test_a_ring_is_kept_for_the_next_wait_of_each_thread() -> None:
+    bells = Bells(Bell)
+    bells.ring()
+
+    assert [bells.wait(0), bells.wait(0)] == [True, False]
+    assert on_a_thread(lambda: [bells.wait(0), bells.wait(0)]) == [True, False]
+
+    assert not bells.wait(0)
+
+
+def test_the_bells_of_threads_that_have_ended_are_forgotten() -> None:
+    bells = Bells(Bell)
+    for _ in range(50):
+        on_a_thread(lambda: bells.wait(0))
+
+    assert len(bells._all) < 10
+
+
+def test_an_open_time_is_waited_for_by_who_lets_others_in() -> None:
+    clock = VirtualTime(100.0)
+    bell = ScriptedBell(clock)
+    open_until: list[float] = []
+
+    def waiting() -> Waiting[str]:
+        yield 101.0
+        yield Open(103.0)
+        return "done"
+
+    assert Blocking(bell, clock).run(waiting(), open_until.append) == "done"
+
+    assert (bell.waits, open_until) == ([1.0], [103.0])
 
 
 # -- with an event loop: what an asyncio consumer needs beside the engine

@@ -1,0 +1,230 @@
+"""Calls of several threads: one at a time is inside, the others wait in a queue.
+
+A call enters, and leaves when it ends. A call that only waits for the cluster (a `poll` for
+records, a `commit` for its answer) leaves meanwhile, and enters again before it goes on: so calls
+of other threads do not wait for it. A call that finds another one inside stands in the queue; the
+first of the queue enters next, also if the one that leaves comes back at once.
+
+An interrupt may end a call on any line, so that it neither leaves nor gives up its place. Its frame
+does not run any more then. Those that wait look for that again and again, and take over. Nothing
+here holds a lock while it waits, so a signal handler, a finalizer or a callback may call the
+consumer at any time: a call of the thread that is inside, or waits, is *nested*, and never waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from aktor.actors.runtime.dispatcher import Bell
+
+__all__ = ["LOOK_EVERY", "CallQueue", "is_below", "runs"]
+
+#: How often a call that waits looks whether the one before it was interrupted, in seconds.
+LOOK_EVERY: Final = 0.05
+
+#: How often the first of the queue looks, in seconds, and how many times, once the call that is
+#: inside has said that it leaves. It says so before it leaves: afterwards it only returns.
+LEAVES_NOW: Final = 0.0005
+LOOKS_SOON: Final = 20
+
+
+class _Place:
+    """A call that stands in the queue."""
+
+    __slots__ = ("bell", "frame")
+
+    def __init__(self, frame: FrameType, bell: Bell) -> None:
+        self.frame = frame
+        self.bell = bell
+
+
+class CallQueue:
+    """Owns which calls have let others in while they wait, and which ones stand in the queue.
+
+    Each is known by the frame of the outermost call of its thread.
+    """
+
+    __slots__ = ("_on_interrupted", "_taking_over", "away", "holder", "places")
+
+    def __init__(
+        self, holder: dict[None, FrameType], on_interrupted: Callable[[], None] = lambda: None
+    ) -> None:
+        #: The call that is inside, if any. Its guard reads and changes it, too.
+        self.holder = holder
+        self._on_interrupted = on_interrupted
+        #: Calls that have let others in while they wait for the cluster, each with whether it has
+        #: begun while the program exits.
+        self.away: dict[FrameType, bool] = {}
+        #: Calls that stand in the queue.
+        self.places: deque[_Place] = deque()
+        self._taking_over = threading.RLock()
+
+    # -- who is here
+
+    def is_nested(self, frame: FrameType) -> bool:
+        """Whether this thread is in a call already, which is inside, or waits."""
+        frames = {*self.holder.values(), *list(self.away), *(one.frame for one in [*self.places])}
+        outer: FrameType | None = frame
+        while outer is not None and outer not in frames:
+            outer = outer.f_back
+        return outer is not None
+
+    def is_inside(self, frame: FrameType) -> bool:
+        """Whether this thread's call is inside."""
+        holder = self.holder.get(None)
+        return holder is not None and is_below(holder, frame)
+
+    @property
+    def owner(self) -> str:
+        """The name of the thread that is inside, for an error."""
+        holder = self.holder.get(None)
+        for thread in threading.enumerate():
+            if is_below(holder, sys._current_frames().get(thread.ident or 0)):
+                return thread.name
+        return "unknown"
+
+    # -- entering and leaving
+
+    def enter_beside(self, frame: FrameType) -> bool:
+        """Enter though other calls have let others in; False if one is inside or in the queue."""
+        return not self.places and self.holder.setdefault(None, frame) is frame
+
+    def wait(
+        self,
+        frame: FrameType,
+        until: float,
+        *,
+        bell: Bell,
+        clock: Callable[[], float],
+        may_enter: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Stand in the queue until it is this call's turn, and enter; False: not by `until`.
+
+        It also ends, with False, as soon as `may_enter` returns False.
+        """
+        place, soon = _Place(frame, bell), 0
+        try:
+            self.places.append(place)
+            while not self._take_turn(place):
+                now = clock()
+                if now >= until or not may_enter():
+                    self._give_up(place)
+                    return False
+                rung = bell.wait(min(until - now, LEAVES_NOW if soon else LOOK_EVERY))
+                soon = LOOKS_SOON if rung else max(0, soon - 1)
+        except BaseException:
+            self._give_up(place)
+            raise
+        return True
+
+    def _take_turn(self, place: _Place) -> bool:
+        """Enter, if this call is the first in the queue, and no other is inside."""
+        while (first := self.places[0]) is not place:
+            if runs(first.frame):
+                return False
+            self._remove(first)  # it was interrupted, and could not give up its place
+        frame = place.frame
+        if (holder := self.holder.setdefault(None, frame)) is not frame:
+            if runs(holder) or not self._taking_over.acquire(blocking=False):
+                return False
+            try:
+                if self.holder.get(None) is not holder:
+                    return False  # it was released just now
+                self._on_interrupted()
+                self.holder[None] = frame
+            finally:
+                self._taking_over.release()
+        self._remove(place)
+        self.forget_the_interrupted()
+        return True
+
+    def _give_up(self, place: _Place) -> None:
+        self._remove(place)
+        if self.holder.get(None) is place.frame:
+            self.release(place.frame)
+
+    def _remove(self, place: _Place) -> None:
+        with contextlib.suppress(ValueError):
+            self.places.remove(place)
+
+    def release(self, frame: FrameType) -> None:
+        """This call is not inside any more, and is not away."""
+        self.away.pop(frame, None)
+        self.call_next()
+        if self.holder.get(None) is frame:
+            del self.holder[None]
+
+    def call_next(self) -> None:
+        """The call that is inside is about to leave: wake the first in the queue."""
+        with contextlib.suppress(IndexError):
+            self.places[0].bell.ring()
+
+    def call_all(self) -> None:
+        """Wake all in the queue: they may have to give up."""
+        for place in [*self.places]:
+            place.bell.ring()
+
+    # -- calls that let others in
+
+    def let_others_in(self, *, late: bool = False) -> FrameType:
+        """The call that is inside waits for the cluster. Returns its frame, for `come_back`."""
+        frame = self.holder[None]
+        self.away[frame] = late
+        self.call_next()
+        del self.holder[None]
+        return frame
+
+    def come_back(
+        self, frame: FrameType, *, make_bell: Callable[[], Bell], clock: Callable[[], float]
+    ) -> None:
+        """Enter again, when it is this call's turn."""
+        if self.places or self.holder.setdefault(None, frame) is not frame:
+            self.wait(frame, math.inf, bell=make_bell(), clock=clock)
+        self.away.pop(frame, None)
+
+    def is_away(self, frame: FrameType) -> bool:
+        """Whether this call has let others in, and has not entered again."""
+        return frame in self.away and self.holder.get(None) is not frame
+
+    def forget_the_interrupted(self) -> None:
+        """Forget calls that were interrupted while they had let others in."""
+        for frame in list(self.away):
+            if not runs(frame):
+                self.away.pop(frame, None)
+
+    def has_others(self, frame: FrameType) -> bool:
+        """Whether another call is inside, has let others in, or stands in the queue."""
+        self.forget_the_interrupted()
+        others = [one.frame for one in [*self.places] if runs(one.frame)]
+        holder = self.holder.get(None)
+        if holder is not None and runs(holder):
+            others.append(holder)
+        return bool(self.away) or any(one is not frame for one in others)
+
+
+def is_below(holder: FrameType | None, frame: FrameType | None) -> bool:
+    """Whether `frame` is `holder`, or was called by it, directly or not."""
+    while frame is not None and frame is not holder:
+        frame = frame.f_back
+    return frame is not None
+
+
+def runs(frame: FrameType) -> bool:
+    """Whether the frame is on the stack of any thread, or of a greenlet that waits.
+
+    When the interpreter has shut down, no other thread runs any more.
+    """
+    if sys.is_finalizing():
+        return False
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False

@@ -1,0 +1,72 @@
+"""What users of other Kafka clients write by habit, and how it is written here."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeVar
+
+__all__ = ["check_topics", "check_unknown", "warn_of_seconds", "without_unknown"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: No program polls for less than so many milliseconds on purpose, in a number as round as this.
+SECONDS: Final = 10.0
+
+ASYNC: Final = (
+    "a KafkaConsumer is not asynchronous (aiokafka's AIOKafkaConsumer is): write `for record in"
+    " consumer`, on a thread of its own (asyncio.to_thread) beside an event loop"
+)
+
+
+def check_topics(topics: Collection[Any]) -> None:
+    """Check the positional arguments of the constructor, which are topics."""
+    for topic in topics:
+        if isinstance(topic, Mapping):
+            raise TypeError(
+                "KafkaConsumer() was given a dict, as confluent-kafka's Consumer is. Topics are"
+                " positional arguments, and settings keywords with underscores:"
+                " KafkaConsumer('orders', bootstrap_servers='host:9092', group_id='billing')"
+            )
+        if isinstance(topic, list | tuple | set | frozenset):
+            raise TypeError(
+                "KafkaConsumer() was given a collection of topics. Each topic is an argument of its"
+                " own: KafkaConsumer('orders', 'bills'), or KafkaConsumer(*topics)"
+            )
+
+
+def check_unknown(unknown: Mapping[str, Any]) -> None:
+    """Refuse keyword arguments of `poll` that it does not have."""
+    for name, value in unknown.items():
+        if name in ("timeout", "num_messages"):
+            raise TypeError(
+                f"poll() has no {name!r} (confluent-kafka's consumer has). Here it is"
+                " poll(timeout_ms=1000, max_records=500), in milliseconds, and returns a dict of"
+                " lists of records"
+            )
+        raise TypeError(f"poll() got an unexpected keyword argument {name!r}: {type(value)}")
+
+
+def warn_of_seconds(timeout_ms: Any) -> bool:
+    """Warn of a timeout that is probably meant in seconds; True if it is."""
+    if type(timeout_ms) is not float or not 0 < timeout_ms <= SECONDS:
+        return False
+    if timeout_ms != round(timeout_ms, 2):
+        return False  # what is left of a deadline
+    warnings.warn(
+        f"poll({timeout_ms}) waits for {timeout_ms} milliseconds. If seconds are meant, as in"
+        f" confluent-kafka's poll(), write poll(timeout_ms={timeout_ms * 1000:g})",
+        UserWarning,
+        stacklevel=3,
+    )
+    return True
+
+
+def without_unknown(method: F) -> F:
+    """A method that refuses unknown keyword arguments by itself: to tools that look at signatures
+    it has none."""
+    signature = inspect.signature(method)
+    known = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    vars(method)["__signature__"] = signature.replace(parameters=known)
+    return method
