@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from aktor.simulation import Simulation
@@ -20,7 +23,7 @@ FOUND = {"topic_grown": 2, "leader_move": 2, "coordinator_move": 1, "broker_cras
 
 
 def go_through(
-    protocol: str, weights: dict[str, float], seed: int, *, rate: float, **settings: object
+    protocol: str, weights: Mapping[str, float], seed: int, *, rate: float, **settings: Any
 ) -> Simulation:
     """KAFKA-12261. The topic is empty when the group begins, so the check that every record is
     finished demands all of them."""
@@ -47,7 +50,7 @@ def go_through(
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize(("weights", "rate"), [(CALM, 0.2), (STORM, 0.3)], ids=["calm", "storm"])
 def test_no_record_is_lost_while_a_topic_grows(
-    protocol: str, weights: dict[str, float], rate: float, seed: int
+    protocol: str, weights: Mapping[str, float], rate: float, seed: int
 ) -> None:
     go_through(protocol, weights, seed, rate=rate)
 

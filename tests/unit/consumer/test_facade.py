@@ -350,7 +350,10 @@ def test_a_close_that_finds_the_background_thread_gone_says_so_at_once(
 def test_at_the_exit_the_background_thread_rests_again_after_each_call(name: str) -> None:
     """A function of `atexit` may use the consumer and not close it. If the thread ran on, the
     interpreter could abort as it takes the thread away (see `Dispatcher.rest`)."""
-    looks = {"status": KafkaConsumer.status, "metrics": KafkaConsumer.metrics}
+    looks: dict[str, Callable[[KafkaConsumer], Any]] = {
+        "status": lambda consumer: consumer.status(),
+        "metrics": lambda consumer: consumer.metrics(),
+    }
     consumer = a_consumer()
     dispatcher, thread = consumer._dispatcher, consumer._dispatcher._thread
     assert thread is not None

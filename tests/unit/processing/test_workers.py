@@ -881,10 +881,10 @@ def test_a_job_does_not_wait_for_a_thread_that_has_another() -> None:
         may_end.wait(SOON)
 
     def submit() -> None:
-        workers.submit(Job(long, None, lambda _error: None))
+        three.submit(Job(long, None, lambda _error: None))
 
-    workers = Threads(3, start=start_thread, make_bell=SeenBell, name="test")
-    workers.submit(Job(str, None, lambda _error: None))
+    three = Threads(3, start=start_thread, make_bell=SeenBell, name="test")
+    three.submit(Job(str, None, lambda _error: None))
     assert about_to_wait.wait(SOON)
     submit()
     may_wait.set()
@@ -897,4 +897,4 @@ def test_a_job_does_not_wait_for_a_thread_that_has_another() -> None:
 
     assert {begun.get(timeout=2), begun.get(timeout=2)} == {"test-2", "test-3"}
     may_end.set()
-    workers.close()
+    three.close()

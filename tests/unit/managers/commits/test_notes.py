@@ -60,7 +60,7 @@ def metadata_of(request: Request) -> dict[str, str]:
     }
 
 
-def found_by(manager: CommitManager, values: Any) -> list[object]:
+def found_by(manager: CommitManager, values: Any) -> list[Any]:
     """The committed offsets of these are looked up for the position manager."""
     manager.handle(find(*values))
     request = tick(manager, 0.0).request

@@ -55,7 +55,7 @@ class Case:
         )
         self.manager.handle(a_topic_of(partitions, had=had))
 
-    def assign(self, *numbers: int, epoch: int = 1, **how: Any) -> list[object]:
+    def assign(self, *numbers: int, epoch: int = 1, **how: Any) -> list[Any]:
         return self.manager.handle(
             AssignmentChanged(
                 partitions={T[number]: Assigned(epoch=epoch) for number in numbers},
@@ -63,7 +63,7 @@ class Case:
             )
         )
 
-    def committed(self, found: Mapping[int, int | None], *notes: int) -> list[object]:
+    def committed(self, found: Mapping[int, int | None], *notes: int) -> list[Any]:
         """`notes`: the partitions with a note that the topic had so many."""
         metadata = {number: note_of(notes[0]) for number in notes[1:]}
         return self.manager.handle(
@@ -90,7 +90,7 @@ class Case:
         ]
 
 
-def looked_up(said: list[object]) -> set[int]:
+def looked_up(said: list[Any]) -> set[int]:
     """The partitions whose committed offsets are asked for."""
     return {
         tp.partition
