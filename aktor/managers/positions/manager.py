@@ -212,7 +212,7 @@ class PositionManager(RequestManager):
         are known."""
         if not (self._looks_for_new and self._subscribed):
             return uncommitted
-        verdicts = {tp: self._new.judge(tp, self._leaders.cluster) for tp in uncommitted}
+        verdicts = self._new.judge(uncommitted, self._leaders.cluster)
         if undescribed := [tp for tp in verdicts if tp.topic not in self._leaders.cluster.topics]:
             self._say(RefreshMetadata(because=f"nothing is known of {listed(undescribed)}"))
         self._ask_group()

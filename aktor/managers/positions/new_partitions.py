@@ -25,6 +25,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from aktor.events.metadata import Cluster, TopicInfo
 from aktor.protocol.commit_note import count_in
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = ["NewPartitions", "Verdict"]
 
@@ -55,32 +56,46 @@ class NewPartitions:
             if self._has_group:
                 self._committed.setdefault(tp.topic, {})[tp.partition] = offset
 
-    def judge(self, tp: TopicPartition, cluster: Cluster) -> Verdict | None:
-        """Whether this partition, which has no committed offset, is new. None: its topic must be
-        described first, or `missing` looked up, and `note` called."""
-        info = cluster.topics.get(tp.topic)
-        if info is not None:
-            if info.has_gained(tp.partition):
-                return True, _seen(info)
-            if not self._has_group:
-                return NO_GROUP
-        self._in_question.setdefault(tp.topic, set()).add(tp.partition)
-        if info is None or self._missing_of(tp.topic, info):
-            return None
-        return self._by_group(tp, info)
+    def judge(
+        self, partitions: Iterable[TopicPartition], cluster: Cluster
+    ) -> dict[TopicPartition, Verdict | None]:
+        """Whether these partitions, which have no committed offset, are new. None: the topic must
+        be described first, or `missing` looked up, and `note` called."""
+        # Once for each topic, not for each partition: there may be thousands.
+        told: dict[str, _Told | None] = {}
+        verdicts: dict[TopicPartition, Verdict | None] = {}
+        for tp in partitions:
+            info = cluster.topics.get(tp.topic)
+            if info is not None and info.has_gained(tp.partition):
+                verdicts[tp] = True, _seen(info)
+                continue
+            if info is not None and not self._has_group:
+                verdicts[tp] = NO_GROUP
+                continue
+            self._in_question.setdefault(tp.topic, set()).add(tp.partition)
+            if tp.topic not in told:
+                told[tp.topic] = None if info is None else self._by_group(tp.topic, info)
+            group = told[tp.topic]
+            verdicts[tp] = None if group is None else group.verdict(tp.partition)
+        return verdicts
 
-    def _by_group(self, tp: TopicPartition, info: TopicInfo) -> Verdict:
-        committed = self._committed.get(tp.topic, {})
+    def _by_group(self, topic: str, info: TopicInfo) -> _Told | None:
+        """What the group's commits tell; None: some must be looked up first."""
+        if self._missing_of(topic, info):
+            return None
+        committed = self._committed.get(topic, {})
         counts = [count_in(one.metadata) for one in committed.values() if one is not None]
-        least = min((count for count in counts if count is not None), default=None)
-        if least is not None and tp.partition >= least:
-            return True, f"its topic had {least} partitions when the group began to follow it"
+        return _Told(
+            least=min((count for count in counts if count is not None), default=None),
+            first=min(info.partitions, default=None),
+            by_offsets=self._by_offsets(committed, info) if counts else NOTHING,
+        )
+
+    def _by_offsets(
+        self, committed: Mapping[int, OffsetAndMetadata | None], info: TopicInfo
+    ) -> Verdict:
         if not self._commits_idle_ones:
             return NO_AUTO_COMMIT
-        if tp.partition == min(info.partitions, default=tp.partition):
-            return FIRST
-        if not counts:
-            return NOTHING
         uncommitted = (number for number in info.partitions if committed[number] is None)
         first = min(uncommitted, default=None)
         if first is None:
@@ -119,6 +134,21 @@ class NewPartitions:
         self._committed = {
             topic: known for topic, known in self._committed.items() if topic in self._in_question
         }
+
+
+class _Told(Value):
+    """What a group's commits tell of a topic: the least count in a note, the topic's first
+    partition, and what the offsets say of any other that has none."""
+
+    least: int | None
+    first: int | None
+    by_offsets: Verdict
+
+    def verdict(self, partition: int) -> Verdict:
+        """Whether this partition is new."""
+        if self.least is not None and partition >= self.least:
+            return True, f"its topic had {self.least} partitions when the group began to follow it"
+        return FIRST if partition == self.first else self.by_offsets
 
 
 def _seen(info: TopicInfo) -> str:

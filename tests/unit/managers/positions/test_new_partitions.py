@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -445,3 +446,25 @@ def test_the_reset_says_why_it_begins_at_the_first_record() -> None:
     (reset,) = (one for one in case.events if one["event"] == "position.reset")
     assert (reset["strategy"], reset["level"]) == ("earliest", "info")
     assert reset["because"] == "its topic had 2 partitions when this member began to follow it"
+
+
+def test_what_the_group_tells_of_a_topic_is_looked_through_once_and_not_for_each_partition() -> (
+    None
+):
+    """It took 5 s for 5,000 partitions: no heartbeat was sent meanwhile."""
+    count = 5000
+    case = Case()
+    info = case.manager._leaders.cluster.topics["t"]
+    partitions = dict.fromkeys(range(count), info.partitions[0])
+    grown = {"t": replace(info, partitions=partitions, had=count)}
+    cluster = replace(case.manager._leaders.cluster, topics=grown, version=2)
+    case.manager.handle(ClusterChanged(cluster=cluster))
+    mine = [TopicPartition("t", number) for number in range(count)]
+    assigned = {tp: Assigned(epoch=1) for tp in mine}
+    case.manager.handle(AssignmentChanged(partitions=assigned, by_group=True))
+    began = time.process_time()
+
+    case.manager.handle(StartingOffsetsFound(offsets=dict.fromkeys(mine)))
+
+    assert time.process_time() - began < 1.0
+    assert len(case.asks_for()) == count
