@@ -45,7 +45,7 @@ from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions.manager import PositionManager
 from aktor.protocol.api_versions import ApiVersions
 from aktor.settings import Settings
-from tests.unit.managers import builders_positions as positions
+from tests.unit.managers import builders as managing
 from tests.unit.managers.builders_coordinator import coordinating
 from tests.unit.managers.commits import builders as commits
 from tests.unit.managers.fetch import builders as fetching
@@ -61,6 +61,8 @@ from tests.unit.managers.membership.consumer.builders import (
     a_leave,
     refused,
 )
+from tests.unit.managers.metadata import builders as describing
+from tests.unit.managers.positions import builders as positions
 
 #: How long after the refusal we look at what is sent: longer than any backoff.
 PATIENCE = 2.5
@@ -116,8 +118,8 @@ def _end(
 ) -> list[object]:
     """The request is answered with the code, or fails; returns what the manager says."""
     if isinstance(code, int):
-        return positions.answer(manager, request, response(code), now=now)
-    return positions.fail(manager, request, code, now=now)
+        return managing.answer(manager, request, response(code), now=now)
+    return managing.fail(manager, request, code, now=now)
 
 
 def _of_harness(
@@ -225,27 +227,27 @@ def find_coordinator(code: What) -> Outcome:
 def _metadata() -> MetadataManager:
     manager = MetadataManager(Settings())
     manager.handle(TrackTopics(owner="application", topics=frozenset({"t"})))
-    request = positions.tick(manager, 0.0).request
-    positions.answer(manager, request, positions.metadata(positions.a_topic()))
+    request = managing.tick(manager, 0.0).request
+    managing.answer(manager, request, describing.metadata(describing.a_topic()))
     return manager
 
 
 def _of_metadata(asked: Message, code: What, refused: Callable[[int], Any]) -> Outcome:
     manager = _metadata()
     manager.handle(asked)
-    request = positions.tick(manager, 1.0).request
+    request = managing.tick(manager, 1.0).request
     return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
 
 
 def _whole(code: int) -> Any:
-    response = positions.metadata(positions.a_topic())
+    response = describing.metadata(describing.a_topic())
     response.error_code = code
     return response
 
 
 REFRESH = RefreshMetadata(because="a test")
 QUESTION = DescribeTopics(ticket=1, topics=frozenset({"u"}), deadline=9.0)
-NAMES = NameTopics(topic_ids=frozenset({positions.topic_id(7)}))
+NAMES = NameTopics(topic_ids=frozenset({managing.topic_id(7)}))
 
 
 def metadata(code: What) -> Outcome:
@@ -262,16 +264,16 @@ def metadata_of_names(code: What) -> Outcome:
 
 def metadata_question(code: What) -> Outcome:
     def refused(code: int) -> Any:
-        return positions.metadata(positions.a_topic("u", error=code))
+        return describing.metadata(describing.a_topic("u", error=code))
 
     return _of_metadata(QUESTION, code, refused)
 
 
 def metadata_name(code: What) -> Outcome:
     def refused(code: int) -> Any:
-        answer = positions.a_topic("u", error=code)
-        answer.topic_id = positions.topic_id(7)
-        return positions.metadata(answer)
+        answer = describing.a_topic("u", error=code)
+        answer.topic_id = managing.topic_id(7)
+        return describing.metadata(answer)
 
     return _of_metadata(NAMES, code, refused)
 
@@ -283,12 +285,12 @@ def metadata_topic(code: What) -> Outcome:
     now, said = 0.0, list[object]()
     for now in (0.0, 3.0):
         manager.handle(REFRESH)
-        request = positions.tick(manager, now).request
+        request = managing.tick(manager, now).request
         said += _end(
             manager,
             request,
             code,
-            lambda code: positions.metadata(positions.a_topic(error=code)),
+            lambda code: describing.metadata(describing.a_topic(error=code)),
             now=now,
         )
     return _outcome(manager, said, now)
@@ -304,34 +306,34 @@ def _positions() -> PositionManager:
 
 
 def _not_listed(code: int) -> Any:
-    return positions.offsets(errors={positions.T0: code})
+    return positions.offsets(errors={managing.T0: code})
 
 
 def list_offsets(code: What) -> Outcome:
     manager = _positions()
-    assigned = {positions.T0: Assigned(epoch=1)}
+    assigned = {managing.T0: Assigned(epoch=1)}
     manager.handle(AssignmentChanged(partitions=assigned, by_group=False))
-    request = positions.tick(manager, 0.0).request
+    request = managing.tick(manager, 0.0).request
     return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
 
 
 def list_offsets_question(code: What) -> Outcome:
     manager = _positions()
-    manager.handle(ListOffsets(ticket=1, timestamps={positions.T0: 5}, deadline=9.0))
-    request = positions.tick(manager, 0.0).request
+    manager.handle(ListOffsets(ticket=1, timestamps={managing.T0: 5}, deadline=9.0))
+    request = managing.tick(manager, 0.0).request
     return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
 
 
 def _no_epoch(code: int) -> Any:
-    return positions.epochs({}, errors={positions.T0: code})
+    return positions.epochs({}, errors={managing.T0: code})
 
 
 def offset_for_leader_epoch(code: What) -> Outcome:
     manager = _positions()
-    assigned = {positions.T0: Assigned(epoch=1, position=Position(offset=9, leader_epoch=3))}
+    assigned = {managing.T0: Assigned(epoch=1, position=Position(offset=9, leader_epoch=3))}
     manager.handle(AssignmentChanged(partitions=assigned, by_group=False))
     manager.handle(ValidatePositions(partitions=assigned))
-    request = positions.tick(manager, 0.0).request
+    request = managing.tick(manager, 0.0).request
     return _outcome(manager, _end(manager, request, code, _no_epoch), 0.0)
 
 

@@ -32,19 +32,23 @@ from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.metadata.topics import ANSWERS
 from aktor.settings import Settings
 from aktor.trace import recording
-from tests.unit.managers.builders_positions import (
+from tests.unit.managers.builders import (
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC,
-    a_topic,
     answer,
     fail,
-    metadata,
     tick,
     topic_id,
 )
-from tests.unit.managers.metadata.builders import cluster_in, refresh, refusals_in
+from tests.unit.managers.metadata.builders import (
+    a_topic,
+    cluster_in,
+    metadata,
+    refresh,
+    refusals_in,
+)
 
 REBOOTSTRAP_REQUIRED = 129
 

@@ -19,18 +19,22 @@ from aktor.events.network import Request
 from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.metadata.topics import ANSWERS, BY_ID, UNKNOWN_SECONDS
 from aktor.settings import Settings
-from tests.unit.managers.builders_positions import (
+from tests.unit.managers.builders import (
     INVALID_TOPIC,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC,
-    a_topic,
     answer,
     fail,
-    metadata,
     tick,
     topic_id,
 )
-from tests.unit.managers.metadata.builders import cluster_in, refresh, refusals_in
+from tests.unit.managers.metadata.builders import (
+    a_topic,
+    cluster_in,
+    metadata,
+    refresh,
+    refusals_in,
+)
 
 SETTINGS = Settings(retry_backoff=0.1, retry_backoff_max=1.0, metadata_max_age=300.0)
 

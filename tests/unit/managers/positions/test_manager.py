@@ -41,7 +41,7 @@ from aktor.managers.positions.manager import PositionManager
 from aktor.managers.positions.partition import TRANSITIONS, State, Trigger
 from aktor.settings import Settings
 from aktor.trace import recording
-from tests.unit.managers.builders_positions import (
+from tests.unit.managers.builders import (
     NOT_LEADER,
     OFFSET_NOT_AVAILABLE,
     T0,
@@ -49,20 +49,20 @@ from tests.unit.managers.builders_positions import (
     T2,
     TOPIC_AUTHORIZATION_FAILED,
     Turn,
-    a_cluster,
     answer,
-    asked_of,
     fail,
-    offsets,
     tick,
 )
 from tests.unit.managers.positions.builders import (
+    a_cluster,
     a_manager,
     a_manager_resetting,
+    asked_of,
     assign,
     at,
     commits_say,
     failure_in,
+    offsets,
     resolved_in,
 )
 

@@ -32,7 +32,8 @@ from aktor.protocol.commit_note import note_of
 from aktor.settings import Settings
 from aktor.trace import recording
 from aktor.values import replace
-from tests.unit.managers.builders_positions import a_cluster, answer, asked_of, offsets, tick
+from tests.unit.managers.builders import answer, tick
+from tests.unit.managers.positions.builders import a_cluster, asked_of, offsets
 
 T = [TopicPartition("t", number) for number in range(4)]
 EARLIEST, LATEST = -2, -1

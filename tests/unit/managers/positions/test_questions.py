@@ -18,7 +18,7 @@ from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
 from aktor.events.network import Request
 from aktor.events.positions import ListOffsets
 from aktor.managers.positions.manager import PositionManager
-from tests.unit.managers.builders_positions import (
+from tests.unit.managers.builders import (
     NOT_LEADER,
     T0,
     T1,
@@ -26,17 +26,17 @@ from tests.unit.managers.builders_positions import (
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC,
     Turn,
-    a_cluster,
     answer,
-    asked_of,
     fail,
-    offsets,
     tick,
 )
 from tests.unit.managers.positions.builders import (
+    a_cluster,
     a_manager,
     a_manager_resetting,
+    asked_of,
     at,
+    offsets,
     resolved_in,
 )
 

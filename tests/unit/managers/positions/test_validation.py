@@ -29,19 +29,17 @@ from aktor.events.positions import (
 )
 from aktor.managers.positions.manager import PositionManager
 from aktor.trace import recording
-from tests.unit.managers.builders_positions import (
+from tests.unit.managers.builders import (
     NOT_LEADER,
     T0,
     T1,
     T2,
     TOPIC_AUTHORIZATION_FAILED,
-    a_cluster,
     answer,
-    epochs,
     fail,
     tick,
 )
-from tests.unit.managers.positions.builders import a_manager, at
+from tests.unit.managers.positions.builders import a_cluster, a_manager, at, epochs
 
 
 def a_manager_validating(
