@@ -428,7 +428,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             limit = self.config["max_poll_records"]
         else:
             limit = arguments.record_limit(max_records)
-        return self._poll_once(timeout, limit, update_offsets=update_offsets)
+        return self._poll_once(timeout, limit, update_offsets)
 
     # (The name is kafka-python's: Apache SkyWalking replaces this method.)
     @exclusive

@@ -89,6 +89,9 @@ DECLARED: Final = (
 )
 
 
+_NOTHING_YET: Final = {metric: _NONE_YET[metric.kind] for metric in DECLARED}
+
+
 def restarts_of(actor: str) -> Metric:
     """How often the supervisor has restarted this actor."""
     return _metric(
@@ -115,6 +118,8 @@ class ConsumerMetrics:
         self._clock: Callable[[], float] = lambda: 0.0
         self._measured_at = -math.inf
         self._values: Mapping[Metric, float] = {}
+        #: What the actors have said last.
+        self._of_actors: Mapping[Metric, float] = {}
         self._names: dict[Metric, MetricName] = {}
         self._ours: dict[MetricName, Metric] = {}
         self._reporters = [make() for make in config["metric_reporters"]]
@@ -126,7 +131,7 @@ class ConsumerMetrics:
             ),
             self._reporters,
         )
-        self._show({metric: _NONE_YET[metric.kind] for metric in DECLARED})
+        self._show(_NOTHING_YET)
 
     def begin(self, measure: Callable[[], object], clock: Callable[[], float]) -> None:
         """From now on there is something to measure. `measure` is a bound method, which calls
@@ -138,16 +143,12 @@ class ConsumerMetrics:
         """Take the values as of now. From any thread. Without `actors` (the background does not
         answer, or is gone) their values stay."""
         now = self._clock()
-        values = {
-            metric: value
-            for metric, value in self._values.items()
-            if not any(name == "partition" for name, _ in metric.tags)
-        }
-        for actor in actors:
-            values.update(actor.counters)
-            values[restarts_of(actor.name)] = actor.incarnation - 1
-        values.update(_of_application(engine, values, now))
-        self._show(values)
+        if actors:
+            self._of_actors = {
+                metric: value for actor in actors for metric, value in _of_actor(actor)
+            }
+        of_application = _of_application(engine, self._of_actors, now)
+        self._show({**_NOTHING_YET, **self._of_actors, **dict(of_application)})
         self._measured_at = now
 
     def grouped(self) -> dict[str, dict[str, float]]:
@@ -210,6 +211,11 @@ class ConsumerMetrics:
             if measure is not None:
                 measure()
         return self._values.get(metric, _NONE_YET[metric.kind])
+
+
+def _of_actor(actor: ActorStatus) -> Iterable[tuple[Metric, float]]:
+    yield from actor.counters.items()
+    yield restarts_of(actor.name), actor.incarnation - 1
 
 
 def _of_application(

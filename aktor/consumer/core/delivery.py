@@ -49,6 +49,7 @@ class Taken:
     """
 
     __slots__ = (
+        "_begun",
         "_clock",
         "_ended",
         "_new",
@@ -76,10 +77,13 @@ class Taken:
         #: The last records and bytes in all, and of each topic.
         self.recent = self._new()
         self.by_topic: dict[str, tuple[Sensor, Sensor]] = {}
-        #: How many records were left in a partition when a chunk of it was read.
+        #: How many records were behind what was decoded, as kafka-python measures it: after the
+        #: first records of a chunk, and at its end.
         self.lags = Sensor(samples, window)
         #: How many records of each topic were decoded and not measured yet.
         self._told: dict[str, int] = {}
+        #: Partitions of which a chunk was begun; their lags are not measured yet.
+        self._begun: list[Partition] = []
         #: Chunks that were read to their ends and are not measured yet, each with its lag.
         self._ended: list[tuple[Chunk, int]] = []
 
@@ -87,8 +91,12 @@ class Taken:
         """Count records that were decoded."""
         self.records += count
         self._told[topic] = self._told.get(topic, 0) + count
-        if self._ended:
+        if self._ended or self._begun:
             self._measure()
+
+    def begin_chunk(self, state: Partition) -> None:
+        """The next chunk of this partition is decoded."""
+        self._begun.append(state)
 
     def add_chunk(self, chunk: Chunk, lag: int) -> None:
         """This chunk was decoded to its end; `lag` records are behind it."""
@@ -96,14 +104,18 @@ class Taken:
         self._ended.append((chunk, lag))
 
     def _measure(self) -> None:
-        now, ended = self._clock(), self._ended
-        self._ended = []
+        now, ended, begun = self._clock(), self._ended, self._begun
+        self._ended, self._begun = [], []
+        for state in begun:
+            self.lags.record(state.lag_behind, now)
         for chunk, lag in ended:
             topic = chunk.partition.topic
             of_topic = self.by_topic.get(topic)
             if of_topic is None:
                 of_topic = self._new()
-                self.by_topic = {**self.by_topic, topic: of_topic}  # any thread may iterate over it
+                # Topics come and go: those of which nothing was read lately are forgotten.
+                kept = {name: of for name, of in self.by_topic.items() if of[0].frequency(now)}
+                self.by_topic = {**kept, topic: of_topic}  # any thread may iterate over it
             count = self._told.pop(topic, 0)
             for records, size in (self.recent, of_topic):
                 records.record(count, now)
@@ -728,6 +740,7 @@ class Delivery:
             self.offset_gaps.add(state.topic_partition)
             self._drop_buffered(state)
             return None
+        self.taken.begin_chunk(state)
         return state.read_by(self._make_reader(chunk))
 
     def forget_offset_gaps(self) -> None:

@@ -57,11 +57,13 @@ class FetchMetrics:
             sizes[fetched.topic] = sizes.get(fetched.topic, 0) + len(fetched.records)
         for topic, of_topic in sizes.items():
             if of_topic:
-                self._sensor(topic).record(of_topic, now)
+                self._sensor(topic, now).record(of_topic, now)
 
-    def _sensor(self, topic: str) -> Sensor:
+    def _sensor(self, topic: str, now: float) -> Sensor:
         found = self._topics.get(topic)
         if found is None:
+            # Topics come and go: those of which nothing came lately are forgotten.
+            self._topics = {name: of for name, of in self._topics.items() if of[0].frequency(now)}
             sensor = Sensor(self._samples, self._window)
             found = self._topics[topic] = sensor, _metrics((("topic", topic),))
         return found[0]

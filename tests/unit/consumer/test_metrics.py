@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from kafka.metrics import AnonMeasurable, KafkaMetric, MetricName
 from kafka.metrics.metrics_reporter import AbstractMetricsReporter
+from kafka.structs import TopicPartition
 
 from aktor.actors.network.metrics import METRICS, NetworkMetrics
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.consumer.metrics import FRESH, ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
 from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
+from aktor.managers.fetch.metrics import FetchMetrics
 from aktor.managers.membership.metrics import RebalanceMetrics
 from aktor.trace import recording
 from aktor.values import replace
@@ -181,6 +184,43 @@ def test_a_topic_has_its_own_rates() -> None:
     assert said[f"{FETCH}.{A.topic}"]["records-consumed-rate"] == pytest.approx(5 / 30.0)
 
 
+def test_a_topic_of_which_nothing_was_read_lately_is_forgotten_when_another_one_comes() -> None:
+    other = TopicPartition("others", 0)
+    harness = a_consumer(A, other, metrics_sample_window=10.0)
+    harness.fetched(a_chunk(A, count=3, epoch=1))
+    harness.poll()
+    measured = Measured(harness)
+    measured.measure()
+    harness.clock.now += 20.0
+    harness.fetched(a_chunk(other, count=3, epoch=2))
+    harness.poll()
+
+    said = measured.grouped()
+
+    assert f"{FETCH}.{A.topic}" not in said
+    assert said[f"{FETCH}.others"]["records-consumed-rate"] == pytest.approx(3 / 10.0)
+
+
+def test_the_sizes_of_fetches_are_measured_in_all_and_by_topic() -> None:
+    fetches = FetchMetrics(2, 10.0)
+    for now, sizes in ((1.0, {"a": 10, "b": 20}), (2.0, {"a": 30}), (3.0, {})):
+        partitions = [
+            SimpleNamespace(topic=topic, records=bytes(size)) for topic, size in sizes.items()
+        ]
+        fetches.answered(cast(Any, partitions), sum(sizes.values()), now)
+    fetches.answered([], 0, 21.5)
+
+    def found(now: float) -> dict[tuple[str, Any], float]:
+        values = fetches.measure(now)
+        return {(one.name, dict(one.tags).get("topic")): value for one, value in values.items()}
+
+    assert found(4.0)["fetch-size-avg", None] == 30.0
+    assert found(4.0)["fetch-size-max", None] == 30.0
+    assert found(4.0)["fetch-size-avg", "a"] == 20.0
+    assert found(4.0)["fetch-size-max", "b"] == 20.0
+    assert found(30.0)["fetch-size-avg", None] == 0.0
+
+
 def test_records_per_request_are_those_in_an_average_fetch() -> None:
     harness = a_consumer()
     harness.fetched(chunk := a_chunk(count=3))
@@ -207,6 +247,20 @@ def test_the_largest_lag_counts_from_the_position_to_the_end() -> None:
     assert said[COORDINATOR]["assigned-partitions"] == 2
     assert said[f"{FETCH}.{A.topic}-{A.partition}"]["records-lag"] == 7
     assert said[f"{FETCH}.{B.topic}-{B.partition}"]["records-lag"] == 1
+
+
+def test_the_largest_lag_is_that_of_the_windows_also_when_the_rest_was_read_since() -> None:
+    harness = a_consumer(metrics_sample_window=10.0)
+    harness.fetched(a_chunk(count=9, high_watermark=9))
+    harness.poll(limit=2)
+    harness.poll()
+
+    fetch = metrics_of(harness)[FETCH]
+    harness.clock.now += 20.0
+    later = metrics_of(harness)[FETCH]
+
+    assert fetch["records-lag-max"] == 7
+    assert later["records-lag-max"] == 0
 
 
 def test_the_lead_counts_from_the_beginning_of_the_log_to_the_position() -> None:
