@@ -249,6 +249,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._guard.close()
         self._dispatcher.stop(GIVE_UP_WAIT)
         self._core.port.close()
+        if self._measured is not None:
+            self._measured.close(self._core.trace)
         self._has_ended("the constructor raises an error")
 
     def _has_ended(self, because: str) -> None:
@@ -1241,6 +1243,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
         """Wait until a broker has described the cluster, for ever if no `timeout_ms` is given. The
         constructor has done so unless it was told not to wait. `refresh`: ask a broker in any case.
+        Then `config["api_version"]` is the version of the brokers, as kafka-python infers it.
 
         Raises:
             BootstrapError: no broker has answered in time.
@@ -1251,6 +1254,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._run(self._engine.questions.reach_cluster(deadline))
         if refresh:
             self._run(self._engine.questions.topics(frozenset(), deadline))
+        if self.config["api_version"] is None:
+            self.config["api_version"] = self._broker_version()
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""

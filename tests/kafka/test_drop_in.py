@@ -35,6 +35,8 @@ SAME = (
     "c._client.cluster.topic_id(topic)",
     "c._client.cluster.partitions_for_topic('no such topic')",
     "c._client.check_version()",
+    "c.config['api_version']",
+    "c.bootstrap(timeout_ms=5000)",
     "c._client.ready(c._client.cluster.brokers()[0].node_id)",
     "type(c._client.in_flight_request_count())",
     "sorted(c._cluster.brokers())",
