@@ -56,7 +56,7 @@ class _Internal:
 class Internals(_KafkaPython):
     """What a consumer has of kafka-python's inside."""
 
-    _closed = _Internal(lambda consumer: consumer._guard.closed, "Call close()")
+    _closed = _Internal(lambda consumer: consumer._guard.ending, "Call close()")
     _client = _Internal(lambda consumer: ClientView(consumer), "Call the consumer's methods")
     _manager = _Internal(lambda consumer: ClientView(consumer), "Call the consumer's methods")
     _cluster = _Internal(lambda consumer: ClusterView(consumer), "Call look_up_topics()")

@@ -133,7 +133,7 @@ LOOPS: dict[Callable[[KafkaConsumer], Any], Any] = {
     poll_columns: 0,
     columns: None,
     table: ConsumerClosedError,
-    process: COUNT,
+    process: int,  # what runs is finished, and what has not begun is left
 }
 
 

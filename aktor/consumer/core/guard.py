@@ -436,7 +436,7 @@ class Guarded:
     def _miss_turn(self, method: Callable[..., Any], args: Any) -> Any:
         """The time of a call was over before its turn came, or the consumer is to be closed."""
         name = method.__name__
-        if name == "_poll":
+        if name == "_poll_once":
             return {}
         if name == "__next__":
             raise StopIteration
