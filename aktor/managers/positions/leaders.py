@@ -143,6 +143,8 @@ class LeaderRequests(ABC):
     ) -> None:
         self._partitions = partitions
         self._leaders = leaders
+        #: The partitions that wait. It is there to be looked at in each tick, without a call.
+        self.waiting = partitions.those(self.WAITING)
         self._send = send
         self._log = log
 
@@ -160,12 +162,9 @@ class LeaderRequests(ABC):
 
     def ask(self, now: float, jitter: float) -> float:
         """A request to each leader of partitions that are due; returns when others are."""
-        waiting = self._partitions.those(self.WAITING)
-        if not waiting:
-            return NEVER
-        if due := [tp for tp in waiting if now >= self._partitions[tp].exchange.due]:
+        if due := [tp for tp in self.waiting if now >= self._partitions[tp].exchange.due]:
             self._ask(due, now, jitter)
-        return min(self._partitions[tp].exchange.due for tp in waiting)
+        return min((self._partitions[tp].exchange.due for tp in self.waiting), default=NEVER)
 
     def _ask(self, due: list[TopicPartition], now: float, jitter: float) -> None:
         by_leader, leaderless = self._leaders.of(due)
@@ -183,7 +182,7 @@ class LeaderRequests(ABC):
 
     def leaders_changed(self) -> None:
         """A partition whose leader is another now need not wait for its backoff."""
-        for tp in self._partitions.those(self.WAITING):
+        for tp in self.waiting:
             if self._leaders.has_changed(tp):
                 self._partitions[tp].exchange.hurry()
 
@@ -192,11 +191,10 @@ class LeaderRequests(ABC):
     def _still_wanted(self, asked: Asked) -> list[TopicPartition]:
         """The partitions that still want this answer: after a seek, a new assignment or another
         reset they do not."""
-        waiting = self._partitions.those(self.WAITING)
         wanted: list[TopicPartition] = []
         dropped: list[TopicPartition] = []
         for tp, then in asked.wanted.items():
-            valid = tp in waiting and self._wanted(self._partitions[tp]) == then
+            valid = tp in self.waiting and self._wanted(self._partitions[tp]) == then
             (wanted if valid else dropped).append(tp)
         if dropped:
             self._log.info("position.dropped", partitions=dropped, because="no longer wanted")

@@ -16,7 +16,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.handlers import answers_to, failure_of, handles
-from aktor.actors.runtime.manager import Duty, RequestManager
+from aktor.actors.runtime.manager import NEVER, Duty, RequestManager
 from aktor.events.answers import Answered
 from aktor.events.commits import (
     ExplainStartingOffset,
@@ -280,7 +280,11 @@ class PositionManager(RequestManager):
         self._questions.leaders_changed()
 
     def duties(self) -> tuple[Duty, ...]:
-        """End questions at their deadlines, reset and validate positions, and look offsets up."""
+        """End questions at their deadlines, reset and validate positions, and look offsets up.
+
+        Most ticks find nothing that waits for a leader. They must be quick, so each duty looks
+        first whether there is anything.
+        """
         return (
             self._end_overdue,
             self._reset_positions,
@@ -289,16 +293,16 @@ class PositionManager(RequestManager):
         )
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
-        return self._questions.end_overdue(now)
+        return self._questions.end_overdue(now) if self._questions.open else NEVER
 
     def _reset_positions(self, now: float, jitter: float) -> float:
-        return self._resets.ask(now, jitter)
+        return self._resets.ask(now, jitter) if self._resets.waiting else NEVER
 
     def _validate_positions(self, now: float, jitter: float) -> float:
-        return self._validation.ask(now, jitter)
+        return self._validation.ask(now, jitter) if self._validation.waiting else NEVER
 
     def _ask_questions(self, now: float, jitter: float) -> float:
-        return self._questions.ask(now, jitter)
+        return self._questions.ask(now, jitter) if self._questions.open else NEVER
 
     def _ask(self, body: Any, *, to: int, deadline: float, context: Any) -> None:
         self.send(self.request(body, to=to, deadline=deadline, context=context))

@@ -269,7 +269,7 @@ class Partitions:
         return None if partition is None else partition.state
 
     def those(self, state: State) -> Collection[TopicPartition]:
-        """The partitions in this state."""
+        """The partitions in this state, also later: it changes as they move."""
         return self._in_state[state].keys()
 
     def kept(self, wanted: Mapping[TopicPartition, Assigned]) -> set[TopicPartition]:

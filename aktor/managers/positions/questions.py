@@ -113,7 +113,8 @@ class OffsetQuestions:
         self._send = send
         self._say = say
         self._log = log
-        self._questions: dict[int, _Question] = {}
+        #: Those that are open, by ticket. It is looked at in each tick, without a call.
+        self.open: dict[int, _Question] = {}
 
     def begin(self, asked: ListOffsets) -> None:
         """Keep the question; a duty asks the leaders."""
@@ -121,19 +122,19 @@ class OffsetQuestions:
             self._say(Answered(ticket=asked.ticket, value={}))
             return
         backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
-        self._questions[asked.ticket] = _Question(asked=asked, backoff=backoff)
+        self.open[asked.ticket] = _Question(asked=asked, backoff=backoff)
         self._end_forbidden()
 
     def leaders_changed(self) -> None:
         """A question about a partition whose leader is another now need not wait."""
-        for question in self._questions.values():
+        for question in self.open.values():
             if any(self._leaders.has_changed(tp) for tp in question.to_ask()):
                 question.backoff.reset()
         self._end_forbidden()
 
     def _end_forbidden(self) -> None:
         """Metadata names no leader of a topic that we may not describe: fail these questions."""
-        for question in list(self._questions.values()):
+        for question in list(self.open.values()):
             topics = {tp.topic for tp in question.asked.timestamps}
             if forbidden := topics & self._leaders.cluster.forbidden:
                 kind = TopicAuthorizationFailedError
@@ -141,7 +142,7 @@ class OffsetQuestions:
                 self._end(Failed(ticket=question.asked.ticket, error=error))
 
     def _end(self, end: Answered | Failed) -> None:
-        if self._questions.pop(end.ticket, None) is None:
+        if self.open.pop(end.ticket, None) is None:
             return
         if isinstance(end, Failed):
             self._log.warning("lookup.failed", ticket=end.ticket, because=end.error)
@@ -152,13 +153,11 @@ class OffsetQuestions:
     def ask(self, now: float, jitter: float) -> float:
         """ListOffsets to the leaders of what is asked for and neither found nor in flight; returns
         when it is due again."""
-        if not self._questions:
-            return NEVER
-        for question in self._questions.values():
+        for question in self.open.values():
             question.begin(now)
             if now >= question.due:
                 self._ask(question, now, jitter)
-        return min((question.due for question in self._questions.values()), default=NEVER)
+        return min((question.due for question in self.open.values()), default=NEVER)
 
     def _ask(self, question: _Question, now: float, jitter: float) -> None:
         patience = question.backoff.doubled(PATIENCE, self._settings.request_timeout)
@@ -179,9 +178,7 @@ class OffsetQuestions:
     def end_overdue(self, now: float) -> float:
         """Fail each question whose deadline has passed, and say what each offset waited for;
         returns the next deadline."""
-        if not self._questions:
-            return NEVER
-        questions = list(self._questions.values())
+        questions = list(self.open.values())
         for question in [one for one in questions if now >= one.asked.deadline]:
             missing = sorted(question.asked.timestamps.keys() - question.found.keys())
             reasons = "; ".join(
@@ -197,9 +194,7 @@ class OffsetQuestions:
                 " Check that the partitions exist and that their leaders can be reached."
             )
             self._end(Failed(ticket=question.asked.ticket, error=error))
-        return min(
-            (question.asked.deadline for question in self._questions.values()), default=NEVER
-        )
+        return min((question.asked.deadline for question in self.open.values()), default=NEVER)
 
     # -- what is answered
 
@@ -221,7 +216,7 @@ class OffsetQuestions:
         self._listed(asked, unanswered, failed.now, failed.jitter)
 
     def _listed(self, asked: OffsetsAsked, found: ListedOffsets, now: float, jitter: float) -> None:
-        question = self._questions.get(asked.ticket)
+        question = self.open.get(asked.ticket)
         if question is None:
             return  # another leader's refusal or the deadline has ended it
         for tp in asked.partitions:
