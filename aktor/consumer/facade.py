@@ -34,7 +34,6 @@ from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
-from aktor.consumer.configuration.help import WithSettings
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.call_queue import LOOK_EVERY
 from aktor.consumer.core.core import Core
@@ -52,14 +51,9 @@ from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, Waiting
-from aktor.consumer.future import Future
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
-from aktor.consumer.subscription_state import (
-    AsyncConsumerRebalanceListener,
-    ConsumerRebalanceListener,
-)
 from aktor.consumer.system import HOST, ActorSystem, Host, kind_of
 from aktor.errors import ConfigurationError
 from aktor.events.fetching import Chunk
@@ -87,8 +81,19 @@ if TYPE_CHECKING:
 
     from aktor.consumer.configuration.keywords import Config, ConsumerSettings, Keywords
     from aktor.consumer.configuration.shapes import Deserializes, OnCommit
+    from aktor.consumer.future import Future
+    from aktor.consumer.subscription_state import (
+        AsyncConsumerRebalanceListener,
+        ConsumerRebalanceListener,
+    )
     from aktor.processing import Failure, Processed, Retries
     from aktor.processing.processor import Processor
+else:  # the same classes, without a module of ours that every program would have to load
+    from kafka.consumer.subscription_state import (
+        AsyncConsumerRebalanceListener,
+        ConsumerRebalanceListener,
+    )
+    from kafka.future import Future
 
 __all__ = ["KafkaConsumer"]
 
@@ -117,6 +122,18 @@ def import_arrow() -> Any:
     return arrow
 
 
+class _Help:
+    """`KafkaConsumer.__doc__`: a text and the settings, put together when somebody asks for it."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def __get__(self, _instance: object, _owner: type | None = None) -> str:
+        from aktor.consumer.configuration.help import with_settings
+
+        return with_settings(self._text or "")
+
+
 class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     """Consume records from a Kafka cluster.
 
@@ -140,7 +157,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         AuthenticationError: a broker refuses the login, or a certificate is refused (at once).
     """
 
-    __doc__ = WithSettings(__doc__)
+    __doc__ = _Help(__doc__)
 
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = configuration.DEFAULT_CONFIG
 

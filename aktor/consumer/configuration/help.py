@@ -9,20 +9,14 @@ from typing import Any, Final
 
 from aktor.consumer.configuration.table import SECTIONS, Setting
 
-__all__ = ["WithSettings"]
+__all__ = ["with_settings"]
 
 _WIDTH: Final = 88
 
 
-class WithSettings:
-    """A class's `__doc__`, made when it is asked for: a program that does not ask pays nothing."""
-
-    def __init__(self, text: str | None) -> None:
-        self._text = text
-
-    def __get__(self, _instance: object, _owner: type | None = None) -> str:
-        """What `help` shows."""
-        return "\n".join([inspect.cleandoc(self._text or ""), "", *_lines(), ""])
+def with_settings(text: str) -> str:
+    """The docstring, and behind it what each setting means."""
+    return "\n".join([inspect.cleandoc(text), "", *_lines(), ""])
 
 
 def _lines() -> Iterator[str]:

@@ -19,7 +19,7 @@ from aktor.consumer import future, subscription_state
 from aktor.consumer.configuration.keywords import Config
 from aktor.consumer.configuration.table import SETTINGS
 
-NOBODY = {"bootstrap_servers": "localhost:1"}
+NOBODY: dict[str, Any] = {"bootstrap_servers": "localhost:1", "bootstrap_timeout_ms": 0}
 
 
 def test_a_consumer_with_types_is_made_and_is_one() -> None:
