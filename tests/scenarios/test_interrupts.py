@@ -21,6 +21,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError, UserCallbackError
+from tests.gate import all_but_the_first
 from tests.scenarios.interrupts import Injection, choose
 from tests.scenarios.programs import (
     ACTS,
@@ -39,15 +40,20 @@ GHOST = TopicPartition("ghosts", 0)
 #: How many lines are tried of each program, with each kind of interrupt.
 SAMPLE = 10 * int(os.environ.get("AKTOR_SEEDS", "1"))
 
+#: Each part has every second one of them. The second part is left to .ci/run.
+PARTS = 2
 
+
+@pytest.mark.parametrize("part", all_but_the_first(1, range(PARTS)))
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("name", ACTS)
 def test_an_interrupt_loses_nothing_repeats_nothing_and_leaves_nothing_behind(
-    name: str, scenario: str
+    name: str, scenario: str, part: int
 ) -> None:
     act, lines = ACTS[name], lines_of(scenario)
     broken: list[str] = []
-    for place in choose(lines, SAMPLE, random.Random(f"{scenario} {name}").randrange):
+    places = choose(lines, SAMPLE, random.Random(f"{scenario} {name}").randrange)
+    for place in places[part::PARTS]:
         file, line = lines[place - 1]
         try:
             program, injection = run(

