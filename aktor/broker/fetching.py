@@ -138,8 +138,7 @@ class Fetching:
                 self._fill(read, partition, call, left, min_one=one_at_least and size == 0)
             except Refused as refused:
                 read.code = refused.code
-                moved = refused.code in _MOVED and partition.leader != call.node
-                if moved and call.version >= _TELLS_LEADER:
+                if refused.code in _MOVED and call.version >= _TELLS_LEADER:
                     read.leader = (partition.leader, partition.leader_epoch)
             at_once |= bool(read.code) or read.preferred >= 0 or read.diverging is not None
             size += len(read.records)
@@ -229,7 +228,7 @@ class Fetching:
                 last = read.place[0]
                 topics.append(self._topic(last))
             topics[-1].partitions.append(_partition_data(read))
-            if read.leader:
+            if read.leader is not None and read.leader[0] != NO_LEADER:
                 leaders.add(read.leader[0])
             if session.session_id and read.records:
                 # A partition that had records goes to the end, so that none starves.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from uuid import UUID
+
+from kafka.structs import TopicPartition
 
 from aktor.events.message import Message
 from aktor.values import Value
@@ -33,7 +36,7 @@ class PartitionInfo(Value):
 class TopicInfo(Value):
     """A topic that exists: its id (None before Metadata v10) and its partitions."""
 
-    topic_id: object | None
+    topic_id: UUID | None
     partitions: Mapping[int, PartitionInfo]
     internal: bool = False
     #: How many partitions it had when we began to follow it; 0: it came into being since. None: it
@@ -64,6 +67,11 @@ class Cluster(Value):
         info = self.topics.get(topic)
         found = info.partitions.get(partition) if info is not None else None
         return found if found is not None and found.leader >= 0 else None
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """The topic's id, or None if the topic is unknown or the brokers tell no ids."""
+        info = self.topics.get(topic)
+        return None if info is None else info.topic_id
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Partition ids of a known topic, else None. (What kafka-python's assignors ask for.)"""
@@ -103,9 +111,16 @@ class RefreshMetadata(Message):
 
 
 class LeadersMoved(Message):
-    """fetch ▶ metadata: a broker named new leaders in its answer (KIP-951)."""
+    """fetch ▶ metadata: a broker named new leaders in its answer (KIP-951), and where they are
+    (`brokers`).
 
-    leaders: Mapping[tuple[str, int], PartitionInfo]
+    `topic_ids` are the ids of these topics, as far as they are known: a topic that was created anew
+    has other leaders.
+    """
+
+    leaders: Mapping[TopicPartition, PartitionInfo]
+    topic_ids: Mapping[str, UUID | None]
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
 
 
 class DescribeTopics(Message):

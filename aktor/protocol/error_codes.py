@@ -27,9 +27,11 @@ from kafka.errors import (
     FencedLeaderEpochError,
     FencedMemberEpochError,
     FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     IllegalGenerationError,
+    InconsistentTopicIdError,
     InvalidFetchSessionEpochError,
     InvalidTopicError,
     KafkaConnectionError,
@@ -228,16 +230,20 @@ _NOT_A_MEMBER: Final[Mapping[type[BaseException], Do]] = {
 _STALE_METADATA: Final[Mapping[type[BaseException], Do]] = dict.fromkeys(
     (
         FencedLeaderEpochError,
+        InconsistentTopicIdError,
         KafkaStorageError,
         LeaderNotAvailableError,
         NotLeaderForPartitionError,
         OffsetNotAvailableError,
         ReplicaNotAvailableError,
-        UnknownLeaderEpochError,
         UnknownTopicIdError,
     ),
     Do.RETRY | Do.REFRESH_METADATA,
-) | {UnknownTopicOrPartitionError: Do.RETRY | Do.REFRESH_METADATA | Do.AWAIT_TOPIC}
+) | {
+    UnknownTopicOrPartitionError: Do.RETRY | Do.REFRESH_METADATA | Do.AWAIT_TOPIC,
+    # The broker has not heard yet of an election that we know of, perhaps its own (KIP-951).
+    UnknownLeaderEpochError: Do.RETRY,
+}
 
 #: The coordinator may be gone: heartbeats, commits and joins go to the one that is found next.
 _SUSPECT: Final = Do.RETRY | Do.FIND_COORDINATOR
@@ -316,7 +322,11 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     # If the leader may not be asked, or is too old, the position counts as valid: a Fetch with the
     # epoch of the last record finds the truncation, too (v12), and tells of a refused topic.
     Answer.OFFSET_FOR_LEADER_EPOCH: Rows(
-        codes={TopicAuthorizationFailedError: Do.DONE, UnsupportedVersionError: Do.DONE},
+        codes={
+            TopicAuthorizationFailedError: Do.DONE,
+            UnsupportedVersionError: Do.DONE,
+            UnknownLeaderEpochError: Do.RETRY,  # it has not heard yet that it leads (KIP-951)
+        },
         retriable=Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.RETRY | Do.REFRESH_METADATA,
         denied=Do.RETRY | Do.REFRESH_METADATA,
@@ -432,6 +442,8 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         codes={
             FetchSessionIdNotFoundError: Do.NEW_FETCH_SESSION | Do.FORGET_FETCH_SESSION,
             InvalidFetchSessionEpochError: Do.NEW_FETCH_SESSION,
+            # The session was begun with names and goes on with ids, or the other way round.
+            FetchSessionTopicIdError: Do.NEW_FETCH_SESSION | Do.REFRESH_METADATA,
             UnsupportedVersionError: Do.NEW_FETCH_SESSION
             | Do.RETRY
             | Do.REFRESH_METADATA

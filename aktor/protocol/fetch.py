@@ -1,7 +1,7 @@
 """The answer to a Fetch, read in place: the records stay where the socket put them.
 
 kafka-python's own parser copies them, twice; here a partition's records are a view of the
-response. Versions 4 to 12, which name topics by name.
+response. Up to version 12 topics are named by name, from 13 on by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -12,14 +12,25 @@ from typing import Final
 
 from aktor.values import Value
 
-__all__ = ["FetchResponse", "FetchedPartition", "parse_fetch_response"]
+__all__ = ["FetchResponse", "FetchedPartition", "NodeEndpoint", "parse_fetch_response"]
 
-#: The versions that name topics by name and know isolation levels.
+#: The versions that know isolation levels.
 MIN_VERSION: Final = 4
-MAX_VERSION: Final = 12
+MAX_VERSION: Final = 18
+
+#: The last version that names topics by name.
+MAX_BY_NAME: Final = 12
 
 #: Compact lengths and tagged fields (KIP-482).
 _FLEXIBLE: Final = 12
+
+#: The bytes of a topic id.
+_ID: Final = 16
+
+#: From this version on the answer may say where the leaders are that its partitions name (KIP-951),
+#: in a tagged field.
+_NAMES_LEADERS: Final = 16
+_NODE_ENDPOINTS: Final = 0
 
 #: Tags of a partition (v12): what is known of diverging logs, leaders and snapshots.
 _DIVERGING_EPOCH: Final = 0
@@ -42,13 +53,14 @@ _LEADER_AND_EPOCH = struct.Struct(">ii")
 class FetchedPartition(Value):
     """What the broker says of one partition.
 
+    `topic` is its name, or from v13 on the 16 bytes of its id.
     `records` is a view of the response: whole record batches, the last one maybe cut off.
     `aborted` is ((producer id, first offset), ...). `diverging_epoch` is (epoch, its end offset)
     and `current_leader` (leader id, leader epoch), None where the broker does not say (KIP-595,
     KIP-951). Offsets and `preferred_read_replica` are -1 where it does not.
     """
 
-    topic: str
+    topic: str | bytes
     partition: int
     error_code: int
     high_watermark: int
@@ -61,13 +73,26 @@ class FetchedPartition(Value):
     records: memoryview = field(repr=False)
 
 
+class NodeEndpoint(Value):
+    """Where a broker is reached (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
 class FetchResponse(Value):
-    """A whole answer; `error_code` and `session_id` are 0 before v7."""
+    """A whole answer; `error_code` and `session_id` are 0 before v7.
+
+    `node_endpoints` are those of the leaders that partitions name as theirs (v16, KIP-951).
+    """
 
     throttle_time_ms: int
     error_code: int
     session_id: int
     partitions: tuple[FetchedPartition, ...]
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
 def parse_fetch_response(body: memoryview, version: int) -> FetchResponse:
@@ -87,7 +112,7 @@ def parse_fetch_response(body: memoryview, version: int) -> FetchResponse:
 class _Parser:
     """Owns how far the body has been read."""
 
-    __slots__ = ("at", "body", "flexible", "size", "version")
+    __slots__ = ("at", "body", "by_id", "flexible", "size", "version")
 
     def __init__(self, body: memoryview, version: int) -> None:
         self.body = body
@@ -95,6 +120,7 @@ class _Parser:
         self.at = 0
         self.version = version
         self.flexible = version >= _FLEXIBLE
+        self.by_id = version > MAX_BY_NAME
 
     def response(self) -> FetchResponse:
         error_code = session_id = 0
@@ -106,10 +132,11 @@ class _Parser:
             self.at = _THROTTLE.size
         partitions: list[FetchedPartition] = []
         smallest = 3 if self.flexible else 6  # an empty name, no partitions, no tags
+        if self.by_id:
+            smallest = _ID + 2
         for _ in range(self._count(smallest)):
             self._topic(partitions)
-        if self.flexible:
-            self._skip_tags()
+        endpoints = self._response_tags() if self.flexible else ()
         if self.at != self.size:
             raise ValueError(f"{self.size - self.at} bytes after the end of a Fetch response")
         return FetchResponse(
@@ -117,10 +144,15 @@ class _Parser:
             error_code=error_code,
             session_id=session_id,
             partitions=tuple(partitions),
+            node_endpoints=endpoints,
         )
 
     def _topic(self, partitions: list[FetchedPartition]) -> None:
-        topic = str(self._bytes(self._length(_INT16)), "utf-8")
+        topic: str | bytes
+        if self.by_id:
+            topic = bytes(self._bytes(_ID))
+        else:
+            topic = str(self._bytes(self._length(_INT16)), "utf-8")
         # Fixed fields, then two lengths (aborted, records), and what the version adds.
         smallest = 30 if self.version == 4 else 38
         if self.flexible:
@@ -132,7 +164,7 @@ class _Parser:
         if self.flexible:
             self._skip_tags()
 
-    def _partition(self, topic: str) -> FetchedPartition:
+    def _partition(self, topic: str | bytes) -> FetchedPartition:
         log_start = -1
         if self.version >= 5:
             fixed = _PARTITION.unpack_from(self.body, self.at)
@@ -187,6 +219,33 @@ class _Parser:
                 leader = _LEADER_AND_EPOCH.unpack_from(value)
         return diverging, leader
 
+    def _response_tags(self) -> tuple[NodeEndpoint, ...]:
+        endpoints: tuple[NodeEndpoint, ...] = ()
+        for _ in range(self._varint()):
+            tag, size = self._varint(), self._varint()
+            if tag != _NODE_ENDPOINTS or self.version < _NAMES_LEADERS:
+                self._bytes(size)
+                continue
+            end = self.at + size
+            endpoints = self._node_endpoints()
+            if self.at > end:
+                raise ValueError(f"a tagged field of {size} bytes has {self.at - end} more")
+            self.at = end  # what a later version of the protocol appends is not read
+        return endpoints
+
+    def _node_endpoints(self) -> tuple[NodeEndpoint, ...]:
+        endpoints = []
+        for _ in range(self._count(11)):  # id, an empty host, port, no rack, no tags
+            (node_id,) = _INT32.unpack_from(self.body, self.at)
+            self.at += _INT32.size
+            host = self._text()
+            (port,) = _INT32.unpack_from(self.body, self.at)
+            self.at += _INT32.size
+            rack = self._text(nullable=True) or None
+            self._skip_tags()
+            endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
+        return tuple(endpoints)
+
     def _skip_tags(self) -> None:
         for _ in range(self._varint()):
             self._varint()
@@ -230,6 +289,9 @@ class _Parser:
             shift += 7
         self.at = at
         return value
+
+    def _text(self, *, nullable: bool = False) -> str:
+        return str(self._bytes(self._length(_INT16, nullable=nullable)), "utf-8")
 
     def _bytes(self, length: int) -> memoryview:
         start = self.at

@@ -1,4 +1,4 @@
-"""A Fetch request in bytes, versions 4 to 12.
+"""A Fetch request in bytes, versions 4 to 18.
 
 kafka-python would generate the code for it when it is first used (2.5 ms, before the first record
 of a process), and needs twice as long for each request, of which an idle consumer sends two a
@@ -11,13 +11,15 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
+from aktor.protocol.fetch import MAX_BY_NAME, MAX_VERSION, MIN_VERSION
 
 __all__ = ["write_fetch_request"]
 
 #: Replica id, how long to wait, least and most bytes, isolation level; since v7 the session, too.
 _TOP_V4: Final = struct.Struct(">iiiib")
 _TOP: Final = struct.Struct(">iiiibii")
+#: Since v15 a follower says in a tagged field who it is (KIP-903).
+_TOP_V15: Final = struct.Struct(">iiibii")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
@@ -27,28 +29,30 @@ _PARTITION_V5: Final = struct.Struct(">iqqi")
 _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 
-_SESSIONS, _LEADER_EPOCHS, _RACKS, _FLEXIBLE = 7, 9, 11, 12
+_SESSIONS, _LEADER_EPOCHS, _RACKS, _FLEXIBLE, _REPLICA_STATE = 7, 9, 11, 12, 15
 
-#: No tagged fields follow (KIP-482).
+#: No tagged fields follow (KIP-482): all that there are for followers alone (ReplicaState, v15;
+#: ReplicaDirectoryId, v17; HighWatermark, v18).
 _NO_TAGS: Final = b"\0"
 
 
 def write_fetch_request(body: Any, version: int) -> bytes:
-    """The body of a Fetch request: `body` is kafka-python's, of which nothing else is used."""
+    """The body of a consumer's Fetch request: `body` is kafka-python's, of which nothing else is
+    used. From v13 on topics are named by their ids, which must all be there (KIP-516)."""
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise ValueError(f"Fetch v{version} is not one of v{MIN_VERSION} to v{MAX_VERSION}")
     flexible = version >= _FLEXIBLE
     tags = _NO_TAGS if flexible else b""
     parts = [_top(body, version), _count(body.topics, flexible)]
     for topic in body.topics:
-        parts += (_string(topic.topic, flexible), _count(topic.partitions, flexible))
+        parts += (_name(topic, version), _count(topic.partitions, flexible))
         parts += [_partition(partition, version) + tags for partition in topic.partitions]
         parts.append(tags)
     if version >= _SESSIONS:
         parts.append(_count(body.forgotten_topics_data, flexible))
         for topic in body.forgotten_topics_data:
             numbers = topic.partitions
-            parts += (_string(topic.topic, flexible), _count(numbers, flexible))
+            parts += (_name(topic, version), _count(numbers, flexible))
             parts += (struct.pack(f">{len(numbers)}i", *numbers), tags)
     if version >= _RACKS:
         parts.append(_string(body.rack_id, flexible))
@@ -60,7 +64,16 @@ def _top(body: Any, version: int) -> bytes:
     fixed = (body.replica_id, body.max_wait_ms, body.min_bytes, body.max_bytes)
     if version < _SESSIONS:
         return _TOP_V4.pack(*fixed, body.isolation_level)
-    return _TOP.pack(*fixed, body.isolation_level, body.session_id, body.session_epoch)
+    session = (body.isolation_level, body.session_id, body.session_epoch)
+    if version >= _REPLICA_STATE:
+        return _TOP_V15.pack(*fixed[1:], *session)
+    return _TOP.pack(*fixed, *session)
+
+
+def _name(topic: Any, version: int) -> bytes:
+    if version > MAX_BY_NAME:
+        return bytes(topic.topic_id.bytes)
+    return _string(topic.topic, version >= _FLEXIBLE)
 
 
 def _partition(wanted: Any, version: int) -> bytes:

@@ -11,8 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
-from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION, parse_fetch_response
+from aktor.protocol.fetch import (
+    MAX_BY_NAME,
+    MAX_VERSION,
+    MIN_VERSION,
+    parse_fetch_response,
+)
 from aktor.records.extent import extent
 from tests.unit.managers.fetch.builders import FetchHarness
 from tests.unit.records.builders_hostile import assert_harmless
@@ -52,15 +58,23 @@ def fetch(data: bytes) -> None:
     version = MIN_VERSION + (data[0] if data else 0) % (MAX_VERSION - MIN_VERSION + 1)
     with suppress(ValueError):
         response = parse_fetch_response(memoryview(data[1:]), version)
-        harness = FetchHarness.reading({0: 1, 1: 1})
+        ids = {"orders": TOPIC_ID} if version > MAX_BY_NAME else None
+        harness = FetchHarness.reading({0: 1, 1: 1}, ids=ids)
         harness.answer(
             harness.the_request(),
             *response.partitions,
             error_code=response.error_code,
             session_id=response.session_id,
+            endpoints=response.node_endpoints,
         )
         harness.tick(after=1.0)
 
+
+#: Of the topic that is read, in versions that name topics by their ids.
+TOPIC_ID: Final = UUID(int=7)
+
+#: From this version on an answer says where the new leaders are.
+_NAMES_LEADERS: Final = 16
 
 TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {"records": records, "fetch": fetch}
 
@@ -83,7 +97,7 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         how = _READ_COMMITTED if name == "marker" else _RIGHT_CHECKSUM
         yield "records", name, bytes((how,)) + sample
         yield "records", f"{name}-unchecked", bytes((_NO_CHECK | _IN_THE_MIDDLE,)) + sample
-    for version in (MIN_VERSION, 7, 11, MAX_VERSION):
+    for version in (MIN_VERSION, 7, 11, MAX_BY_NAME, MAX_VERSION):
         answer = _answer(samples["two"], version)
         yield "fetch", f"v{version}", bytes((version - MIN_VERSION,)) + answer
 
@@ -110,6 +124,11 @@ def _answer(batches: bytes, version: int) -> bytes:
         throttle_time_ms=0,
         error_code=0,
         session_id=7,
-        responses=[topic(topic="orders", partitions=partitions)],
+        responses=[topic(topic="orders", topic_id=TOPIC_ID, partitions=partitions)],
     )
+    if version >= _NAMES_LEADERS:
+        partitions[2].current_leader = partition.LeaderIdAndEpoch(leader_id=2, leader_epoch=7)
+        response.node_endpoints = [
+            FetchResponse.NodeEndpoint(node_id=2, host="b2", port=9092, rack=None)
+        ]
     return bytes(response.encode(version=version))

@@ -416,7 +416,7 @@ class Cluster:
 
     def _fetch_session(self, body: Any) -> tuple[_FetchSession, int]:
         wanted = {
-            (topic.topic, one.partition): (
+            (self._name(topic), one.partition): (
                 one.fetch_offset,
                 one.partition_max_bytes,
                 one.last_fetched_epoch if self.tells_divergence else -1,
@@ -442,8 +442,13 @@ class Cluster:
         found.wanted.update(wanted)
         for topic in body.forgotten_topics_data:
             for partition in topic.partitions:
-                found.wanted.pop((topic.topic, partition), None)
+                found.wanted.pop((self._name(topic), partition), None)
         return found, 0
+
+    def _name(self, topic: Any) -> str:
+        """The name of a topic that is asked for by its id (KIP-516), or by its name."""
+        names = {known: name for name, known in self._ids.items()}
+        return names[topic.topic_id] if topic.topic_id else str(topic.topic)
 
     def _answer_waiting_fetches(self) -> None:
         for waiting in list(self._waiting):
@@ -519,7 +524,7 @@ class Cluster:
             elif diverging is None:
                 error = OffsetOutOfRangeError.errno
         return FetchedPartition(
-            topic=topic,
+            topic=self._ids[topic].bytes,  # the newest version is spoken
             partition=partition,
             error_code=error,
             high_watermark=end,

@@ -214,6 +214,23 @@ def test_leaders_that_move_are_followed(world: World) -> None:
     history.assert_kept("orders")
 
 
+def test_leaders_that_brokers_name_are_followed_without_new_metadata(world: World) -> None:
+    """KIP-951."""
+    world.cluster.names_leaders = True
+    history = History(world)
+    history.reader("orders", group_id="g", metadata_max_age_ms=300_000)
+    world.trickle("orders", 100, over=8.0)
+    history.drive(0.9)
+    asked = world.cluster.asked["Metadata"]
+
+    for at in range(1, 8):
+        world.after(at, lambda: world.cluster.move_leader("orders", world.random.randrange(2)))
+    history.drive(12.0)
+
+    history.assert_kept("orders")
+    assert world.cluster.asked["Metadata"] == asked
+
+
 def test_a_coordinator_that_moves_again_and_again_costs_no_partition(world: World) -> None:
     history = History(world)
     readers = [history.reader("orders", group_id="g") for _ in range(2)]

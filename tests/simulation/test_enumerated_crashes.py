@@ -68,14 +68,12 @@ def drills(*phases: Phase) -> list[object]:
 UNREACHED = {
     "classic": {
         "commits on TruncationFound",
-        "metadata on LeadersMoved",
         "metadata on NameTopics",
         "network on ReportBootstrap",
         "positions on PositionsDiverged",
     },
     "consumer": {
         "commits on TruncationFound",
-        "metadata on LeadersMoved",
         "network on ReportBootstrap",
         "positions on PositionsDiverged",
     },

@@ -68,7 +68,7 @@ def needed_soon(settings: Settings) -> _Used:
         return (metadata, offsets)
     joining: _Used
     if settings.group_protocol == "classic":
-        joining = ((JoinGroupRequest, 9), (SyncGroupRequest, 5), (OffsetFetchRequest, 8))
+        joining = ((JoinGroupRequest, 9), (SyncGroupRequest, 5), (OffsetFetchRequest, 10))
     else:
         from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 
@@ -81,7 +81,7 @@ def needed_later(settings: Settings) -> _Used:
     if settings.group_id is None:
         return ()
     if settings.group_protocol == "classic":
-        return ((HeartbeatRequest, 4), (OffsetCommitRequest, 8), (LeaveGroupRequest, 5))
+        return ((HeartbeatRequest, 4), (OffsetCommitRequest, 10), (LeaveGroupRequest, 5))
     return ((OffsetCommitRequest, 10),)
 
 

@@ -32,10 +32,11 @@ TopicIds: TypeAlias = Mapping[str, Any]
 def offset_commit(
     settings: Settings, member: MemberChanged, offsets: Offsets, topic_ids: TopicIds
 ) -> Any:
-    """OffsetCommit v2-8 of a classic member; v9-10 of one of a KIP-848 group.
+    """OffsetCommit v2-10; v9 at least as a member of a KIP-848 group.
 
     A static member needs v7, where the broker can tell it that another took its place (KIP-345).
-    v10 names topics by their ids, which must all be known.
+    v10 names topics by their ids, which must all be known: an offset is stored for the topic that
+    was read, not for one that was created later under its name.
     """
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_type = topic_type.OffsetCommitRequestPartition
@@ -57,9 +58,9 @@ def offset_commit(
         )
         for topic, numbers in by_topic(offsets).items()
     ]
-    low, high = (2 if instance_id is None else 7), 8
+    low = 2 if instance_id is None else 7
     if _speaks_848(member) and in_group:
-        low, high = 9, (10 if all(topic.topic_id is not None for topic in topics) else 9)
+        low = 9
     return OffsetCommitRequest(
         group_id=settings.group_id,
         generation_id_or_member_epoch=member.generation if in_group else -1,
@@ -67,7 +68,7 @@ def offset_commit(
         group_instance_id=instance_id,
         topics=topics,
         min_version=low,
-        max_version=high,
+        max_version=_newest(topics),
     )
 
 
@@ -94,7 +95,8 @@ def offset_fetch(
     *,
     stable: bool = True,
 ) -> Any:
-    """OffsetFetch v1-8: up to v7 one group, in v8 a list of groups (KIP-709); v9-10 as a member.
+    """OffsetFetch v1-10: up to v7 one group, from v8 on a list of groups (KIP-709); v9 at least as
+    a member of a KIP-848 group.
 
     From v7 the broker holds back what an open transaction is about to replace, if the offsets are
     to be `stable` (KIP-447). A member of a KIP-848
@@ -108,9 +110,9 @@ def offset_fetch(
         new(name=name, topic_id=topic_ids.get(name), partition_indexes=those)
         for name, those in topics.items()
     ]
-    low, high, who = 1, 8, {}
+    low, who = 1, {}
     if _speaks_848(member) and member.generation >= 0:
-        low, high = 9, (10 if all(topic.topic_id is not None for topic in in_group) else 9)
+        low = 9
         who = {"member_id": member.member_id, "member_epoch": member.generation}
     return OffsetFetchRequest(
         group_id=group,
@@ -118,8 +120,14 @@ def offset_fetch(
         groups=[group_type(group_id=group, topics=in_group, **who)],
         require_stable=stable,
         min_version=low,
-        max_version=high,
+        max_version=_newest(in_group),
     )
+
+
+def _newest(topics: Iterable[Any]) -> int:
+    """The newest version of both requests that can be written: v10 if the id of each topic is
+    known."""
+    return 10 if all(topic.topic_id is not None for topic in topics) else 9
 
 
 def offset_fetch_answers(response: Any, request: Any) -> tuple[int, dict[TopicPartition, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,13 +17,19 @@ from aktor.actors.runtime.manager import REFUSED_PAUSE
 from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.message import Message
-from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
+from aktor.events.metadata import (
+    Broker,
+    Cluster,
+    LeadersMoved,
+    PartitionInfo,
+    RefreshMetadata,
+)
 from aktor.events.positions import Divergence, Position, PositionsDiverged
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch.session import FetchSession, Watermarks
 from aktor.protocol.error_codes import Answer, Do, error_of, means
-from aktor.protocol.fetch import FetchedPartition
+from aktor.protocol.fetch import FetchedPartition, FetchResponse
 from aktor.protocol.refusals import explained, named_node, refused, topics_refused
 from aktor.records.extent import extent_and_epoch
 from aktor.trace import Trace
@@ -57,20 +63,30 @@ class FetchAnswer:
     served: list[FetchCursor] = field(init=False, default_factory=list)
     _cut_off: list[FetchCursor] = field(init=False, default_factory=list)
     _failed: dict[str, list[TopicPartition]] = field(init=False, default_factory=dict)
-    _moved: dict[tuple[str, int], PartitionInfo] = field(init=False, default_factory=dict)
+    _moved: dict[TopicPartition, PartitionInfo] = field(init=False, default_factory=dict)
+    #: Where the brokers are that the answer names as leaders.
+    _endpoints: dict[int, Broker] = field(init=False, default_factory=dict)
     _stale: str = field(init=False, default="")
     _diverged: dict[TopicPartition, Divergence] = field(init=False, default_factory=dict)
 
-    def read(self, partitions: Iterable[FetchedPartition]) -> None:
+    def read(self, response: FetchResponse) -> Collection[TopicPartition]:
         """Read what the answer says of each partition, and of those that an incremental answer
-        leaves out."""
-        present = set()
-        for fetched in partitions:
-            tp = TopicPartition(fetched.topic, fetched.partition)
-            present.add(tp)
+        leaves out. Returns the partitions that it has, in its order."""
+        self._endpoints = {
+            node.node_id: Broker(
+                node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in response.node_endpoints
+        }
+        present: dict[TopicPartition, None] = {}
+        name_of = self.session.name_of
+        for fetched in response.partitions:
+            tp = TopicPartition(name_of(fetched.topic), fetched.partition)
+            present[tp] = None
             self._file(tp, fetched)
         if not self.asked.session.full:
             self._file_unchanged(present)
+        return present
 
     def refuse_all(self, error: Exception) -> None:
         """The Fetch failed with an error that no retry mends: report it for each partition that is
@@ -95,7 +111,10 @@ class FetchAnswer:
         if self._diverged:
             yield PositionsDiverged(partitions=self._diverged)
         if self._moved:
-            yield LeadersMoved(leaders=self._moved)
+            topic_ids = {tp.topic: self.asked.wanted[tp].topic_id for tp in self._moved}
+            leaders = {moved.leader for moved in self._moved.values()}
+            brokers = {node: it for node, it in self._endpoints.items() if node in leaders}
+            yield LeadersMoved(leaders=self._moved, topic_ids=topic_ids, brokers=brokers)
         if self._stale:
             yield RefreshMetadata(because=self._stale)
 
@@ -104,14 +123,14 @@ class FetchAnswer:
     def _file(self, tp: TopicPartition, fetched: FetchedPartition) -> None:
         wanted = self.asked.wanted.get(tp)
         if wanted is None:
-            self._trace_drop(fetched, because="it was not asked for")
+            self._trace_drop(tp, fetched, because="it was not asked for")
             return
         if not fetched.error_code:
             self.session.note_watermarks(tp, _watermarks(fetched))
         cursor = self.cursors.get(tp)
         if cursor is None or not cursor.still_wants(wanted):
             if fetched.records or fetched.error_code:
-                self._trace_drop(fetched, because="the partition has moved on")
+                self._trace_drop(tp, fetched, because="the partition has moved on")
         elif fetched.error_code:
             self._on_error(cursor, fetched)
         elif fetched.diverging_epoch is not None:
@@ -119,16 +138,16 @@ class FetchAnswer:
         else:
             self._on_data(cursor, fetched)
 
-    def _trace_drop(self, fetched: FetchedPartition, *, because: str) -> None:
+    def _trace_drop(self, tp: TopicPartition, fetched: FetchedPartition, *, because: str) -> None:
         self.log.info(
             "fetch.dropped",
-            partition=TopicPartition(fetched.topic, fetched.partition),
+            partition=tp,
             size=len(fetched.records),
             error_code=fetched.error_code,
             because=because,
         )
 
-    def _file_unchanged(self, present: set[TopicPartition]) -> None:
+    def _file_unchanged(self, present: Collection[TopicPartition]) -> None:
         """An incremental answer (KIP-227) omits unchanged partitions. A cursor of a newer partition
         epoch does not know their watermarks yet: tell them again."""
         for tp, wanted in self.asked.wanted.items():
@@ -234,7 +253,7 @@ class FetchAnswer:
     def _on_error(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
         code, tp, node = fetched.error_code, cursor.tp, self.asked.node
         if cursor.source(self.cluster, self.now) != node:
-            self._trace_drop(fetched, because="it is read from another node by now")
+            self._trace_drop(tp, fetched, because="it is read from another node by now")
             return
         error = error_of(code)
         from_replica = cursor.prefers(node)
@@ -268,9 +287,13 @@ class FetchAnswer:
         because = error_of(fetched.error_code).__name__
         new = _newer_leader(fetched, cursor.leader)
         if new is not None:
-            self._moved[fetched.topic, fetched.partition] = new
+            self._moved[cursor.tp] = new
             if new.leader in self.cluster.brokers:
                 cursor.move_to(new, self.cluster, because=because)
+                return
+            if new.leader in self._endpoints:
+                # The metadata manager hears where it is, and tells it in its next snapshot.
+                self._retry_later(cursor, because)
                 return
         self._stale = f"node {self.asked.node} refused {cursor.name}: {because}"
         self._retry_later(cursor, because)

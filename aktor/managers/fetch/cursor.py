@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from uuid import UUID
 
 from kafka.structs import TopicPartition
 
@@ -51,6 +52,7 @@ class FetchCursor:
         "replica",
         "stopped",
         "told_watermarks",
+        "topic_id",
         "tp",
         "validating",
     )
@@ -83,6 +85,8 @@ class FetchCursor:
         #: Bytes that the application holds; `_spans` are their (end offset, size).
         self.buffered = 0
         self._spans: deque[tuple[int, int]] = deque()
+        #: By the metadata; None if it does not tell ids, or does not know the topic.
+        self.topic_id: UUID | None = None
         self.leader: PartitionInfo | None = None
         #: The leader that a Fetch answer named (KIP-951).
         self._moved_to: PartitionInfo | None = None
@@ -150,21 +154,20 @@ class FetchCursor:
     def wanted(self, max_bytes: int) -> Wanted:
         """What the next Fetch asks for: epoch, offset, leader epoch and bytes."""
         if self._wanted is None:
+            leader_epoch = -1 if self.leader is None else self.leader.leader_epoch
+            # By position: once for each partition that brought records.
             self._wanted = Wanted(
-                epoch=self.epoch,
-                offset=self.at,
-                leader_epoch=-1 if self.leader is None else self.leader.leader_epoch,
-                max_bytes=max_bytes,
-                last_epoch=self.last_epoch,
+                self.epoch, self.at, leader_epoch, max_bytes, self.last_epoch, self.topic_id
             )
         return self._wanted
 
     def still_wants(self, wanted: Wanted | None) -> bool:
-        """Whether epoch and offset are those of this Fetch (None: it was not asked for)."""
+        """Whether epoch, offset and topic are those of this Fetch (None: it was not asked for)."""
         return (
             wanted is not None
             and self.epoch == wanted.epoch
             and self.offset == wanted.offset
+            and (self.topic_id is wanted.topic_id or self.topic_id == wanted.topic_id)
             and not self.stopped
             and not self.validating
         )
@@ -202,7 +205,8 @@ class FetchCursor:
     # -- from which broker
 
     def find_leader(self, cluster: Cluster) -> None:
-        """Take the newest leader that is known and can be reached."""
+        """Take the topic's id, and the newest leader that is known and can be reached."""
+        self.topic_id = cluster.topic_id(self.tp.topic)
         known = cluster.leader(*self.tp)
         if known is not None and known.leader not in cluster.brokers:
             known = None
@@ -217,11 +221,15 @@ class FetchCursor:
         self._wanted = None
 
     def follow(self, before: Cluster, cluster: Cluster) -> None:
-        """The metadata changed: if there is a new leader, fetch from it at once."""
-        if cluster.leader(*self.tp) != before.leader(*self.tp):
+        """The metadata changed: if there is a new leader, fetch from it at once. A topic that was
+        created anew has other leaders, and its leader epochs begin again."""
+        if self._told(cluster) != self._told(before):
             self._moved_to = None
             self.try_again()
         self.find_leader(cluster)
+
+    def _told(self, cluster: Cluster) -> tuple[PartitionInfo | None, UUID | None]:
+        return cluster.leader(*self.tp), cluster.topic_id(self.tp.topic)
 
     def move_to(self, leader: PartitionInfo, cluster: Cluster, *, because: str) -> None:
         """A Fetch answer named this leader, which the metadata does not know yet (KIP-951)."""

@@ -540,7 +540,8 @@ class FetchManager(RequestManager):
             self._on_refused(node, asked, received)
             return
         size = sum(len(partition.records) for partition in response.partitions)
-        self._metrics.answered(response.partitions, size, received.now)
+        session = node.sessionless.session if asked.sessionless else node.session
+        self._metrics.answered(response.partitions, size, received.now, session=session)
         if asked.sessionless:
             node.sessionless.brought(size, asked=asked.max_bytes)
             self._file(self._answer(node.sessionless.session, received), response)
@@ -550,19 +551,14 @@ class FetchManager(RequestManager):
         self._file(self._answer(node.session, received), response)
 
     def _file(self, answer: FetchAnswer, response: FetchResponse) -> None:
-        answer.read(response.partitions)
+        present = answer.read(response)
         for cursor in answer.served:
             self._plan.to_the_end(cursor)
             self._buffered[cursor.tp] = None
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         for news in answer.news():
             self._say(news)
-        self._touch(
-            *(
-                TopicPartition(partition.topic, partition.partition)
-                for partition in response.partitions
-            )
-        )
+        self._touch(*present)
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
@@ -592,10 +588,9 @@ class FetchManager(RequestManager):
             return
         at_once = node.session.refused(error)
         self.log.info("session.restarted", node=asked.node, because=error.__name__)
-        if at_once:
-            return
-        retry_at = node.backoff.failed(received.now, received.jitter)
-        self._trace_failure(asked, error.__name__, retry_at - received.now)
+        if not at_once:
+            retry_at = node.backoff.failed(received.now, received.jitter)
+            self._trace_failure(asked, error.__name__, retry_at - received.now)
         because = f"node {asked.node} refused a fetch: {error.__name__}"
         refused_by = named_node(asked.node, self._plan.cluster.brokers)
         self._recover(node, received, error(f"{refused_by} refused it"), because)

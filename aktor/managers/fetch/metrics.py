@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from aktor.events.metric import FETCH_METRICS, Metric
+from aktor.managers.fetch.session import FetchSession
 from aktor.protocol.fetch import FetchedPartition
 from aktor.sensor import Sensor
 
@@ -47,17 +48,25 @@ class FetchMetrics:
         self._all = Sensor(samples, window)
         self._topics: dict[str, tuple[Sensor, tuple[Metric, Metric]]] = {}
 
-    def answered(self, partitions: Iterable[FetchedPartition], size: int, now: float) -> None:
-        """A Fetch has brought `size` bytes of records."""
+    def answered(
+        self,
+        partitions: Iterable[FetchedPartition],
+        size: int,
+        now: float,
+        *,
+        session: FetchSession,
+    ) -> None:
+        """A Fetch has brought `size` bytes of records; its session knows how topics are named."""
         if not size:
             return
         self._all.record(size, now)
-        sizes: dict[str, int] = {}
+        sizes: dict[str | bytes, int] = {}
         for fetched in partitions:
             sizes[fetched.topic] = sizes.get(fetched.topic, 0) + len(fetched.records)
         for topic, of_topic in sizes.items():
-            if of_topic:
-                self._sensor(topic, now).record(of_topic, now)
+            name = session.name_of(topic)
+            if of_topic and name is not None:
+                self._sensor(name, now).record(of_topic, now)
 
     def _sensor(self, topic: str, now: float) -> Sensor:
         found = self._topics.get(topic)

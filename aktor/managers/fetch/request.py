@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
 from aktor.managers.fetch.session import SessionRequest, Wanted
-from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
-from aktor.protocol.partitions import by_topic
+from aktor.protocol.fetch import MAX_BY_NAME, MAX_VERSION, MIN_VERSION
 from aktor.settings import Settings
 from aktor.values import Value
 
@@ -53,7 +52,7 @@ def fetch_request(asked: Asked, settings: Settings, *, wait: float) -> FetchRequ
         forgotten_topics_data=_forgotten(asked.session.forgotten),
         rack_id=settings.client_rack,
         min_version=MIN_VERSION,
-        max_version=MAX_VERSION,
+        max_version=MAX_VERSION if asked.session.by_id else MAX_BY_NAME,
     )
 
 
@@ -63,7 +62,8 @@ def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
     topics: list[Any] = []
     for tp, wanted in partitions.items():
         if not topics or topics[-1].topic != tp.topic:
-            topics.append(FetchRequest.FetchTopic(topic=tp.topic, partitions=[]))
+            topic_id = wanted.topic_id
+            topics.append(FetchRequest.FetchTopic(topic=tp.topic, topic_id=topic_id, partitions=[]))
         topics[-1].partitions.append(
             FetchRequest.FetchTopic.FetchPartition(
                 partition=tp.partition,
@@ -77,8 +77,13 @@ def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
     return topics
 
 
-def _forgotten(partitions: Iterable[TopicPartition]) -> list[Any]:
-    return [
-        FetchRequest.ForgottenTopic(topic=topic, partitions=numbers)
-        for topic, numbers in by_topic(partitions).items()
-    ]
+def _forgotten(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
+    topics: list[Any] = []
+    for tp in sorted(partitions):
+        if not topics or topics[-1].topic != tp.topic:
+            topic_id = partitions[tp].topic_id
+            topics.append(
+                FetchRequest.ForgottenTopic(topic=tp.topic, topic_id=topic_id, partitions=[])
+            )
+        topics[-1].partitions.append(tp.partition)
+    return topics

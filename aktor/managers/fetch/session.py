@@ -3,12 +3,17 @@
 KIP-227. The first request of a session is full: it names every partition, and the answer names the
 session. The following are incremental: they name what changed and what to forget, and an answer
 leaves out the partitions of which there is no news.
+
+A session names all its topics by their ids (KIP-516), or all by their names: by their ids if all
+are known. If that changes, or a topic has another id, it is begun anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafka.structs import TopicPartition
 
@@ -29,6 +34,7 @@ class Wanted(NamedTuple):
     """What a Fetch asks of one partition. `epoch` is our partition epoch (not on the wire).
 
     `leader_epoch` is the leader's, `last_epoch` that of the record before the offset; -1 unknown.
+    `topic_id` is None if it is not known.
     """
 
     epoch: int
@@ -36,6 +42,7 @@ class Wanted(NamedTuple):
     leader_epoch: int
     max_bytes: int
     last_epoch: int = -1
+    topic_id: UUID | None = None
 
 
 class Watermarks(NamedTuple):
@@ -47,12 +54,17 @@ class Watermarks(NamedTuple):
 
 
 class SessionRequest(Value):
-    """The part of a Fetch that depends on the session: its id, what is new, what to forget."""
+    """The part of a Fetch that depends on the session: its id, what is new, what to forget.
+
+    `forgotten` has what was asked of these partitions before. `by_id` says that the id of each
+    topic is known.
+    """
 
     session_id: int
     epoch: int
     partitions: Mapping[TopicPartition, Wanted]
-    forgotten: tuple[TopicPartition, ...] = ()
+    forgotten: Mapping[TopicPartition, Wanted] = field(default_factory=dict)
+    by_id: bool = False
 
     @property
     def full(self) -> bool:
@@ -69,22 +81,71 @@ class FetchSession:
         self._epoch = FIRST_EPOCH
         self._remembered: dict[TopicPartition, Wanted] = {}
         self._watermarks: dict[TopicPartition, Watermarks] = {}
+        #: The id of each topic that the session has had, and its name by the bytes of the id.
+        self._ids: dict[str, UUID | None] = {}
+        self._names: dict[bytes, str] = {}
+        self._by_id = False
 
     def next_request(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
         """How to ask for exactly `wanted`. What is not in it any more will be forgotten."""
         if not self._enabled:
-            return SessionRequest(session_id=NO_SESSION, epoch=SESSIONLESS_EPOCH, partitions=wanted)
+            return self._full(NO_SESSION, SESSIONLESS_EPOCH, wanted)
         before, self._remembered = self._remembered, dict(wanted)
         if self._epoch == FIRST_EPOCH:
-            self._watermarks.clear()
-            return SessionRequest(session_id=self._id, epoch=FIRST_EPOCH, partitions=wanted)
-        forgotten = tuple(before.keys() - wanted.keys())
+            return self._full(self._id, FIRST_EPOCH, wanted)
+        news = {tp: asked for tp, asked in wanted.items() if before.get(tp) != asked}
+        if not self._fits(news):
+            self.restart()
+            return self._full(self._id, FIRST_EPOCH, wanted)
+        forgotten = {tp: before[tp] for tp in before.keys() - wanted.keys()}
+        if forgotten:
+            self._forget(forgotten)
+        return SessionRequest(
+            session_id=self._id,
+            epoch=self._epoch,
+            partitions=news,
+            forgotten=forgotten,
+            by_id=self._by_id,
+        )
+
+    def _full(
+        self, session_id: int, epoch: int, wanted: Mapping[TopicPartition, Wanted]
+    ) -> SessionRequest:
+        self._watermarks.clear()
+        self._ids = {tp.topic: asked.topic_id for tp, asked in wanted.items()}
+        self._by_id = None not in self._ids.values()
+        self._names = {known.bytes: topic for topic, known in self._ids.items() if known}
+        return SessionRequest(
+            session_id=session_id, epoch=epoch, partitions=wanted, by_id=self._by_id
+        )
+
+    def _fits(self, news: Mapping[TopicPartition, Wanted]) -> bool:
+        """Whether the session may go on with these: no topic has another id than it had, and none
+        lacks one in a session by ids."""
+        ids = self._ids
+        for tp, asked in news.items():
+            topic, known = tp.topic, asked.topic_id
+            if ids.get(topic, self) is known:
+                continue
+            if ids.setdefault(topic, known) != known or (known is None and self._by_id):
+                return False
+            # Each new snapshot of the metadata has the id as another, equal object.
+            ids[topic] = known
+            if known is not None:
+                self._names[known.bytes] = topic
+        return True
+
+    def _forget(self, forgotten: Mapping[TopicPartition, Wanted]) -> None:
         for tp in forgotten:
             self._watermarks.pop(tp, None)
-        news = {tp: asked for tp, asked in wanted.items() if before.get(tp) != asked}
-        return SessionRequest(
-            session_id=self._id, epoch=self._epoch, partitions=news, forgotten=forgotten
-        )
+        topics = {tp.topic for tp in self._remembered}
+        self._ids = {topic: known for topic, known in self._ids.items() if topic in topics}
+        self._names = {known: topic for known, topic in self._names.items() if topic in topics}
+
+    def name_of(self, topic: str | bytes) -> str | None:
+        """The name of a topic as an answer has it (`FetchedPartition.topic`); None: it has an id
+        that the last request did not name."""
+        return topic if isinstance(topic, str) else self._names.get(topic)
 
     def answered(self, asked: SessionRequest, session_id: int) -> None:
         """The broker answered `asked` without an error, and keeps `session_id` (0: none)."""

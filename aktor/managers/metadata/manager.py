@@ -185,14 +185,18 @@ class MetadataManager(RequestManager):
 
     @handles(LeadersMoved)
     def on_leaders_moved(self, moved: LeadersMoved) -> None:
-        """Take over newer leaders that a Fetch answer named (KIP-951)."""
-        topics = dict(self.cluster.topics)
+        """Take over newer leaders that a Fetch answer named, and where they are (KIP-951)."""
+        topics, brokers = dict(self.cluster.topics), dict(self.cluster.brokers)
         for (topic, partition), new in moved.leaders.items():
             known = topics.get(topic)
             old = known.partitions.get(partition) if known is not None else None
             if known is None or old is None or new.leader_epoch <= old.leader_epoch:
                 continue
-            if new.leader not in self.cluster.brokers:
+            if known.topic_id != moved.topic_ids.get(topic):
+                continue  # created anew since: its leader epochs have begun again
+            if new.leader in moved.brokers:
+                brokers[new.leader] = moved.brokers[new.leader]
+            if new.leader not in brokers:
                 self._refreshing.soon(
                     f"the new leader {new.leader} of {topic}-{partition} is unknown"
                 )
@@ -203,7 +207,7 @@ class MetadataManager(RequestManager):
                 internal=known.internal,
                 had=known.had,
             )
-        self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
+        self._take(self.cluster.cluster_id, brokers, topics)
 
     @handles(DescribeTopics)
     def on_describe_topics(self, asked: DescribeTopics) -> None:

@@ -7,7 +7,14 @@ from typing import Final
 
 from aktor.broker.codes import Code
 
-__all__ = ["ALL_REFUSALS", "CONSUMER_REFUSALS", "OF_COORDINATORS", "OF_LEADERS", "REFUSALS"]
+__all__ = [
+    "ALL_REFUSALS",
+    "CONSUMER_REFUSALS",
+    "OF_COORDINATORS",
+    "OF_LEADERS",
+    "OF_TOPIC_IDS",
+    "REFUSALS",
+]
 
 OF_COORDINATORS: Final = (
     Code.COORDINATOR_LOAD_IN_PROGRESS,
@@ -23,9 +30,12 @@ OF_LEADERS: Final = (
 )
 
 
+#: A broker has not heard yet that a topic was created, or has it by another id (KIP-516).
+OF_TOPIC_IDS: Final = (Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+
 #: What brokers may say, by API, to a request that succeeds a little later.
 REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
-    "Fetch": OF_LEADERS,
+    "Fetch": (*OF_LEADERS, *OF_TOPIC_IDS, Code.FETCH_SESSION_TOPIC_ID_ERROR),
     "FindCoordinator": (Code.COORDINATOR_NOT_AVAILABLE,),
     "Heartbeat": OF_COORDINATORS,
     "JoinGroup": OF_COORDINATORS,

@@ -25,7 +25,7 @@ from aktor.simulation.faults.disturbed import (
     nothing,
     some_broker,
 )
-from aktor.simulation.faults.refusals import OF_LEADERS
+from aktor.simulation.faults.refusals import OF_LEADERS, OF_TOPIC_IDS
 
 __all__ = [
     "answers_lost",
@@ -57,7 +57,7 @@ _OF_HANDSHAKES: Final[Mapping[str, Code]] = {
 
 #: What they may say of one partition only, by API.
 _PARTLY: Final[Mapping[str, tuple[Code, ...]]] = {
-    "Fetch": OF_LEADERS,
+    "Fetch": (*OF_LEADERS, *OF_TOPIC_IDS),
     "ListOffsets": OF_LEADERS,
 }
 

@@ -30,7 +30,7 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ActorCrashedError, ConsumerClosedError
 from aktor.events.lifecycle import ActorsRestarted, Tick
-from aktor.events.metadata import LeadersMoved, NameTopics
+from aktor.events.metadata import NameTopics
 from aktor.events.network import ReportBootstrap, SendRequests
 from aktor.events.positions import PositionsDiverged, TruncationFound
 from aktor.simulation.errors import SimulationError
@@ -45,7 +45,6 @@ _NO_UNCLEAN_ELECTION: Final = "no log is truncated here; tests/scenarios/test_cr
 
 #: Points that no drill can reach, with the reason.
 UNREACHED: Final[dict[Point, str]] = {
-    Point("metadata", LeadersMoved): "brokers name new leaders from Fetch v16 on; ours is v12",
     Point("network", ReportBootstrap): "who has read knows that a broker was reached",
     Point("positions", PositionsDiverged): _NO_UNCLEAN_ELECTION,
     Point("commits", TruncationFound): _NO_UNCLEAN_ELECTION,

@@ -256,6 +256,19 @@ def test_who_waits_at_a_broker_without_a_replica_is_told_that_it_does_not_lead()
     assert [one.node_id for one in asked.answer.node_endpoints] == [1]
 
 
+def test_who_knows_an_old_epoch_of_the_leader_itself_is_told_the_new_one() -> None:
+    """As KafkaApis.handleFetchRequest: whatever broker leads."""
+    cluster = a_cluster()
+    partition_of(cluster).new_epoch()
+
+    asked = fetch(cluster, epoch=0, version=16)
+
+    answer = fetched(asked)
+    assert answer.error_code == Code.FENCED_LEADER_EPOCH
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 1)
+    assert [one.node_id for one in asked.answer.node_endpoints] == [1]
+
+
 def test_before_version_16_nobody_is_told_who_leads() -> None:
     cluster = a_cluster(brokers=4)
 

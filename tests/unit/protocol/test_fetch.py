@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+import uuid
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.fetch import FetchResponse
 
-from aktor.protocol.fetch import parse_fetch_response
+from aktor.protocol.fetch import MAX_BY_NAME, NodeEndpoint, parse_fetch_response
 
-VERSIONS = range(4, 13)
+VERSIONS = range(4, 19)
+ID = uuid.UUID(int=77)
 Topic = FetchResponse.FetchableTopicResponse
 Partition = Topic.PartitionData
 Aborted = Partition.AbortedTransaction
@@ -42,8 +44,11 @@ responses = st.builds(
     session_id=int32s,
     responses=st.lists(
         st.builds(
-            lambda topic, partitions: Topic(topic=topic, partitions=partitions),
+            lambda topic, topic_id, partitions: Topic(
+                topic=topic, topic_id=topic_id, partitions=partitions
+            ),
             st.text(max_size=20),
+            st.uuids(),
             st.lists(partitions, max_size=3),
         ),
         max_size=3,
@@ -63,6 +68,7 @@ def a_response() -> Any:
         responses=[
             Topic(
                 topic="orders",
+                topic_id=ID,
                 partitions=[
                     Partition(
                         partition_index=0,
@@ -101,7 +107,7 @@ def test_it_reads_what_kafka_python_reads(version: int, response: Any) -> None:
     assert ours.throttle_time_ms == theirs.throttle_time_ms
     if version >= 7:
         assert (ours.error_code, ours.session_id) == (theirs.error_code, theirs.session_id)
-    flat = [(topic.topic, one) for topic in theirs.responses for one in topic.partitions]
+    flat = [(_name(topic, version), one) for topic in theirs.responses for one in topic.partitions]
     assert len(ours.partitions) == len(flat)
     for mine, (topic, other) in zip(ours.partitions, flat, strict=True):
         assert (mine.topic, mine.partition) == (topic, other.partition_index)
@@ -114,6 +120,12 @@ def test_it_reads_what_kafka_python_reads(version: int, response: Any) -> None:
         replica = other.preferred_read_replica if version >= 11 else -1
         assert mine.preferred_read_replica == replica
         assert bytes(mine.records) == (other.records or b"")
+
+
+def _name(topic: Any, version: int) -> str | bytes:
+    if version <= MAX_BY_NAME:
+        return str(topic.topic)
+    return bytes(16) if topic.topic_id is None else bytes(topic.topic_id.bytes)
 
 
 def test_the_records_are_a_view_of_the_response() -> None:
@@ -135,6 +147,36 @@ def test_the_new_leader_and_the_diverging_epoch_are_read() -> None:
 
     assert (stays.current_leader, stays.diverging_epoch) == (None, None)
     assert (moves.current_leader, moves.diverging_epoch) == ((2, 7), (5, 44))
+
+
+@pytest.mark.parametrize("version", range(16, 19))
+def test_the_addresses_of_the_new_leaders_are_read(version: int) -> None:
+    response = a_response()
+    endpoint = FetchResponse.NodeEndpoint
+    response.node_endpoints = [
+        endpoint(node_id=2, host="b2.example", port=9092, rack="east"),
+        endpoint(node_id=3, host="b3", port=19092, rack=None),
+    ]
+
+    read = parse_fetch_response(encoded(response, version), version)
+
+    assert read.node_endpoints == (
+        NodeEndpoint(node_id=2, host="b2.example", port=9092, rack="east"),
+        NodeEndpoint(node_id=3, host="b3", port=19092),
+    )
+    assert parse_fetch_response(encoded(a_response(), version), version).node_endpoints == ()
+
+
+def test_what_a_later_version_appends_to_an_address_is_skipped() -> None:
+    unknown = b"\x01\x63\x03xyz"
+    address = struct.pack(">i", 2) + b"\x02h" + struct.pack(">i", 9092) + b"\x00" + unknown
+    endpoints = b"\x02" + address + b"more"
+    body = struct.pack(">ihi", 0, 0, 1) + b"\x01" + b"\x02\x00" + bytes([len(endpoints)])
+    body += endpoints + b"\x63\x01?"
+
+    read = parse_fetch_response(memoryview(body), 16)
+
+    assert read.node_endpoints == (NodeEndpoint(node_id=2, host="h", port=9092),)
 
 
 def test_unknown_tags_everywhere_and_longer_known_ones_are_skipped() -> None:
@@ -170,8 +212,8 @@ def test_bytes_after_the_end_are_a_value_error(version: int) -> None:
         parse_fetch_response(memoryview(body + b"\0"), version)
 
 
-@pytest.mark.parametrize("version", [3, 13])
-def test_a_version_without_topic_names_or_isolation_is_a_value_error(version: int) -> None:
+@pytest.mark.parametrize("version", [3, 19])
+def test_a_version_without_isolation_or_of_tomorrow_is_a_value_error(version: int) -> None:
     with pytest.raises(ValueError, match=f"v{version} is not one of"):
         parse_fetch_response(encoded(a_response(), 12), version)
 

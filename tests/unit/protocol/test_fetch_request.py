@@ -38,16 +38,22 @@ requests = st.builds(
     session_epoch=int32s,
     topics=st.lists(
         st.builds(
-            lambda topic, partitions: Topic(topic=topic, partitions=partitions),
+            lambda topic, topic_id, partitions: Topic(
+                topic=topic, topic_id=topic_id, partitions=partitions
+            ),
             st.text(max_size=20) | st.just("t" * 249),
+            st.uuids(),
             st.lists(partitions, max_size=3),
         ),
         max_size=3,
     ),
     forgotten_topics_data=st.lists(
         st.builds(
-            lambda topic, partitions: Forgotten(topic=topic, partitions=partitions),
+            lambda topic, topic_id, partitions: Forgotten(
+                topic=topic, topic_id=topic_id, partitions=partitions
+            ),
             st.text(max_size=20),
+            st.uuids(),
             st.lists(int32s, max_size=3) | st.just(list(range(200))),
         ),
         max_size=3,
@@ -56,17 +62,19 @@ requests = st.builds(
 )
 
 
-@pytest.mark.parametrize("version", range(4, 13))
+@pytest.mark.parametrize("version", range(4, 19))
 @given(request=requests)
 def test_the_bytes_are_those_that_kafka_python_writes(version: int, request: Any) -> None:
     # Where a version lacks a field, kafka-python refuses values other than the default.
     if version < 7:
         request.session_id, request.session_epoch, request.forgotten_topics_data = 0, -1, []
+    if version >= 15:
+        request.replica_id = -1
 
     assert write_fetch_request(request, version) == bytes(request.encode(version=version))
 
 
-@pytest.mark.parametrize("version", [3, 13])
+@pytest.mark.parametrize("version", [3, 19])
 def test_other_versions_are_refused(version: int) -> None:
-    with pytest.raises(ValueError, match=f"Fetch v{version} is not one of v4 to v12"):
+    with pytest.raises(ValueError, match=f"Fetch v{version} is not one of v4 to v18"):
         write_fetch_request(FetchRequest(topics=[]), version)

@@ -6,13 +6,11 @@ import pytest
 
 from aktor.actors.sockets.in_flight import write_request
 from aktor.broker.wire import APIS, Api
-from aktor.protocol.fetch import MAX_VERSION
 
 EVERY_VERSION = [
     (api, version)
     for api in APIS.values()
     for version in range(api.min_version, api.max_version + 1)
-    if api.name != "Fetch" or version <= MAX_VERSION  # later ones name topics by id
 ]
 
 

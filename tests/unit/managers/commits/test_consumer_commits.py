@@ -291,17 +291,49 @@ def test_who_is_no_member_commits_and_looks_up_as_with_any_broker() -> None:
     manager.handle(fetch(T0))
     first, second = tick(manager, 0.0).requests
 
-    assert versions(first) == (2, 8)
-    assert versions(second) == (1, 8)
+    assert versions(first) == (2, 10)
+    assert versions(second) == (1, 10)
 
 
-def test_a_classic_member_does_not_use_ids() -> None:
+def test_a_classic_member_commits_by_id_where_the_broker_can() -> None:
     manager = committing(T0)
     manager.handle(topics(t=1))
 
     manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
 
-    assert versions(tick(manager, 0.0).request) == (2, 8)
+    assert versions(request) == (2, 10)
+    (v10,) = at_every_version(request.body, range(10, 11))
+    assert [one.topic_id.int for one in v10.topics] == [1]
+    assert (v10.member_id, v10.generation_id_or_member_epoch) == ("m", 5)
+    assert answer(manager, request, committed(request, version=10)) == [Answered(ticket=1)]
+
+
+def test_a_classic_member_looks_up_by_id_and_does_not_say_who_it_is() -> None:
+    """OffsetFetch has no field for a generation."""
+    manager = committing(T0)
+    manager.handle(topics(t=1))
+
+    manager.handle(fetch(T0))
+    request = tick(manager, 0.0).request
+
+    assert versions(request) == (1, 10)
+    (v10,) = at_every_version(request.body, range(10, 11))
+    (group,) = v10.groups
+    assert [one.topic_id.int for one in group.topics] == [1]
+    assert (group.member_id, group.member_epoch) == (None, -1)
+    said = answer(manager, request, fetched({T0: 7}, version=10, ids={"t": 1}))
+    assert said == [Answered(ticket=1, value={T0: OffsetAndMetadata(7, "", -1)})]
+
+
+def test_a_classic_member_names_topics_whose_ids_it_does_not_know() -> None:
+    manager = committing(T0)
+
+    manager.handle(commit({T0: 10}))
+    manager.handle(fetch(T0))
+    first, second = tick(manager, 0.0).requests
+
+    assert (versions(first), versions(second)) == ((2, 9), (1, 9))
 
 
 def test_a_static_member_commits_under_its_own_name() -> None:
@@ -642,7 +674,7 @@ def test_who_was_thrown_out_asks_again_as_nobody_and_later_as_the_member_it_is_t
     request = tick(manager, 0.1).request
 
     assert asked_to_fetch(request) == {T0}
-    assert versions(request) == (1, 8)
+    assert versions(request) == (1, 9)
 
 
 def test_the_members_of_a_classic_group_are_not_concerned() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -26,7 +27,7 @@ from aktor.events.positions import (
     ValidatePositions,
 )
 from aktor.managers.fetch.manager import FetchManager
-from aktor.protocol.fetch import FetchedPartition, FetchResponse
+from aktor.protocol.fetch import FetchedPartition, FetchResponse, NodeEndpoint
 from aktor.settings import Settings
 from aktor.trace import recording
 
@@ -56,11 +57,12 @@ def of(
     preferred_read_replica: int = -1,
     aborted: tuple[tuple[int, int], ...] = (),
     diverging: tuple[int, int] | None = None,
+    topic_id: UUID | None = None,
 ) -> FetchedPartition:
-    """What a broker says of one partition."""
+    """What a broker says of one partition; by its `topic_id` if it was asked for by it."""
     one = tp(partition)
     return FetchedPartition(
-        topic=one.topic,
+        topic=one.topic if topic_id is None else topic_id.bytes,
         partition=one.partition,
         error_code=error_code,
         high_watermark=-1 if error_code else high_watermark,
@@ -79,8 +81,9 @@ def a_cluster(
     *,
     brokers: Iterable[int] = (1, 2, 3),
     version: int = 1,
+    ids: Mapping[str, UUID] | None = None,
 ) -> Cluster:
-    """Partition -> leader, or (leader, its epoch)."""
+    """Partition -> leader, or (leader, its epoch); `ids` are those of the topics that have one."""
     topics: dict[str, dict[int, PartitionInfo]] = {}
     for partition, leader in leaders.items():
         one = tp(partition)
@@ -92,7 +95,7 @@ def a_cluster(
         version=version,
         brokers={node: Broker(node_id=node, host=f"b{node}", port=9092) for node in brokers},
         topics={
-            name: TopicInfo(topic_id=None, partitions=partitions)
+            name: TopicInfo(topic_id=(ids or {}).get(name), partitions=partitions)
             for name, partitions in topics.items()
         },
     )
@@ -115,10 +118,16 @@ class FetchHarness:
         self.leader_epoch = 0
 
     @classmethod
-    def reading(cls, leaders: Mapping[Partition, Any], **settings: Any) -> FetchHarness:
+    def reading(
+        cls,
+        leaders: Mapping[Partition, Any],
+        *,
+        ids: Mapping[str, UUID] | None = None,
+        **settings: Any,
+    ) -> FetchHarness:
         """These partitions are assigned, each in epoch 1 at offset 0."""
         harness = cls(**settings)
-        harness.cluster(leaders)
+        harness.cluster(leaders, ids=ids)
         harness.assign(dict.fromkeys(leaders, 0))
         return harness
 
@@ -211,6 +220,7 @@ class FetchHarness:
         *partitions: FetchedPartition,
         error_code: int = 0,
         session_id: int = 77,
+        endpoints: Iterable[NodeEndpoint] = (),
         after: float = 0.0,
     ) -> list[object]:
         """The broker answers; returns what the manager says."""
@@ -223,6 +233,7 @@ class FetchHarness:
             error_code=error_code,
             session_id=session_id,
             partitions=partitions,
+            node_endpoints=tuple(endpoints),
         )
         return self.tell(
             ResponseReceived(

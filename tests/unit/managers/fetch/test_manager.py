@@ -11,6 +11,7 @@ from kafka.errors import (
     CorruptRecordError,
     FencedLeaderEpochError,
     FetchSessionIdNotFoundError,
+    InconsistentTopicIdError,
     InvalidFetchSessionEpochError,
     KafkaConnectionError,
     KafkaStorageError,
@@ -763,12 +764,12 @@ def test_a_new_epoch_learns_the_high_watermark_that_the_session_need_not_repeat(
 
 STALE = [
     FencedLeaderEpochError,
+    InconsistentTopicIdError,
     KafkaStorageError,
     LeaderNotAvailableError,
     NotLeaderForPartitionError,
     OffsetNotAvailableError,
     ReplicaNotAvailableError,
-    UnknownLeaderEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 ]
@@ -790,6 +791,17 @@ def test_an_error_of_stale_metadata_asks_for_it_and_waits_for_the_backoff(error:
     assert offsets(harness.the_request(0.02)) == {0: 0, 1: 20}
 
 
+def test_a_leader_that_has_not_heard_of_its_election_yet_is_asked_again() -> None:
+    """Who followed the old leader's hint may be earlier (KIP-951). As in Java's FetchCollector."""
+    harness = FetchHarness.reading({0: (1, 6)}, retry_backoff=0.1)
+
+    said = harness.answer(harness.the_request(), of(0, error_code=UnknownLeaderEpochError.errno))
+
+    assert said == []
+    assert harness.tick(0.09) == []
+    assert harness.the_request(0.02).to == 1
+
+
 def test_a_partition_that_a_broker_does_not_know_rests_until_the_metadata_is_fresh() -> None:
     """Its topic may be created anew: an old offset must not be read of that one."""
     harness = FetchHarness.reading({0: 1}, retry_backoff=0.1)
@@ -803,7 +815,7 @@ def test_a_partition_that_a_broker_does_not_know_rests_until_the_metadata_is_fre
     harness.the_request(0.02)  # the session has it still
 
 
-@pytest.mark.parametrize("error", STALE)
+@pytest.mark.parametrize("error", [*STALE, UnknownLeaderEpochError])
 def test_a_changed_leader_ends_the_backoff(error: Any) -> None:
     harness = FetchHarness.reading({0: (1, 5)})
     harness.answer(harness.the_request(), of(0, error_code=error.errno))
@@ -825,7 +837,8 @@ def test_the_new_leader_that_an_answer_names_is_asked_at_once(error: Any) -> Non
         harness.the_request(), of(0, error_code=error.errno, current_leader=(3, 8))
     )
 
-    assert said == [LeadersMoved(leaders={("orders", 0): PartitionInfo(leader=3, leader_epoch=8)})]
+    moved = {tp(0): PartitionInfo(leader=3, leader_epoch=8)}
+    assert said == [LeadersMoved(leaders=moved, topic_ids={"orders": None})]
     request = harness.the_request()
     assert request.to == 3
     assert request.body.topics[0].partitions[0].current_leader_epoch == 8

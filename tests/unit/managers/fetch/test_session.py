@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from kafka.errors import (
     FetchSessionIdNotFoundError,
@@ -20,10 +21,12 @@ from aktor.managers.fetch.session import (
 )
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
+OTHER = TopicPartition("payments", 0)
+ID, NEW_ID, OTHER_ID = (UUID(int=number) for number in (1, 2, 3))
 
 
-def at(offset: int, *, epoch: int = 1) -> Wanted:
-    return Wanted(epoch=epoch, offset=offset, leader_epoch=5, max_bytes=1000)
+def at(offset: int, topic_id: UUID | None = None, *, epoch: int = 1) -> Wanted:
+    return Wanted(epoch=epoch, offset=offset, leader_epoch=5, max_bytes=1000, topic_id=topic_id)
 
 
 def a_session_that_knows(wanted: Mapping[TopicPartition, Wanted]) -> FetchSession:
@@ -57,8 +60,8 @@ def test_what_is_not_wanted_any_more_is_forgotten_once() -> None:
     session.answered(second, 77)
     third = session.next_request({A: at(1)})
 
-    assert second.forgotten == (B,)
-    assert third.forgotten == ()
+    assert second.forgotten == {B: at(2)}
+    assert third.forgotten == {}
 
 
 def test_what_was_forgotten_is_named_again_when_it_is_wanted_again() -> None:
@@ -158,3 +161,81 @@ def test_the_marks_of_a_partition_hold_until_it_is_forgotten_or_the_session_ends
     session.restart()
     session.next_request({A: at(1)})
     assert session.watermarks(A) is None
+
+
+# -- topics by their ids
+
+
+def test_topics_are_named_by_their_ids_if_all_are_known() -> None:
+    session = a_session_that_knows({A: at(1, ID)})
+
+    second = session.next_request({A: at(1, ID), OTHER: at(1, OTHER_ID)})
+
+    assert second.by_id
+    assert not second.full
+    assert session.name_of(ID.bytes) == "orders"
+    assert session.name_of(OTHER_ID.bytes) == "payments"
+    assert session.name_of(NEW_ID.bytes) is None
+
+
+def test_an_equal_id_of_a_later_snapshot_is_the_same_topic() -> None:
+    session = a_session_that_knows({A: at(1, ID), B: at(1, ID)})
+
+    again = session.next_request({A: at(9, UUID(int=ID.int)), B: at(1, UUID(int=ID.int))})
+
+    assert (again.full, again.partitions) == (False, {A: at(9, ID)})
+
+
+def test_one_topic_without_a_known_id_makes_the_session_name_all_by_name() -> None:
+    session = a_session_that_knows({A: at(1, ID)})
+
+    without = session.next_request({A: at(1, ID), OTHER: at(1)})
+    session.answered(without, 78)
+    again = session.next_request({A: at(2, ID), OTHER: at(1)})
+
+    assert (without.full, without.by_id, without.session_id) == (True, False, 77)
+    assert (again.full, again.by_id) == (False, False)
+    assert session.name_of("orders") == "orders"
+
+
+def test_when_the_last_id_becomes_known_the_session_is_begun_anew_by_ids() -> None:
+    session = a_session_that_knows({A: at(1, ID), OTHER: at(1)})
+
+    known = session.next_request({A: at(1, ID), OTHER: at(1, OTHER_ID)})
+
+    assert (known.full, known.by_id) == (True, True)
+    assert session.name_of(OTHER_ID.bytes) == "payments"
+
+
+def test_a_topic_that_was_created_anew_begins_the_session_anew() -> None:
+    """The broker would go on with the old id, too."""
+    session = a_session_that_knows({A: at(1, ID), OTHER: at(1, OTHER_ID)})
+
+    anew = session.next_request({A: at(0, NEW_ID, epoch=2), OTHER: at(1, OTHER_ID)})
+
+    assert (anew.full, anew.session_id, anew.by_id) == (True, 77, True)
+    assert session.name_of(NEW_ID.bytes) == "orders"
+    assert session.name_of(ID.bytes) is None
+
+
+def test_what_is_forgotten_is_named_by_the_id_that_it_had() -> None:
+    session = a_session_that_knows({A: at(1, ID), OTHER: at(1, OTHER_ID)})
+
+    without = session.next_request({OTHER: at(1, OTHER_ID)})
+    session.answered(without, 77)
+    anew = session.next_request({A: at(0, NEW_ID), OTHER: at(1, OTHER_ID)})
+
+    assert without.forgotten == {A: at(1, ID)}
+    assert without.by_id
+    assert (anew.full, anew.partitions) == (False, {A: at(0, NEW_ID)})
+    assert session.name_of(ID.bytes) is None
+
+
+def test_a_request_without_a_session_names_its_own_topics() -> None:
+    session = FetchSession(enabled=False)
+    session.next_request({A: at(1, ID)})
+
+    request = session.next_request({OTHER: at(1, OTHER_ID)})
+
+    assert request.by_id
+    assert (session.name_of(OTHER_ID.bytes), session.name_of(ID.bytes)) == ("payments", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from kafka.structs import TopicPartition
 
 from aktor.events.answers import Answered, Failed
 from aktor.events.lifecycle import ActorsRestarted
@@ -71,6 +72,17 @@ def a_manager_that_knows(*topics: Any, now: float = 0.0) -> MetadataManager:
     manager = a_manager(tracking=[one.name for one in topics])
     answer(manager, tick(manager, now).request, metadata(*topics), now=now)
     return manager
+
+
+def moved_to(
+    leaders: Mapping[int, PartitionInfo], *brokers: Broker, id_number: int = 1
+) -> LeadersMoved:
+    """A Fetch answer names these leaders of partitions of the topic t, and where they are."""
+    return LeadersMoved(
+        leaders={TopicPartition("t", number): leader for number, leader in leaders.items()},
+        topic_ids={"t": topic_id(id_number)},
+        brokers={broker.node_id: broker for broker in brokers},
+    )
 
 
 def names(request: Request) -> list[str]:
@@ -491,7 +503,7 @@ def test_a_newer_leader_named_by_a_fetch_answer_is_taken_over_at_once() -> None:
     manager = a_manager_that_knows(a_topic(leaders={0: (1, 5), 1: (1, 5)}))
     moved = PartitionInfo(leader=2, leader_epoch=6)
 
-    said = manager.handle(LeadersMoved(leaders={("t", 0): moved}))
+    said = manager.handle(moved_to({0: moved}))
 
     assert cluster_in(said).leader("t", 0) == moved
     assert cluster_in(said).leader("t", 1) == PartitionInfo(leader=1, leader_epoch=5)
@@ -503,16 +515,51 @@ def test_a_leader_named_by_a_fetch_answer_that_is_not_newer_is_dropped(epoch: in
 
     moved = PartitionInfo(leader=2, leader_epoch=epoch)
 
-    assert manager.handle(LeadersMoved(leaders={("t", 0): moved, ("x", 0): moved})) == []
+    assert manager.handle(moved_to({0: moved, 7: moved})) == []
 
 
 def test_a_newer_leader_that_is_no_broker_we_know_leads_to_a_refresh() -> None:
     manager = a_manager_that_knows(a_topic(), now=0.0)
 
-    said = manager.handle(LeadersMoved(leaders={("t", 0): PartitionInfo(leader=9, leader_epoch=6)}))
+    said = manager.handle(moved_to({0: PartitionInfo(leader=9, leader_epoch=6)}))
 
     assert said == []
     assert tick(manager, 0.1).requests
+
+
+def test_a_newer_leader_is_taken_with_the_address_that_the_answer_names() -> None:
+    manager = a_manager_that_knows(a_topic(leaders={0: (1, 5), 1: (1, 5)}))
+    new, moved = Broker(node_id=9, host="b9", port=9), Broker(node_id=2, host="moved", port=9)
+    leaders = {
+        0: PartitionInfo(leader=9, leader_epoch=6),
+        1: PartitionInfo(leader=2, leader_epoch=6),
+    }
+
+    said = manager.handle(moved_to(leaders, new, moved))
+
+    assert cluster_in(said).topics["t"].partitions == leaders
+    assert (cluster_in(said).brokers[9], cluster_in(said).brokers[2]) == (new, moved)
+    assert cluster_in(said).brokers[1].host != "moved"
+    assert not tick(manager, 1.0).requests  # metadata is not asked anew: this is enough
+
+
+def test_the_address_of_a_leader_that_is_not_newer_is_dropped() -> None:
+    manager = a_manager_that_knows(a_topic())
+    old = Broker(node_id=1, host="long.ago", port=9)
+
+    said = manager.handle(moved_to({0: PartitionInfo(leader=1, leader_epoch=5)}, old))
+
+    assert said == []
+
+
+def test_a_leader_of_a_topic_that_was_created_anew_since_is_dropped() -> None:
+    """Its epochs begin again: the old one's would stay above them for ever."""
+    manager = a_manager_that_knows(a_topic(leaders={0: (1, 0)}, id_number=2))
+    old = PartitionInfo(leader=2, leader_epoch=7)
+
+    assert manager.handle(moved_to({0: old}, id_number=1)) == []
+
+    assert manager.handle(moved_to({0: old}, id_number=2)) != []
 
 
 # -- topics that cannot be read
