@@ -62,7 +62,11 @@ LAST_COMMIT_WAIT: Final = 5.0
 
 def _is_another_thread(ident: int) -> bool:
     """Whether it is not the calling thread, and has not ended."""
-    return ident != threading.get_ident() and ident in sys._current_frames()
+    if ident == threading.get_ident() or ident not in sys._current_frames():
+        return False
+    # The main thread has a frame to the end: once its code is done, it waits for other threads.
+    main = threading.main_thread()
+    return ident != main.ident or main.is_alive()
 
 
 class _Timed(Protocol):
