@@ -213,7 +213,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._warned = False
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         # Settings that may be refused are read before anything is made that holds descriptors.
-        make_reader = self._reader_maker()
+        # (Here, because a warning names the line that calls this constructor.)
+        key = deserializers.wrap(self.config["key_deserializer"], "key_deserializer")
+        value = deserializers.wrap(self.config["value_deserializer"], "value_deserializer")
+        make_reader = self._reader_maker(key, value)
         self._measured = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         self._host = HOST.get().for_consumer(self)
@@ -239,6 +242,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
                 self.subscribe(topics)
             except BaseException:
                 dispatcher.end()  # no thread runs yet that would end it
+                self._close_reporters()
                 raise
         # A consumer that is dropped without close(), or whose constructor is interrupted, must not
         # leave its thread behind. (At the exit the thread lives on: functions of `atexit` may yet
@@ -266,20 +270,23 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._guard.close()
         self._dispatcher.stop(GIVE_UP_WAIT)
         self._core.port.close()
+        self._close_reporters()
+        self._has_ended("the constructor raises an error")
+
+    def _close_reporters(self) -> None:
         if self._measured is not None:
             self._measured.close(self._core.trace)
-        self._has_ended("the constructor raises an error")
 
     def _has_ended(self, because: str) -> None:
         if not self._ended:
             self._ended = True
             self._core.log.info("consumer.closed", because=because)
 
-    def _reader_maker(self) -> Any:
-        settings, config = self._settings, self.config
+    def _reader_maker(
+        self, key: deserializers.Deserialize | None, value: deserializers.Deserialize | None
+    ) -> Any:
+        settings = self._settings
         read_committed = settings.isolation_level == "read_committed"
-        key = deserializers.wrap(config["key_deserializer"], "key_deserializer")
-        value = deserializers.wrap(config["value_deserializer"], "value_deserializer")
 
         def make(chunk: Chunk) -> RecordReader:
             return RecordReader(
@@ -1371,8 +1378,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._dispatcher.stop(max(0.5, deadline - self._core.clock()))
         self._core.port.close()
         failed = self._run_last_callbacks()
-        if self._measured is not None:
-            self._measured.close(self._core.trace)
+        self._close_reporters()
         self._has_ended("close() was called")
         return failed
 

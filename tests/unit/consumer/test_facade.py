@@ -16,6 +16,7 @@ from typing import Any
 import kafka
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.metrics.metrics_reporter import AbstractMetricsReporter
 from kafka.serializer import Deserializer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -132,6 +133,38 @@ def test_a_constructor_that_is_to_wait_for_nobody_does_not(settings: dict[str, A
             consumer.bootstrap(timeout_ms=100)
 
 
+@pytest.mark.parametrize("topics", [[], ["a bad name"]], ids=["no broker", "a bad topic"])
+def test_reporters_of_metrics_are_closed_by_a_constructor_that_raises(topics: list[str]) -> None:
+    """The consumer has made them, and nobody else knows them."""
+    closed: list[str] = []
+
+    class Reporter(AbstractMetricsReporter):
+        def init(self, metrics: Any) -> None:
+            pass
+
+        def metric_change(self, metric: Any) -> None:
+            pass
+
+        def metric_removal(self, metric: Any) -> None:
+            pass
+
+        def configure(self, configs: Any) -> None:
+            pass
+
+        def close(self) -> None:
+            closed.append("reporter")
+
+    with pytest.raises((BootstrapError, ValueError)):
+        KafkaConsumer(
+            *topics,
+            bootstrap_servers="127.0.0.1:1",
+            bootstrap_timeout_ms=100,
+            metric_reporters=[Reporter],
+        )
+
+    assert closed == ["reporter"]
+
+
 def test_deserializers_are_not_closed_by_a_constructor_that_raises() -> None:
     """The next attempt is given the same ones."""
     closed: list[str] = []
@@ -175,6 +208,13 @@ def test_a_consumer_that_is_dropped_after_an_error_ends_its_thread_at_once() -> 
         del consumer
 
     assert the_thread_ends()
+
+
+def test_a_warning_of_a_deserializer_names_the_line_that_makes_the_consumer() -> None:
+    with pytest.warns(DeprecationWarning, match="value_deserializer") as warned:
+        KafkaConsumer(bootstrap_timeout_ms=0, value_deserializer=bytes.decode).close()
+
+    assert [one.filename for one in warned] == [__file__]
 
 
 @pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
