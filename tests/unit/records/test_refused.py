@@ -73,6 +73,13 @@ class Frozen(ValueError):
     line: int
 
 
+class Sealed(ValueError):
+    """Nothing about it can be set."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
 class Own(KafkaError):
     """A user's own, below kafka-python's base class."""
 
@@ -96,6 +103,7 @@ MIXED = {
     "odd init": (lambda: _raise(WithOddInit(1, 2, three=3)), ("three", "many")),
     "odd new": (lambda: _raise(WithOddNew(1)), ()),
     "frozen": (lambda: _raise(Frozen(7)), ("line",)),
+    "sealed": (lambda: _raise(Sealed()), ()),
     "talkative": (lambda: _raise(Talkative(SECRET)), ("document",)),
     "assertion": (lambda: _raise(AssertionError(SECRET)), ()),
     "a user's KafkaError": (lambda: _raise(Own(SECRET)), ()),

@@ -382,6 +382,19 @@ def test_the_logger_has_at_info_what_people_want_to_read_and_the_rest_at_debug(
         assert {record.aktor["level"] for record in caplog.records} == {"info"}  # type: ignore[attr-defined]
 
 
+def test_a_trace_file_does_not_make_the_logger_say_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    caplog.set_level(logging.INFO, logger="aktor")
+
+    open_trace().info("commit.sent")
+
+    assert caplog.records == []
+    assert json.loads(path.read_text())["level"] == "info"
+
+
 def test_what_people_do_not_read_is_not_rendered_for_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

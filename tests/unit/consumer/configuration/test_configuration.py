@@ -277,6 +277,11 @@ def test_one_and_zero_are_switches_too() -> None:
     assert config(check_crcs=0)["check_crcs"] is False
 
 
+def test_calls_are_as_patient_as_by_default_after_a_constructor_that_does_not_wait() -> None:
+    assert settings(bootstrap_timeout_ms=0).bootstrap_timeout == settings().bootstrap_timeout
+    assert settings(bootstrap_timeout_ms=700).bootstrap_timeout == 0.7
+
+
 def test_times_become_seconds() -> None:
     ours = settings(request_timeout_ms=1500, fetch_max_wait_ms=0.5)
 

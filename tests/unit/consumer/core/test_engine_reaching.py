@@ -78,6 +78,16 @@ def test_a_poll_ends_in_time_if_nobody_says_what_came_of_the_attempts() -> None:
     assert harness.clock.now < 100.0 + 1.0 + 2 * REPORT_WAIT
 
 
+def test_a_poll_does_not_pass_over_the_error_that_is_told_while_it_asks_for_it() -> None:
+    harness = a_consumer()
+    harness.port.cluster = Cluster()
+    failed = BootstrapFailed(error=BootstrapError(attempts={"b1:9092": "refused"}))
+    harness.hear_at(101.05, failed)  # the question was asked at 101.0, and has no answer
+
+    with pytest.raises(BootstrapError, match="b1:9092: refused"):
+        harness.poll(1.0)
+
+
 # -- the constructor waits for a broker
 
 REFUSED = BootstrapError(attempts={"b1:9092": "refused"})
