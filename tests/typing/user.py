@@ -109,6 +109,23 @@ with_shared = KafkaConsumer("orders", value_deserializer=order_of, **shared)
 assert_type(with_shared, KafkaConsumer[bytes | None, Order | None])
 
 
+# -- a class of the user's own
+
+
+class Orders(KafkaConsumer[bytes | None, Order | None]):
+    def __init__(self, group_id: str) -> None:
+        super().__init__("orders", group_id=group_id, value_deserializer=order_of)
+
+    def total(self) -> float:
+        return sum(record.value.total for record in self if record.value is not None)
+
+
+class Plain(KafkaConsumer[bytes | None, bytes | None]): ...
+
+
+assert_type(next(Plain("orders", group_id="billing")).value, bytes | None)
+
+
 # -- listeners, callbacks, handlers
 
 
