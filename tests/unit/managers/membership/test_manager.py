@@ -125,6 +125,48 @@ def test_commits_hear_from_when_until_when_the_application_gives_partitions_up(k
     assert not harness.last_said(MemberChanged).is_revoking
 
 
+# -- what is measured
+
+
+def measured(harness: GroupHarness) -> dict[str, float]:
+    """By name."""
+    return {one.name: value for one, value in harness.manager.measure(harness.now).items()}
+
+
+def test_a_rebalance_is_measured_when_the_member_has_its_assignment(kind: Kind) -> None:
+    harness = kind()
+    assert measured(harness)["last-rebalance-seconds-ago"] == -1.0
+
+    harness.is_stable("a-0 a-1").is_quiet()
+
+    assert measured(harness)["rebalance-total"] == 1
+    assert measured(harness)["failed-rebalance-total"] == 0
+    assert measured(harness)["last-rebalance-seconds-ago"] >= 0.0
+
+
+def test_a_rebalance_fails_if_the_membership_is_lost_meanwhile(kind: Kind) -> None:
+    harness = a_stable_member(kind)
+    harness.begins_to_revoke()
+    assert measured(harness)["failed-rebalance-total"] == 0
+
+    harness.refuse(harness.next_beat(), UNKNOWN_MEMBER_ID)
+
+    assert measured(harness)["failed-rebalance-total"] == 1
+    assert measured(harness)["rebalance-total"] == 1
+
+
+def test_a_member_that_leaves_in_the_middle_of_a_rebalance_has_not_failed(kind: Kind) -> None:
+    harness = a_stable_member(kind)
+    harness.begins_to_revoke()
+    harness.leave()
+    harness.let_go(harness.next_leave())
+    harness.find_coordinator()
+
+    harness.is_stable("a-0 a-1")
+
+    assert measured(harness)["failed-rebalance-total"] == 0
+
+
 # -- the session
 
 
