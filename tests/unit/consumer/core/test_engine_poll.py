@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from kafka.errors import UnsupportedCodecError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
+from aktor.errors import ConsumerClosedError
+from aktor.events.answers import Answered
+from aktor.events.commits import CommitOffsets
 from aktor.events.membership import Loss, RevokePartitions
 from aktor.events.polling import Poll
 from aktor.events.positions import Position, ResetStrategy
@@ -275,6 +279,33 @@ def test_a_poll_that_a_nested_close_ends_raises_nothing_and_gives_nothing_out() 
     assert at_once(harness) is None
     assert harness.poll() == {}
     assert harness.engine.call.woken
+
+
+@pytest.mark.parametrize(("answered_at", "ends_at"), [(100.5, 100.5), (102.0, 101.0)])
+def test_a_commit_is_waited_for_a_moment_by_the_close_of_another_thread(
+    answered_at: float, ends_at: float
+) -> None:
+    harness = a_member()
+    call = harness.engine.call
+    harness.bell.at(100.1, lambda: call.end_waits(commits_until=101.0))
+    harness.bell.at(
+        answered_at, lambda: harness.hear(Answered(ticket=harness.of(CommitOffsets)[-1].ticket))
+    )
+
+    with nullcontext() if answered_at == ends_at else pytest.raises(ConsumerClosedError):
+        harness.commit({A: OffsetAndMetadata(1, "", -1)}, 130.0)
+
+    assert harness.clock.now == ends_at
+
+
+def test_other_questions_end_at_once_when_another_thread_closes() -> None:
+    harness = a_member()
+    harness.bell.at(100.1, lambda: harness.engine.call.end_waits(commits_until=101.0))
+
+    with pytest.raises(ConsumerClosedError):
+        harness.run(harness.engine.questions.committed([A], 130.0))
+
+    assert harness.clock.now == 100.1
 
 
 def test_what_an_interrupt_has_left_set_is_reset_when_a_call_begins() -> None:
