@@ -59,9 +59,7 @@ lint: venv
 	@$(VENV)/bin/ruff check --quiet --output-format concise .
 	@$(VENV)/bin/ruff format --quiet --check . || { echo "not formatted; mend it by: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy --strict --no-error-summary -p aktor -p tests.typing
-	@if [ -x $(VENV)/bin/basedpyright ]; then \
-	  said=$$($(VENV)/bin/basedpyright --project tests/typing --pythonpath $(PY) --level error) || { echo "$$said"; exit 1; }; \
-	else echo "left out: pyright (basedpyright is not in $(VENV))"; fi
+	@said=$$($(VENV)/bin/basedpyright --project tests/typing --pythonpath $(PY) --level error) || { echo "$$said"; exit 1; }
 	@echo "lint: no complaints"
 
 bench: venv

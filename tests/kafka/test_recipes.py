@@ -19,6 +19,9 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka import KafkaProducer
 
 from aktor import KafkaConsumer, TopicPartition
@@ -241,21 +244,16 @@ def test_asyncio_cancels_a_poll_that_waits(kafka: Any, orders: str, group: str) 
 
 def a_registry() -> Any:
     """A schema registry in memory, of confluent-kafka's."""
-    from confluent_kafka.schema_registry import SchemaRegistryClient
-
     return SchemaRegistryClient.new_client({"url": "mock://"})
 
 
 def test_a_schema_registry_gives_orders(
     kafka: Any, topic: str, group: str, unique: Callable[[str], str]
 ) -> None:
-    avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
     fields = [{"name": "id", "type": "int"}, {"name": "total", "type": "double"}]
     registry = a_registry()
     schema = f'{{"type": "record", "name": "Order", "fields": {fields}}}'.replace("'", '"')
-    serialize = avro.AvroSerializer(registry, schema)
+    serialize = AvroSerializer(registry, schema)
     context = SerializationContext(topic, MessageField.VALUE)
     create_topic(kafka.bootstrap_servers, topic, partitions=1)
     with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:

@@ -9,7 +9,12 @@ import sys
 import warnings
 from typing import Any, NamedTuple, TypedDict
 
+import msgspec
+import pydantic
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka.serializer import Deserializer as KafkaDeserializer
 
 from aktor.consumer.deserializers import wrap
@@ -73,7 +78,6 @@ def test_text_is_decoded() -> None:
 
 
 def test_pydantic_makes_and_checks() -> None:
-    pydantic = pytest.importorskip("pydantic")
     deserializer = PydanticDeserializer(Order)
 
     assert read(deserializer, b'{"id": 1, "total": 2.5}') == Order(1, 2.5)
@@ -82,7 +86,6 @@ def test_pydantic_makes_and_checks() -> None:
 
 
 def test_msgspec_makes_and_checks_json_and_message_pack() -> None:
-    msgspec = pytest.importorskip("msgspec")
     deserializer = MsgspecDeserializer(Order)
     packed = msgspec.msgpack.encode(Order(1, 2.5))
 
@@ -103,17 +106,14 @@ SCHEMA = json.dumps(
 
 def a_registry() -> Any:
     """A schema registry in memory, of confluent-kafka's."""
-    from confluent_kafka.schema_registry import SchemaRegistryClient
-
     return SchemaRegistryClient.new_client({"url": "mock://"})
 
 
 def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
-    avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
     registry = a_registry()
     context = _context("orders", is_key=False)
-    written = avro.AvroSerializer(registry, SCHEMA)({"id": 1, "total": 2.5}, context)
-    key = avro.AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=True))
+    written = AvroSerializer(registry, SCHEMA)({"id": 1, "total": 2.5}, context)
+    key = AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=True))
 
     assert read(AvroDeserializer(registry), written) == {"id": 1, "total": 2.5}
     assert read(AvroDeserializer(registry, Order), written) == Order(1, 2.5)
@@ -123,8 +123,6 @@ def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
 
 
 def _context(topic: str, *, is_key: bool) -> object:
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
     return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
 
 
