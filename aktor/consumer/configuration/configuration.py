@@ -37,19 +37,24 @@ SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
 _FOREIGN_NAMES: Final = {
     "api_version_auto_timeout_ms": "bootstrap_timeout_ms",
     "default_topic_offset_reset": "auto_offset_reset",
+    "enable_auto_offset_store": "enable_auto_commit",
     "fetch_message_max_bytes": "max_partition_fetch_bytes",
     "fetch_wait_max_ms": "fetch_max_wait_ms",
     "metadata_broker_list": "bootstrap_servers",
+    "oauth_cb": "sasl_oauth_token_provider",
     "queued_max_messages_kbytes": "max_buffered_bytes",
     "sasl_password": "sasl_plain_password",
     "sasl_username": "sasl_plain_username",
+    "socket_timeout_ms": "request_timeout_ms",
     "ssl_ca_location": "ssl_cafile",
     "ssl_certificate_location": "ssl_certfile",
     "ssl_cipher_suites": "ssl_ciphers",
     "ssl_crl_location": "ssl_crlfile",
+    "ssl_endpoint_identification_algorithm": "ssl_check_hostname",
     "ssl_key_location": "ssl_keyfile",
     "ssl_key_password": "ssl_password",
     "ssl_truststore_location": "ssl_cafile",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
 }
 
 
