@@ -138,7 +138,7 @@ def pattern_with_listener(run: Run) -> Any:
             if revoked:
                 told.append(("revoked", sorted(revoked)))
 
-    consumer = run.consumer(group_id=run.group, consumer_timeout_ms=2000)
+    consumer = run.consumer(group_id=run.group, consumer_timeout_ms=1000)
     consumer.subscribe(pattern=f"^{run.topic}$", listener=Listener())
     records = list(consumer)
     subscription = consumer.subscription()
@@ -246,7 +246,7 @@ def metrics_poller(run: Run) -> Any:
     """An exporter's thread looks at the consumer while it reads."""
     wanted = ("records-consumed-rate", "bytes-consumed-rate", "records-lag-max", "fetch-rate")
     looked = []
-    consumer = run.consumer(run.topic, group_id=run.group, consumer_timeout_ms=1500)
+    consumer = run.consumer(run.topic, group_id=run.group, consumer_timeout_ms=1000)
     exporter = threading.Thread(target=lambda: looked.append(consumer.metrics()))
     records = list(consumer)
     exporter.start()

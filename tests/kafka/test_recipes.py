@@ -90,6 +90,7 @@ def a_record(offset: int) -> Any:
     return ConsumerRecord("orders", 0, 0, offset, 0, 0, None, b"1", [], None, -1, 1, -1)
 
 
+@pytest.mark.gate  # it waits for the end of what comes
 def test_batch_insert_stores_each_record_once_in_few_batches(
     kafka: Any, orders: str, group: str, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_the_shell_around_a_framework_is_python(name: str) -> None:
     compile(path.read_text(), str(path), "exec")
 
 
+@pytest.mark.gate  # it waits for the end of what comes
 def test_asyncio_goes_on_while_a_poll_waits(kafka: Any, orders: str, group: str) -> None:
     async def both() -> tuple[int, int]:
         ticks, reading = 0, asyncio.create_task(read())
@@ -231,7 +233,7 @@ def test_asyncio_cancels_a_poll_that_waits(kafka: Any, orders: str, group: str) 
 
     async def main(consumer: KafkaConsumer) -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(cancelled(consumer), PROMPT_S)
+            await asyncio.wait_for(cancelled(consumer), 1.0)
 
     with quick(kafka, orders, group_id=group) as consumer:
         timer = threading.Timer(SOON_S, consumer.wakeup)
@@ -247,6 +249,7 @@ def a_registry() -> Any:
     return SchemaRegistryClient.new_client({"url": "mock://"})
 
 
+@pytest.mark.gate  # it waits for the end of what comes
 def test_a_schema_registry_gives_orders(
     kafka: Any, topic: str, group: str, unique: Callable[[str], str]
 ) -> None:
