@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -372,6 +373,61 @@ def test_a_call_whose_turn_does_not_come_says_so_at_its_deadline(
 
         listener.goes_on.set()
         assert reader.end(SOON_S)
+
+
+#: Reads in one thread; another one commits five times at once, then a record comes, and in the end
+#: a third thread's `close` must leave uncommitted what the reader has in hand. None takes long.
+GREEN: str = """
+import sys, threading, time
+from aktor import KafkaConsumer, TopicPartition
+from tests.kafka.real import topics
+at, one = [sys.argv[1]], TopicPartition("orders", 0)
+settings = {"bootstrap_servers": at, "auto_offset_reset": "earliest", "group_id": "green"}
+consumer = KafkaConsumer("orders", auto_commit_interval_ms=60_000, **settings)
+given, more, ends = [], threading.Event(), threading.Event()
+def reads():
+    for record in consumer:
+        given.append(record.value.decode())
+        if record.value == b"more":
+            more.set()
+            ends.wait(30)
+threads = [threading.Thread(target=reads)]
+threads[0].start()
+while len(given) < 3:
+    time.sleep(0.01)
+began = time.monotonic()
+committers = [threading.Thread(target=consumer.commit) for _ in range(5)]
+for thread in committers: thread.start()
+for thread in committers: thread.join()
+topics.produce(at, "orders", ["more"])
+assert more.wait(20)
+assert time.monotonic() - began < 15, "somebody was not rung"
+consumer.close()
+ends.set()
+threads[0].join()
+with KafkaConsumer(**settings) as after:
+    print(*given, after.committed(one))
+"""
+
+
+@pytest.mark.embedded("the patched libraries are ours to test, not the broker")
+@pytest.mark.parametrize(
+    "patch",
+    ["import eventlet; eventlet.monkey_patch()", "from gevent import monkey; monkey.patch_all()"],
+    ids=["eventlet", "gevent"],
+)
+def test_green_threads_may_call_it_as_threads_may(patch: str) -> None:
+    with EmbeddedCluster() as kafka:
+        topics.create_topic(kafka.bootstrap_servers, "orders")
+        topics.produce(kafka.bootstrap_servers, "orders", numbered(3))
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", patch + GREEN, *kafka.bootstrap_servers],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    assert done.stdout == "v0 v1 v2 more 3\n", done.stderr
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ forward in what is buffered keeps what is fetched (`pass_to`).
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import Any, Final
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.consumer.core.caller import CallerRef, nobody, this_caller
 from aktor.consumer.core.credit import Credit
 from aktor.consumer.core.partition import Consumed, Partition
 from aktor.events.fetching import Chunk
@@ -219,7 +219,7 @@ class Delivery:
         #: its leader epoch).
         self._given: list[tuple[Partition, int, Consumed]] = []
         #: The thread that was given them.
-        self.given_to = 0
+        self.given_to: CallerRef = nobody
 
     # -- assignment
 
@@ -657,7 +657,7 @@ class Delivery:
         """
         states = [self.partitions[partition] for partition in taken]
         self._given = [(state, state.epoch, state.consumed) for state in states]
-        self.given_to = threading.get_ident()
+        self.given_to = this_caller()
         for state in states:
             self.pass_by(state)
         if self.log.hears_debug:

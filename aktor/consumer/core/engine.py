@@ -9,8 +9,6 @@ background what changed, give out records if there are any, else wait.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -23,6 +21,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.background import Background
+from aktor.consumer.core.caller import is_another
 from aktor.consumer.core.commits import CommitCallbacks, Commits
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import NO_OFFSETS
@@ -58,15 +57,6 @@ CLOSED: Final = "the consumer was closed"
 
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
-
-
-def _is_another_thread(ident: int) -> bool:
-    """Whether it is not the calling thread, and has not ended."""
-    if ident == threading.get_ident() or ident not in sys._current_frames():
-        return False
-    # The main thread has a frame to the end: once its code is done, it waits for other threads.
-    main = threading.main_thread()
-    return ident != main.ident or main.is_alive()
 
 
 class _Timed(Protocol):
@@ -124,9 +114,9 @@ class Engine:
     def spare_unfinished(self) -> None:
         """Another thread than the last reader closes the consumer. What the reader was given last
         may not be finished, and never will be if the program ends: it must not be committed."""
-        if _is_another_thread(self.delivery.given_to):
+        if is_another(self.delivery.given_to):
             self.delivery.take_back()
-        if _is_another_thread(self.iteration.given_to):
+        if is_another(self.iteration.given_to):
             self.iteration.take_back_last()
 
     def repair(self) -> None:

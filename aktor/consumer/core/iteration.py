@@ -12,13 +12,13 @@ from it (`settle`): wherever an interrupt comes, no record is skipped and none c
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.batch import Batch
+from aktor.consumer.core.caller import CallerRef, nobody, this_caller
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.partition import Partition
 
@@ -74,7 +74,7 @@ class Iteration:
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
         #: The thread that they are handed out to.
-        self.given_to = 0
+        self.given_to: CallerRef = nobody
         #: When `next` must stop and the background be told, even if there are more records.
         self.look_at = -math.inf
 
@@ -164,7 +164,7 @@ class Iteration:
 
     def begin(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
         """Hand out these records, which a poll has taken without moving the positions."""
-        self.given_to = threading.get_ident()
+        self.given_to = this_caller()
         self.look_at = self._clock() + LOOK_EVERY
         if self._subscription.in_group:
             self.look_at = min(self.look_at, self._port.membership.session_until)

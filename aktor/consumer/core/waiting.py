@@ -19,12 +19,12 @@ A time may be `Open`: while this is waited for, calls of other threads may be le
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
+from aktor.consumer.core.caller import CallerRef, this_caller
 
 __all__ = ["Bells", "Blocking", "Open", "Waiting"]
 
@@ -56,7 +56,7 @@ class Bells(Bell):
         #: The bell of the thread that is the first to wait.
         self._unused = [make()]
         self._all = tuple(self._unused)
-        self._of: dict[int, Bell] = {}
+        self._of: dict[CallerRef, Bell] = {}
         self._adding = threading.RLock()
 
     def ring(self) -> None:
@@ -70,7 +70,7 @@ class Bells(Bell):
 
     def of_this_thread(self) -> Bell:
         """The bell of the calling thread. A new one rings: what came before was not heard."""
-        return self._of.get(threading.get_ident()) or self._hand_out()
+        return self._of.get(this_caller()) or self._hand_out()
 
     def _hand_out(self) -> Bell:
         with self._adding:
@@ -81,12 +81,11 @@ class Bells(Bell):
                 bell = self._make()
                 bell.ring()
                 self._all = (*self._all, bell)
-            self._of[threading.get_ident()] = bell
+            self._of[this_caller()] = bell
             return bell
 
     def _forget_ended_threads(self) -> None:
-        alive = sys._current_frames()
-        self._of = {ident: bell for ident, bell in self._of.items() if ident in alive}
+        self._of = {caller: bell for caller, bell in self._of.items() if caller() is not None}
         self._all = tuple(self._of.values())
 
 

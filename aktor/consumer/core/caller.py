@@ -1,0 +1,59 @@
+"""Which thread calls a consumer, and whether that thread has ended.
+
+A greenlet that stands for a thread (gevent, eventlet) is a caller of its own. The interpreter does
+not list these, as it does threads (`sys._current_frames`): hence the weak reference here.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+__all__ = ["Caller", "CallerRef", "is_another", "nobody", "this_caller"]
+
+
+class Caller:
+    """Lives as long as its thread, or greenlet; whoever keeps one keeps a reference to it."""
+
+    __slots__ = ("__weakref__", "ident")
+
+    def __init__(self) -> None:
+        self.ident = threading.get_ident()
+
+
+#: Returns the caller; None: its thread has ended.
+CallerRef: TypeAlias = Callable[[], Caller | None]
+
+
+@functools.cache
+def _of_each_thread() -> Any:
+    """Made when it is first used: a program may patch `threading` after it has imported aktor."""
+
+    class Own(threading.local):
+        def __init__(self) -> None:
+            self.caller = Caller()
+
+    return Own()
+
+
+def this_caller() -> weakref.ref[Caller]:
+    """A reference to the calling thread. It is the same object each time."""
+    return weakref.ref(_of_each_thread().caller)
+
+
+def nobody() -> Caller | None:
+    """A reference to no thread."""
+    return None
+
+
+def is_another(caller: CallerRef) -> bool:
+    """Whether it is not the calling thread, and has not ended."""
+    other = caller()
+    if other is None or caller is this_caller():
+        return False
+    # The main thread has a frame to the end: once its code is done, it waits for other threads.
+    main = threading.main_thread()
+    return other.ident != main.ident or main.is_alive()
