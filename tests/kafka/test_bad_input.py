@@ -498,7 +498,6 @@ def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
         consumer.poll,
         consumer.commit,
         consumer.commit_async,
-        consumer.assignment,
         consumer.topics,
         lambda: consumer.position(orders),
         lambda: consumer.seek(orders, 0),
@@ -511,6 +510,7 @@ def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
             call()
         assert time.monotonic() - began < PROMPT_S
     assert list(consumer) == []
+    assert (consumer.assignment(), consumer.paused()) == (set(), set())
     assert consumer.status().state == "closed"
 
 
