@@ -960,8 +960,11 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
                     "process() commits what is finished; a listener may only commit offsets that"
                     " it names"
                 )
-            return self._engine.consumed()
-        return arguments.checked_offsets(offsets)
+            chosen = self._engine.consumed()
+        else:
+            chosen = arguments.checked_offsets(offsets)
+        self._engine.in_hand.forget()
+        return chosen
 
     @overload
     def committed(

@@ -283,28 +283,80 @@ def test_close_by_a_handler_or_another_thread_ends_process_after_what_runs(
         assert after.committed(orders) == 4
 
 
+def iterates(consumer: KafkaConsumer, holds: Callable[[], None]) -> None:
+    for record in consumer:
+        if record.offset == 7:
+            holds()
+
+
+def polls(consumer: KafkaConsumer, holds: Callable[[], None]) -> None:
+    consumer.poll(SOON_S * 1000, max_records=7)
+    consumer.poll(SOON_S * 1000, max_records=7)
+    holds()
+
+
+@pytest.mark.parametrize("reads", [iterates, polls])
+@pytest.mark.parametrize("asks", [False, True])
 def test_close_by_another_thread_commits_what_the_loop_is_done_with_and_no_more(
-    kafka: Cluster, orders: TopicPartition, group: str
+    kafka: Cluster,
+    orders: TopicPartition,
+    group: str,
+    reads: Callable[[KafkaConsumer, Callable[[], None]], None],
+    asks: bool,
 ) -> None:
-    """The record that the loop's body has in hand may never be finished."""
+    """What the loop's body has in hand may never be finished. So it is, too, if other threads have
+    asked, or paused, meanwhile: nothing of that is a sign that it is finished."""
     settings = {"group_id": group, "enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
     has_it, closed = threading.Event(), threading.Event()
 
-    def work() -> None:
-        for record in consumer:
-            if record.offset == 7:
-                has_it.set()
-                assert closed.wait(SOON_S)
+    def hold() -> None:
+        has_it.set()
+        assert closed.wait(SOON_S)
 
     consumer = quick(kafka, orders.topic, **settings)
-    worker = Worker(work)
+    worker = Worker(lambda: reads(consumer, hold))
     assert has_it.wait(SOON_S)
+    if asks:
+        after = consumer.position(orders)
+        consumer.pause(orders)
+        consumer.committed(orders)
+        assert consumer.position(orders) == after
     consumer.close()
     closed.set()
     assert worker.end() is None
 
+    with quick(kafka, group_id=group) as after_it:
+        assert after_it.committed(orders) == 7
+
+
+@pytest.mark.parametrize("reads", [iterates, polls])
+def test_close_by_another_thread_takes_back_nothing_that_was_committed(
+    kafka: Cluster,
+    orders: TopicPartition,
+    group: str,
+    reads: Callable[[KafkaConsumer, Callable[[], None]], None],
+) -> None:
+    settings = {"group_id": group, "enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
+    has_it, closed = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        has_it.set()
+        assert closed.wait(SOON_S)
+
+    consumer = quick(kafka, orders.topic, **settings)
+    worker = Worker(lambda: reads(consumer, hold))
+    assert has_it.wait(SOON_S)
+    consumer.position(orders)
+    consumer.commit()
+    committed = consumer.committed(orders)
+    consumer.close()
+    closed.set()
+    assert worker.end() is None
+
+    assert committed is not None
+    assert committed > 7
     with quick(kafka, group_id=group) as after:
-        assert after.committed(orders) == 7
+        assert after.committed(orders) == committed
 
 
 # -- calls that wait for their turn

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-__all__ = ["Caller", "CallerRef", "is_another", "nobody", "this_caller"]
+__all__ = ["Caller", "CallerRef", "is_another", "is_this", "nobody", "this_caller"]
 
 
 class Caller:
@@ -49,10 +49,16 @@ def nobody() -> Caller | None:
     return None
 
 
+def is_this(caller: CallerRef) -> bool:
+    """Whether it is the calling thread. Costs less than to compare with `this_caller`."""
+    other = caller()
+    return other is not None and other.ident == threading.get_ident()
+
+
 def is_another(caller: CallerRef) -> bool:
     """Whether it is not the calling thread, and has not ended."""
     other = caller()
-    if other is None or caller is this_caller():
+    if other is None or other.ident == threading.get_ident():
         return False
     # The main thread has a frame to the end: once its code is done, it waits for other threads.
     main = threading.main_thread()

@@ -15,9 +15,10 @@ from typing import Any, Final
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.core.caller import CallerRef, nobody, this_caller
+from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
 from aktor.consumer.core.credit import Credit
-from aktor.consumer.core.partition import Consumed, Partition
+from aktor.consumer.core.in_hand import Given
+from aktor.consumer.core.partition import Partition
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
     Assigned,
@@ -217,7 +218,7 @@ class Delivery:
         self._idle: OrderedDict[Partition, None] = OrderedDict()
         #: The positions before the last records were given out: (partition, its epoch, its offset,
         #: its leader epoch).
-        self._given: list[tuple[Partition, int, Consumed]] = []
+        self.given: list[Given] = []
         #: The thread that was given them.
         self.given_to: CallerRef = nobody
 
@@ -656,8 +657,9 @@ class Delivery:
         user did not get the records, and `take_back` sets the positions back.
         """
         states = [self.partitions[partition] for partition in taken]
-        self._given = [(state, state.epoch, state.consumed) for state in states]
-        self.given_to = this_caller()
+        self.given = [(state, state.epoch, state.consumed) for state in states]
+        if not is_this(self.given_to):
+            self.given_to = this_caller()
         for state in states:
             self.pass_by(state)
         if self.log.hears_debug:
@@ -671,16 +673,16 @@ class Delivery:
 
     def accept(self) -> None:
         """`poll` has returned: its records have reached the user."""
-        self._given = []
+        self.given = []
 
     def take_back(self) -> None:
         """The last records did not reach the user: set the positions back."""
-        for state, epoch, before in self._given:
+        for state, epoch, before in self.given:
             if state.epoch == epoch:
                 state.take_back(before)
                 offset = state.offset
                 self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
-        self._given = []
+        self.given = []
 
     def hand_out(self, state: Partition, record: Any) -> None:
         """An iteration has handed out the records of this partition up to this one. To say so again

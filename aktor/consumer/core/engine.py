@@ -25,6 +25,7 @@ from aktor.consumer.core.caller import is_another
 from aktor.consumer.core.commits import CommitCallbacks, Commits
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import NO_OFFSETS
+from aktor.consumer.core.in_hand import InHand
 from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
 from aktor.consumer.core.partition_errors import CorruptBatches, PositionErrors
@@ -87,6 +88,7 @@ class Engine:
         self.questions = Questions(core, self.recovery)
         self.leaving = Leaving(core, self.rebalancing, self.positions, self.questions)
         callbacks = CommitCallbacks(core.call, self.rebalancing.user_code, on_auto_commit)
+        self.in_hand = InHand()
         self.commits = Commits(self.questions, callbacks)
         self.background = Background(
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
@@ -107,9 +109,15 @@ class Engine:
             self.rebalancing.user_code.enter("")
         if self.recovery.restoring is not None:
             self.recovery.begin_call()
-        self.delivery.accept()
-        if self.iteration.batch.handed:
-            self.iteration.settle()
+        delivery, iteration = self.delivery, self.iteration
+        if delivery.given or self.in_hand.given:
+            self.in_hand.begin_call(delivery.given_to, delivery.given)
+        delivery.accept()
+        if iteration.batch.handed:
+            if is_another(iteration.given_to):
+                self.in_hand.begin_call(iteration.given_to, iteration.settle_for_another())
+            else:
+                iteration.settle()
 
     def spare_unfinished(self) -> None:
         """Another thread than the last reader closes the consumer. What the reader was given last
@@ -118,6 +126,7 @@ class Engine:
             self.delivery.take_back()
         if is_another(self.iteration.given_to):
             self.iteration.take_back_last()
+        self.in_hand.take_back()
 
     def repair(self) -> None:
         """The last call was interrupted: repair what it left half done."""
@@ -232,6 +241,7 @@ class Engine:
         """The records that are here, or none. Tell the background what the application has read. If
         there are no records, or an error of our own is raised, wake it to read that at once."""
         self.errors.look_up_anew(now)
+        self.in_hand.forget()
         self.heartbeat.tell(now)
         try:
             records = self._collect(take, now, deadline)

@@ -18,8 +18,9 @@ from typing import Any, Final
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.batch import Batch
-from aktor.consumer.core.caller import CallerRef, nobody, this_caller
+from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
 from aktor.consumer.core.core import Core
+from aktor.consumer.core.in_hand import Given
 from aktor.consumer.core.partition import Partition
 
 __all__ = ["Calls", "Iteration"]
@@ -122,6 +123,19 @@ class Iteration:
             record = batch.records[batch.handed - 1]
             self._delivery.hand_out(batch.state, record)
 
+    def settle_for_another(self) -> list[Given]:
+        """Move the position past what was handed out to another thread. Returns what it was before
+        the last record, if it moves past that only now."""
+        batch, delivery = self.batch, self._delivery
+        state, given = batch.state, list[Given]()
+        if state is not None and state.epoch == batch.epoch:
+            if batch.handed > 1:
+                delivery.hand_out(state, batch.records[batch.handed - 2])
+            if (state.offset or 0) <= batch.records[batch.handed - 1].offset:
+                given = [(state, state.epoch, state.consumed)]
+        self.settle()
+        return given
+
     def tell(self) -> None:
         """Trace the records that were handed out since the last call."""
         state, delivery = self.batch.state, self._delivery
@@ -164,7 +178,8 @@ class Iteration:
 
     def begin(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
         """Hand out these records, which a poll has taken without moving the positions."""
-        self.given_to = this_caller()
+        if not is_this(self.given_to):
+            self.given_to = this_caller()
         self.look_at = self._clock() + LOOK_EVERY
         if self._subscription.in_group:
             self.look_at = min(self.look_at, self._port.membership.session_until)
