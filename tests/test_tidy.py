@@ -891,7 +891,9 @@ CELL_MAX = 30
 
 
 @pytest.mark.parametrize(
-    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name
+    "page",
+    [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))],
+    ids=lambda page: page.name,
 )
 def test_no_cell_of_a_table_in_a_document_is_a_paragraph(page: Path) -> None:
     long = {cell for cell in cells(page.read_text()) if len(cell.split()) > CELL_MAX}
