@@ -900,6 +900,11 @@ def test_no_cell_of_a_table_in_a_document_is_a_paragraph(page: Path) -> None:
     assert long == set(), f"{page.name}: say it shorter, and the rest below the table"
 
 
+def test_the_page_of_changes_is_short() -> None:
+    page = (ROOT / "CHANGELOG.md").read_text()
+    assert len(page.split("\n## ")[1].splitlines()) <= 60, "say what a user gets, not each repair"
+
+
 def test_each_difference_from_kafka_python_has_its_reason() -> None:
     page = (ROOT / "docs" / "coming-from-kafka-python.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
