@@ -43,6 +43,7 @@ _FOREIGN_NAMES: Final = {
     "metadata_broker_list": "bootstrap_servers",
     "oauth_cb": "sasl_oauth_token_provider",
     "queued_max_messages_kbytes": "max_buffered_bytes",
+    "rebalance_timeout_ms": "max_poll_interval_ms",
     "sasl_password": "sasl_plain_password",
     "sasl_username": "sasl_plain_username",
     "socket_timeout_ms": "request_timeout_ms",

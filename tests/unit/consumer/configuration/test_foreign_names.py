@@ -11,25 +11,31 @@ from aktor.consumer.configuration.configuration import parse
 from aktor.consumer.configuration.table import SETTINGS
 from aktor.errors import ConfigurationError
 
-PAGE = Path(__file__).parents[4] / "docs" / "coming-from-confluent.md"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
-def side_by_side() -> list[tuple[str, str]]:
-    """The names of librdkafka that are others than ours, and ours, as the page has them."""
-    table = PAGE.read_text().partition("| librdkafka |")[2]
+def side_by_side(page: str, head: str, column: int) -> list[tuple[str, str]]:
+    """The other client's names that we do not have, and ours (in this column of the table), as the
+    page has them."""
+    table = (DOCS / page).read_text().partition(head)[2]
     pairs = []
     for row in table.splitlines():
         if row.startswith("| `"):
-            theirs, ours = (re.findall("`([a-z._]+)", row.split("|")[at]) for at in (1, 3))
+            theirs, ours = (re.findall("`([a-z._]+)", row.split("|")[at]) for at in (1, column))
             pairs += [*zip((one.replace(".", "_") for one in theirs), ours, strict=False)]
     return [(one, other) for one, other in pairs if one not in SETTINGS and other in SETTINGS]
 
 
-def test_the_page_has_names_of_another_client() -> None:
-    assert len(side_by_side()) > 10
+LIBRDKAFKA = side_by_side("coming-from-confluent.md", "| librdkafka |", 3)
+AIOKAFKA = side_by_side("coming-from-aiokafka.md", "| aiokafka | aktor |\n|---|---|\n| `loop`", 2)
 
 
-@pytest.mark.parametrize(("theirs", "ours"), side_by_side())
+def test_the_pages_have_names_of_other_clients() -> None:
+    assert len(LIBRDKAFKA) > 10
+    assert AIOKAFKA == [("rebalance_timeout_ms", "max_poll_interval_ms")]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [*LIBRDKAFKA, *AIOKAFKA])
 def test_a_name_of_another_client_leads_to_ours(theirs: str, ours: str) -> None:
     with pytest.raises(ConfigurationError, match=f"did you mean '{ours}'"):
         parse({theirs: "1"})
