@@ -50,14 +50,19 @@ class Progress:
 
     def is_made(self) -> bool:
         """Whether every group has committed all records of the topics that it reads, which is
-        demanded from now on."""
+        demanded from now on. A group of which no consumer has said yet what it reads has not."""
         for member in self._simulation.members:
             for host in member.hosts:
                 if (asked := host.asks_for) is not None:
                     self.learn(*asked)
         for group in self._simulation.groups:
             self._demand(group)
-        return next(self._lagging(), None) is None
+        return not self._silent() and next(self._lagging(), None) is None
+
+    def _silent(self) -> list[str]:
+        """The groups of which nobody has said what they read: their members are between one
+        consumer and the next, for example."""
+        return [group for group in self._simulation.groups if self._reads.get(group) == set()]
 
     def _demand(self, group: str) -> None:
         """Note, where it is news, that the group has to finish what it reads."""
@@ -83,7 +88,8 @@ class Progress:
             for number in range(topic.partitions)
             if self._simulation.brokers.unread(group, topic, number)
         ]
-        return "\n  ".join([f"records are not committed: {', '.join(left)}", *where])
+        silent = [f"nobody has said what group {group} reads" for group in self._silent()]
+        return "\n  ".join([f"records are not committed: {', '.join(left)}", *where, *silent])
 
     def _where_it_hangs(self, group: str, topic: Topic, number: int) -> str:
         """How far the group has committed the partition, its owner, and what that waits for."""
