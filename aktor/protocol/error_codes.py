@@ -44,6 +44,7 @@ from kafka.errors import (
     NoOffsetForPartitionError,
     NotCoordinatorError,
     NotLeaderForPartitionError,
+    OffsetMetadataTooLargeError,
     OffsetNotAvailableError,
     OffsetOutOfRangeError,
     RebalanceInProgressError,
@@ -118,6 +119,9 @@ class Do(enum.Flag):
     """The group does not know our id: the member joins without one (classic protocol)."""
     FREE_INSTANCE_ID = enum.auto()
     """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
+    DROP_NOTE = enum.auto()
+    """Is the metadata that is too long only our note (`commit_note`), the commit is sent again
+    without it, and no note is written any more."""
     LEAVE = enum.auto()
     """The coordinator still has the member in its group: unless it joins again it must send
     LeaveGroup (KIP-848: the leave heartbeat); otherwise the group waits until its session times
@@ -360,6 +364,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             UnknownMemberIdError: Do.CONFIRM_MEMBERSHIP | Do.PARTITIONS_LOST | Do.RAISE,
             GroupIdNotFoundError: Do.CONFIRM_MEMBERSHIP | Do.PARTITIONS_LOST | Do.RAISE,
             FencedInstanceIdError: Do.PARTITIONS_LOST | Do.RAISE,
+            OffsetMetadataTooLargeError: Do.DROP_NOTE | Do.RAISE,
         },
         unanswered=_SUSPECT,
         denied=Do.RAISE,

@@ -210,7 +210,7 @@ def test_advertised_addresses_that_lead_nowhere_are_told_soon_and_again(
         ({"max_poll_records": 0}, "max_poll_records"),
         ({"fetch_max_wait_ms": 50_000, "request_timeout_ms": 40_000}, "request_timeout_ms"),
         ({"value_deserializer": 5}, "value_deserializer"),
-        ({"partition_assignment_strategy": ["range"]}, "partition_assignment_strategy"),
+        ({"partition_assignment_strategy": ["sideways"]}, "partition_assignment_strategy"),
         ({"ssl_cafile": "/no/such/file", "security_protocol": "SSL"}, "/no/such/file"),
     ],
     ids=lambda one: "-".join(one) if isinstance(one, dict) else "",

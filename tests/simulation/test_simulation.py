@@ -104,6 +104,23 @@ def test_progress_waits_for_groups_of_the_users_own_code() -> None:
         assert orders.lag("billing") == 0
 
 
+def pause_before_it_reads(sim: Simulation, topic: str) -> None:
+    KafkaConsumer(bootstrap_servers=sim.bootstrap_servers, group_id="billing").close()
+    time.sleep(5.0)
+    read_for_ever(sim, topic)
+
+
+def test_progress_waits_for_a_group_whose_members_are_between_two_consumers() -> None:
+    with Simulation(seed=1) as sim:
+        orders = sim.topic("orders", partitions=2, records=100)
+        sim.member(pause_before_it_reads, sim, orders)
+        sim.run(for_=2.0)
+
+        sim.progress().check()
+
+        assert orders.lag("billing") == 0
+
+
 def test_faults_meet_groups_of_the_users_own_code() -> None:
     with Simulation(seed=1) as sim:
         sim.member(read_for_ever, sim, sim.topic("orders"))

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from kafka.errors import (
     NoError,
-    OffsetMetadataTooLargeError,
     UnknownError,
 )
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -594,7 +593,7 @@ class CommitManager(RequestManager):
 
     def _is_retried(self, commit: Commit, sent: _CommitSent, error: Exception) -> bool:
         meaning = meaning_of(error)
-        if isinstance(error, OffsetMetadataTooLargeError):
+        if Do.DROP_NOTE in meaning:
             return self._notes.are_refused(commit.remaining)
         moved_on = Do.NEXT_GENERATION in meaning
         if moved_on and not commit.is_of_ours:

@@ -55,6 +55,7 @@ PROBES: dict[Answer, tuple[Probe, ...]] = {
         probes.offset_commit_async,
         probes.offset_commit_revocation,
         probes.offset_commit_by_hand,
+        probes.offset_commit_with_note,
         probes.offset_commit_next_generation,
     ),
     Answer.JOIN_GROUP: (probes.join_group, probes.join_group_again),

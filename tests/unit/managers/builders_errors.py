@@ -32,7 +32,15 @@ from aktor.events.membership import (
     RevokePartitions,
 )
 from aktor.events.message import Message
-from aktor.events.metadata import DescribeTopics, NameTopics, RefreshMetadata, TrackTopics
+from aktor.events.metadata import (
+    Cluster,
+    ClusterChanged,
+    DescribeTopics,
+    NameTopics,
+    RefreshMetadata,
+    TopicInfo,
+    TrackTopics,
+)
 from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
@@ -345,10 +353,13 @@ def _commits(
     code: What,
     *,
     member_848: bool = False,
+    before: Message | None = None,
     meanwhile: Message | None = None,
     **settings: Any,
 ) -> Outcome:
     manager = commits.committing(commits.T0, **settings)
+    if before is not None:
+        manager.handle(before)
     if member_848:
         manager.handle(commits.member_848(5, t=1))
         manager.handle(commits.topics(t=1))
@@ -382,6 +393,14 @@ def offset_commit_next_generation(code: What) -> Outcome:
     """The answer comes when the member is in the next generation already."""
     asked = commits.commit({commits.T0: 5})
     return _commits(asked, code, meanwhile=commits.member(6))
+
+
+def offset_commit_with_note(code: What) -> Outcome:
+    """The commit says how many partitions its topic had."""
+    topic = TopicInfo(topic_id=None, partitions={}, had=3)
+    known = ClusterChanged(cluster=Cluster(topics={commits.T0.topic: topic}))
+    asked = commits.commit({commits.T0: 5})
+    return _commits(asked, code, before=known, auto_offset_reset="latest")
 
 
 def offset_commit_by_hand(code: What) -> Outcome:

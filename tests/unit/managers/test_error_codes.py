@@ -156,9 +156,12 @@ OTHER_COMMITS = {
     probes.offset_commit_next_generation,
 }
 
+NOTED = {probes.offset_commit_with_note}
+
 #: Here the application is told something else than the error, or nothing yet.
 TOLD_OTHERWISE = {
     *OTHER_COMMITS,
+    *NOTED,
     *REVOCATION,
     probes.metadata_of_question,
     probes.metadata_of_names,
@@ -230,6 +233,7 @@ SIGNS = (
     Sign(Do.RAISE, raises, ANYTHING - TOLD_OTHERWISE),
     Sign(Do.RAISE, raises, {probes.consumer_auto_join}, unless=Do.OTHER_PROTOCOL),
     Sign(Do.RAISE, raises, OTHER_COMMITS, unless=Do.RETRY | Do.NEXT_GENERATION),
+    Sign(Do.RAISE, raises, NOTED, unless=Do.DROP_NOTE),
     Sign(Do.RAISE, says(StartingOffsetsFailed), {probes.offset_fetch_start}, unless=Do.RETRY),
     Sign(Do.DONE, says(Answered), CALLS),
     Sign(Do.DONE, says(PositionsValidated), {probes.offset_for_leader_epoch}),
@@ -243,6 +247,7 @@ SIGNS = (
     Sign(Do.RETRY, asks_again, {probes.offset_commit_revocation}, unless=Do.AWAIT_TOPIC),
     Sign(Do.RETRY, asks_again, {probes.offset_commit_by_hand}, unless=Do.NEXT_GENERATION),
     Sign(Do.RETRY, raises, {probes.offset_commit_async}, unless=Do.RAISE | Do.NEXT_GENERATION),
+    Sign(Do.DROP_NOTE, asks_again, NOTED, unless=Do.RETRY),
     Sign(Do.NEXT_GENERATION, asks_again, {probes.offset_commit_async}, unless=Do.RAISE),
     Sign(Do.NEXT_GENERATION, raises, {probes.offset_commit_by_hand}, unless=Do.RAISE),
     Sign(Do.NEXT_GENERATION, asks_again, {probes.offset_commit_next_generation}, unless=Do.RETRY),

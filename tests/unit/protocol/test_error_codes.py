@@ -61,6 +61,7 @@ OUR_SIDE = {
     ("managers/fetch/manager", "on_fetch_failed"),
     ("managers/membership/classic/manager", "_failed_for_good"),
     ("consumer/core/partition", "reaches"),
+    ("consumer/core/questions", "reach_cluster"),
 }
 
 #: Where a code may be treated as no error.
