@@ -146,9 +146,10 @@ class CallQueue:
         return True
 
     def _give_up(self, place: _Place) -> None:
+        """An interrupt ends the wait, perhaps when its turn had come. A call that was away is away
+        still: the end of it must not touch what the call that enters now does."""
         self._remove(place)
-        if self.holder.get(None) is place.frame:
-            self.release(place.frame)
+        self._release_holder(place.frame)
 
     def _remove(self, place: _Place) -> None:
         with contextlib.suppress(ValueError):
@@ -157,6 +158,9 @@ class CallQueue:
     def release(self, frame: FrameType) -> None:
         """This call is not inside any more, and is not away."""
         self.away.pop(frame, None)
+        self._release_holder(frame)
+
+    def _release_holder(self, frame: FrameType) -> None:
         self.call_next()
         if self.holder.get(None) is frame:
             del self.holder[None]

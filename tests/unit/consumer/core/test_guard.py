@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from aktor.actors.runtime.dispatcher import Bell
+from aktor.consumer.core.call_queue import CallQueue
 from aktor.consumer.core.guard import Guard, ThreadGuard, exclusive, looking
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 from tests.scenarios.world import World
@@ -245,6 +246,29 @@ def test_a_call_that_was_interrupted_on_any_line_keeps_nobody_out(where: str) ->
     assert on_another_thread(consumer.stay) == "was inside"
     assert (consumer.stay(), consumer.repairs) == ("was inside", where == "inside")
     assert [list(guard.places), list(guard.away), list(guard.holder)] == [[], [], []]
+
+
+class InterruptedOnEntering(dict[None, FrameType]):
+    """The holder, if Ctrl-C comes as soon as a call has entered."""
+
+    def setdefault(self, *args: Any) -> Any:
+        super().setdefault(*args)
+        raise KeyboardInterrupt
+
+
+def test_a_call_that_is_interrupted_as_it_comes_back_is_still_away_and_lets_others_in() -> None:
+    """Its end then does not take what the next call does for its own."""
+    queue, frame = CallQueue(InterruptedOnEntering()), sys._getframe()
+    queue.holder[None] = frame
+    queue.let_others_in()
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.wait(frame, time.monotonic() + 1, bell=Bell(), clock=time.monotonic)
+
+    assert queue.is_away(frame)
+    assert not queue.places
+    queue.release(frame)
+    assert not queue.away
 
 
 def test_a_second_thread_may_enter_once_the_first_has_left() -> None:
