@@ -86,9 +86,10 @@ $(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)bu
 	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace && touch $@
 
 # One stamp for each extra of setup.cfg, written last: an interrupted installation is done again.
+# Python compiles what is imported when it is imported, a small part of what is installed.
 $(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
 	@echo "installing what '$*' needs into $(VENV)"
-	@$(PY) .ci/requirements.py $* | $(PY) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PY) .ci/requirements.py $* | $(PY) -m pip install --no-compile --quiet --disable-pip-version-check -r /dev/stdin
 	@touch $@
 
 # The entry points (pytest's plugin, the command `aktor`) come with an installation. The modules are
@@ -96,8 +97,8 @@ $(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
 # too; by default setuptools puts a hook for imports there, which checkers do not ask.
 $(WITH)test: setup.cfg pyproject.toml | $(VENV)/.made
 	@echo "installing aktor and its test tools into $(VENV) (a minute, once)"
-	@$(PY) .ci/requirements.py codecs demo test build | $(PY) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@$(PY) .ci/requirements.py codecs demo test build | $(PY) -m pip install --no-compile --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PY) -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@ $(WITH)demo $(WITH)build
 
 $(VENV)/.made:
