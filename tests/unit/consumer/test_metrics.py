@@ -19,6 +19,7 @@ from aktor.consumer.metrics import FRESH, ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
 from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
 from aktor.managers.fetch.metrics import FetchMetrics
+from aktor.managers.fetch.session import FetchSession
 from aktor.managers.membership.metrics import RebalanceMetrics
 from aktor.trace import recording
 from aktor.values import replace
@@ -202,13 +203,13 @@ def test_a_topic_of_which_nothing_was_read_lately_is_forgotten_when_another_one_
 
 
 def test_the_sizes_of_fetches_are_measured_in_all_and_by_topic() -> None:
-    fetches = FetchMetrics(2, 10.0)
+    fetches, session = FetchMetrics(2, 10.0), FetchSession()
     for now, sizes in ((1.0, {"a": 10, "b": 20}), (2.0, {"a": 30}), (3.0, {})):
         partitions = [
             SimpleNamespace(topic=topic, records=bytes(size)) for topic, size in sizes.items()
         ]
-        fetches.answered(cast(Any, partitions), sum(sizes.values()), now)
-    fetches.answered([], 0, 21.5)
+        fetches.answered(cast(Any, partitions), sum(sizes.values()), now, session=session)
+    fetches.answered([], 0, 21.5, session=session)
 
     def found(now: float) -> dict[tuple[str, Any], float]:
         values = fetches.measure(now)

@@ -6,15 +6,22 @@ import socket
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import ANY
 
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.sockets.addresses import Resolver
 from aktor.actors.sockets.kafka_net import KafkaNet
+from aktor.events.sockets import ConnectionOpened
 from aktor.settings import Settings
 
 #: However a test fails, it fails within this time.
 LIMIT = 30.0
+
+
+def opened(key: str) -> ConnectionOpened:
+    """That this connection is open, whichever version the broker has, and whenever it was."""
+    return ConnectionOpened(key=key, broker_version=ANY, now=ANY)
 
 
 class Client:

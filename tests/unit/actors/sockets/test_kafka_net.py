@@ -43,7 +43,7 @@ from aktor.events.sockets import (
     RequestBroken,
 )
 from tests.unit.actors.sockets.certificates import Certificates
-from tests.unit.actors.sockets.net_client import LIMIT, Client
+from tests.unit.actors.sockets.net_client import LIMIT, Client, opened
 from tests.unit.actors.sockets.sasl_broker import give_token, plain, read_token, scram, shake_hands
 from tests.unit.actors.sockets.scripted_broker import (
     SPOKEN,
@@ -740,7 +740,7 @@ def test_a_slow_look_up_does_not_block_the_others() -> None:
         assert client.ask().key == "a"
 
         names.gate.set()
-        assert client.next() == ConnectionOpened(key="slow", now=0.0)
+        assert client.next() == opened("slow")
 
 
 def test_a_look_up_that_takes_too_long_ends_with_the_attempt() -> None:
@@ -759,9 +759,7 @@ def test_a_name_is_looked_up_anew_for_every_attempt() -> None:
     names = Names("127.0.0.1")
     with ScriptedBroker(serve) as broker, Client(resolve=names) as client:
         for key in "ab":
-            assert client.connect(broker.port, "moving.example", key=key) == ConnectionOpened(
-                key=key, now=0.0
-            )
+            assert client.connect(broker.port, "moving.example", key=key) == opened(key)
 
     assert names.asked == ["moving.example", "moving.example"]
 
@@ -769,7 +767,7 @@ def test_a_name_is_looked_up_anew_for_every_attempt() -> None:
 def test_all_addresses_of_a_name_are_tried() -> None:
     names = Names("127.0.0.9", "127.0.0.1")
     with ScriptedBroker(serve) as broker, Client(resolve=names) as client:
-        assert client.connect(broker.port, "both.example") == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(broker.port, "both.example") == opened("a")
 
 
 @contextlib.contextmanager
@@ -792,7 +790,7 @@ def test_an_address_that_swallows_everything_does_not_keep_the_next_from_being_t
         ScriptedBroker(serve, address=("127.0.0.1", port)),
         Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
     ):
-        assert client.connect(port, "both.example") == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(port, "both.example") == opened("a")
 
 
 def test_an_address_that_swallows_everything_is_said_to_have_opened_no_connection() -> None:
@@ -813,7 +811,7 @@ def test_an_address_that_connects_and_is_silent_gives_way_to_the_next_at_the_nex
         second = client.connect(silent.port, "both.example", key="b")
 
     assert isinstance(first, ConnectionFailed)
-    assert second == ConnectionOpened(key="b", now=0.0)
+    assert second == opened("b")
 
 
 def test_a_second_connection_begins_with_the_address_that_the_first_one_found() -> None:
@@ -821,11 +819,11 @@ def test_a_second_connection_begins_with_the_address_that_the_first_one_found() 
         ScriptedBroker(serve) as works,
         Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
     ):
-        assert client.connect(works.port, "both.example") == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(works.port, "both.example") == opened("a")
         with ScriptedBroker(in_silence, address=("127.0.0.2", works.port)):
             second = client.connect(works.port, "both.example", key="b", timeout=0.5)
 
-    assert second == ConnectionOpened(key="b", now=0.0)
+    assert second == opened("b")
 
 
 def test_after_a_lost_connection_the_next_address_is_tried() -> None:
@@ -834,7 +832,7 @@ def test_after_a_lost_connection_the_next_address_is_tried() -> None:
         ScriptedBroker(serve, address=("127.0.0.1", leaves.port)),
         Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
     ):
-        assert client.connect(leaves.port, "both.example") == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(leaves.port, "both.example") == opened("a")
         assert isinstance(client.next(), ConnectionClosed)
         client.connect(leaves.port, "both.example", key="b")
 
@@ -867,7 +865,7 @@ def test_an_http_proxy_is_gone_through() -> None:
     with ScriptedBroker(script) as proxy:
         connection = {"proxy_url": f"http://127.0.0.1:{proxy.port}"}
         with Client(connection=connection) as client:
-            assert client.connect(9092, "far.example") == ConnectionOpened(key="a", now=0.0)
+            assert client.connect(9092, "far.example") == opened("a")
             assert isinstance(client.ask(), RequestAnswered)
 
     assert lines == [b"CONNECT far.example:9092 HTTP/1.1"]
@@ -903,7 +901,7 @@ def test_answers_of_any_size_come_through_tls(certificates: Certificates) -> Non
 
     broker = ScriptedBroker(script, tls=certificates.server("broker"))
     with broker, Client(**tls(certificates)) as client:
-        assert client.connect(broker.port) == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(broker.port) == opened("a")
         first, second = client.send(a_fetch()), client.send(a_fetch())
         answers = [client.next(), client.next()]
 
@@ -1006,7 +1004,7 @@ def test_a_canonical_name_is_the_one_that_certificates_are_checked_against(
 def test_a_host_name_is_not_checked_if_that_is_asked_for(certificates: Certificates) -> None:
     broker = ScriptedBroker(serve, tls=certificates.server("elsewhere"))
     with broker, Client(**tls(certificates, ssl_check_hostname=False)) as client:
-        assert client.connect(broker.port) == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(broker.port) == opened("a")
 
 
 def test_a_broker_that_wants_a_client_certificate_refuses_one_without(
@@ -1019,7 +1017,7 @@ def test_a_broker_that_wants_a_client_certificate_refuses_one_without(
     own = {"ssl_certfile": str(certificates.file("broker"))}
     with broker, Client(**tls(certificates)) as without, Client(**tls(certificates, **own)) as well:
         report = without.connect(broker.port)
-        assert well.connect(broker.port) == ConnectionOpened(key="a", now=0.0)
+        assert well.connect(broker.port) == opened("a")
 
     assert isinstance(report.error, AuthenticationError)
     assert "certificate required" in str(report.error)
@@ -1076,7 +1074,7 @@ def test_the_right_password_opens(mechanism: str) -> None:
         peer.serve()
 
     with ScriptedBroker(script) as broker, Client(**sasl(mechanism)) as client:
-        assert client.connect(broker.port) == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(broker.port) == opened("a")
         assert isinstance(client.ask(), RequestAnswered)
         assert broker.errors == []
 
@@ -1156,7 +1154,7 @@ def test_a_broker_before_1_0_gets_bare_tokens_and_says_no_by_hanging_up() -> Non
 
     wrong = sasl(sasl_plain_password="x")
     with ScriptedBroker(script) as broker, Client(**sasl()) as alice, Client(**wrong) as eve:
-        assert alice.connect(broker.port) == ConnectionOpened(key="a", now=0.0)
+        assert alice.connect(broker.port) == opened("a")
         assert isinstance(alice.ask(), RequestAnswered)
         report = eve.connect(broker.port)
 
@@ -1204,7 +1202,7 @@ def test_a_token_that_takes_its_time_does_not_block_the_others() -> None:
         assert not provider.answered, "who waits for a token turns the loop meanwhile"
         provider.gate.set()
 
-        assert client.next() == ConnectionOpened(key="a", now=0.0)
+        assert client.next() == opened("a")
         assert broker.errors == []
 
 
@@ -1323,7 +1321,7 @@ def test_a_login_is_renewed_before_it_ends_and_requests_wait_for_it() -> None:
         peer.serve()
 
     with ScriptedBroker(script) as broker, Client(**sasl()) as client:
-        assert client.connect(broker.port, jitter=0.0) == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(broker.port, jitter=0.0) == opened("a")
         while len(logins) < 2:
             client.net.wait(0.05)
         assert isinstance(client.ask(), RequestAnswered)
@@ -1339,7 +1337,7 @@ def test_a_login_that_cannot_be_renewed_ends_the_connection() -> None:
         plain(peer, "changed meanwhile")
 
     with ScriptedBroker(script) as broker, Client(**sasl()) as client:
-        assert client.connect(broker.port) == ConnectionOpened(key="a", now=0.0)
+        assert client.connect(broker.port) == opened("a")
         report = client.next()
 
     assert isinstance(report, ConnectionClosed)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from aktor.actors.sockets.proxy import ProxyError, parse_proxy, tunnel
-from aktor.events.sockets import ConnectionFailed, ConnectionOpened, RequestAnswered
-from tests.unit.actors.sockets.net_client import LIMIT, Client
+from aktor.events.sockets import ConnectionFailed, RequestAnswered
+from tests.unit.actors.sockets.net_client import LIMIT, Client, opened
 from tests.unit.actors.sockets.scripted_broker import Peer, ScriptedBroker
 
 SECRET = "hunter2-canary"
@@ -241,7 +241,7 @@ def test_a_broker_is_reached_through_a_socks5_proxy(scheme: str) -> None:
     with ScriptedBroker(socks5) as proxy:
         connection = {"proxy_url": f"{scheme}://localhost:{proxy.port}"}
         with Client(connection=connection) as client:
-            assert client.connect(9092, "127.0.0.7") == ConnectionOpened(key="a", now=0.0)
+            assert client.connect(9092, "127.0.0.7") == opened("a")
             assert isinstance(client.ask(), RequestAnswered)
         assert proxy.errors == []
 
@@ -259,7 +259,7 @@ def test_all_addresses_of_a_proxy_are_tried() -> None:
         with Client(connection=connection, resolve=resolve) as client:
             for key in "abcdef":
                 report = client.connect(9092, "far.example", key=key)
-                assert report == ConnectionOpened(key=key, now=0.0)
+                assert report == opened(key)
 
 
 def test_while_a_proxy_takes_its_time_the_thread_sleeps() -> None:
