@@ -39,6 +39,9 @@ OF_JAVA = (
 #: Those that start Spark. Most of their time they wait, or compute in a Java of their own.
 SPARK = ("tests/kafka/test_spark", "tests/spark/rebalances/")
 
+#: Those that start a program of Java, or the job over traces.
+JAVA_PROGRAMS = ("tests/clients/test_java_tools.py", "tests/spark/rebalances/test_job.py")
+
 #: The processes: one begins with the tests that start Spark, one with those on a real Kafka, one
 #: with those on embedded ones, and the others compute. With fewer, nothing runs beside tests on
 #: brokers.
@@ -96,9 +99,9 @@ def is_left_to_the_gate(item: pytest.Item) -> bool:
 
 
 def starts_java(item: pytest.Item) -> bool:
-    """Whether it takes a session of Spark, or runs Kafka's own tools."""
+    """Whether it takes a session of Spark, or runs Kafka's own tools or the job over traces."""
     takes_spark = "spark" in getattr(item, "fixturenames", ())
-    return takes_spark or item.nodeid.startswith("tests/clients/test_java_tools.py")
+    return takes_spark or item.nodeid.startswith(JAVA_PROGRAMS)
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError
+from tests.gate import all_but_the_first
 from tests.scenarios.interrupts import Injection
 from tests.scenarios.reading import T0, T1, a_member, in_another_thread, read
 from tests.scenarios.world import World
@@ -161,15 +162,17 @@ def test_a_closed_consumer_still_shows_its_metrics_and_status(world: World) -> N
         consumer.subscription()
 
 
+@pytest.mark.parametrize("first", all_but_the_first(1, range(1, 5)))
 @pytest.mark.parametrize("look", [KafkaConsumer.metrics, KafkaConsumer.status])
 def test_a_consumer_may_be_closed_at_any_line_of_a_look(
-    world: World, look: Callable[[KafkaConsumer], Any]
+    world: World, look: Callable[[KafkaConsumer], Any], first: int
 ) -> None:
+    """Every fourth line, from the first one on."""
     consumer = world.consumer()
     with Injection(world) as counted:
         look(consumer)
 
-    for line in range(1, counted.count + 1):
+    for line in range(first, counted.count + 1, 4):
         consumer = world.consumer()
         with Injection(world, at=[line], act=consumer.close):
             assert look(consumer) is not None
