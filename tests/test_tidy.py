@@ -525,7 +525,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "internals": {"core"},
         "metrics": {"core"},
         "system": {"core"},
-        "facade": {"arguments", "columns", "configuration", "core", "deserializers"}
+        "assembly": {"core", "deserializers", "system"},
+        "facade": {"arguments", "assembly", "columns", "configuration", "core", "deserializers"}
         | {"future", "habits", "internals", "metrics", "status", "subscription_state", "system"},
     },
     "simulation": {

@@ -10,25 +10,34 @@ import functools
 import operator
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kafka.consumer.subscription_state import (
+    AsyncConsumerRebalanceListener,
+    ConsumerRebalanceListener,
+)
+from kafka.errors import IllegalStateError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.util import ensure_valid_topic_name
 
 from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX, is_number
 from aktor.consumer.core.subscription import SubscriptionPattern
+from aktor.errors import ConfigurationError
+from aktor.events.metadata import TopicPattern
 from aktor.events.positions import Position
+from aktor.settings import Settings
 
 __all__ = [
     "check_callback",
     "check_partition",
-    "check_pattern",
+    "check_subscription",
     "check_topic",
     "checked_offsets",
     "checked_partitions",
     "checked_timestamps",
     "offset",
+    "pattern",
     "position",
     "record_limit",
     "seconds",
@@ -181,11 +190,46 @@ def _timestamp(partition: Any, value: Any) -> int:
     return int(value)
 
 
-def check_pattern(pattern: Any) -> None:
-    """Check that it is a pattern of str: names of topics are not bytes."""
+def check_subscription(topics: Any, pattern: Any, listener: Any) -> None:
+    """Check that either topics or a pattern is given, and that a listener is one."""
+    if not topics and not pattern:
+        raise ValueError("Must provide topics or pattern")
+    if topics and pattern:
+        raise IllegalStateError(
+            "You must choose only one way to configure your consumer: (1) subscribe to specific"
+            " topics by name, (2) subscribe to topics matching a regex pattern, (3) assign"
+            " itself specific topic-partitions."
+        )
+    if isinstance(topics, str) or not isinstance(topics, Sequence):
+        raise TypeError("Topics must be a list (or non-str sequence)")
+    for topic in topics:
+        check_topic(topic)
     text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
-    if not isinstance(text, str | SubscriptionPattern):
+    if not isinstance(text, str | SubscriptionPattern | None):  # names of topics are not bytes
         raise TypeError("pattern must be a str, a re.Pattern of str, or a SubscriptionPattern")
+    if listener is not None and not isinstance(
+        listener, (ConsumerRebalanceListener, AsyncConsumerRebalanceListener)
+    ):
+        raise TypeError(
+            "listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener"
+        )
+
+
+def pattern(
+    given: str | re.Pattern[str] | SubscriptionPattern | None, settings: Settings, *, internal: bool
+) -> tuple[TopicPattern | None, str]:
+    """The pattern that we evaluate, or the one that the brokers evaluate. `internal`: it may match
+    Kafka's own topics."""
+    if not given:
+        return None, ""
+    if not isinstance(given, SubscriptionPattern):
+        return TopicPattern(pattern=re.compile(given), internal=internal), ""
+    if settings.group_id is None or settings.group_protocol == "classic":
+        raise ConfigurationError(
+            "a SubscriptionPattern is evaluated by the brokers, which takes a group_id and"
+            " group_protocol 'consumer'; give a pattern of Python's re as a str instead"
+        )
+    return None, given.pattern
 
 
 def check_callback(callback: Any) -> None:

@@ -32,11 +32,11 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
+from aktor.consumer.assembly import assemble
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.call_queue import LOOK_EVERY
-from aktor.consumer.core.core import Core
 from aktor.consumer.core.guard import (
     Close,
     Guarded,
@@ -47,22 +47,20 @@ from aktor.consumer.core.guard import (
     looking,
 )
 from aktor.consumer.core.iteration import Calls
-from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
-from aktor.consumer.system import HOST, ActorSystem, Host, kind_of
+from aktor.consumer.system import HOST, Host
 from aktor.errors import ConfigurationError
-from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
-from aktor.events.metadata import TopicInfo, TopicPattern
+from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
 from aktor.events.routes import SUPERVISOR
-from aktor.records import Columns, RecordReader
+from aktor.records import Columns
 from aktor.records import status as reader_in_use
 from aktor.structs import (
     ConsumerGroupMetadata,
@@ -73,7 +71,6 @@ from aktor.structs import (
     TopicPartition,
     V,
 )
-from aktor.trace import open_trace
 from aktor.version import __version__
 
 if TYPE_CHECKING:
@@ -216,22 +213,13 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         # (Here, because a warning names the line that calls this constructor.)
         key = deserializers.wrap(self.config["key_deserializer"], "key_deserializer")
         value = deserializers.wrap(self.config["value_deserializer"], "value_deserializer")
-        make_reader = self._reader_maker(key, value)
         self._measured = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
-        trace = open_trace(consumer=settings.client_id, group=settings.group_id)
-        self._host = HOST.get().for_consumer(self)
-        self._make_bell = self._host.make_bell
+        host = HOST.get().for_consumer(self)
+        self._make_bell = host.make_bell
         self._bell = Bells(self._make_bell)
-        port = ApplicationPort(self._bell, trace)
-        kind = kind_of(settings.group_protocol)
-        self._system = ActorSystem(kind, settings, port, trace, self._host)
-        self._dispatcher = dispatcher = self._system.dispatcher
-        self._core = Core.make(
-            settings, port, dispatcher.publish, dispatcher.clock, trace, make_reader=make_reader
-        )
-        self._engine = kind.core(
-            self._core, on_auto_commit=self.config["default_offset_commit_callback"]
-        )
+        made = assemble(self.config, settings, host, self._bell, key=key, value=value)
+        self._host, self._dispatcher, self._core, self._engine = made
+        dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
         if self._measured is not None:
             self._measured.begin(self._measure, dispatcher.clock)
@@ -282,28 +270,6 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             self._ended = True
             self._core.log.info("consumer.closed", because=because)
 
-    def _reader_maker(
-        self, key: deserializers.Deserialize | None, value: deserializers.Deserialize | None
-    ) -> Any:
-        settings = self._settings
-        read_committed = settings.isolation_level == "read_committed"
-
-        def make(chunk: Chunk) -> RecordReader:
-            return RecordReader(
-                chunk.data,
-                topic=chunk.partition.topic,
-                partition=chunk.partition.partition,
-                fetch_offset=chunk.offset,
-                check_crcs=settings.check_crcs,
-                read_committed=read_committed,
-                aborted=chunk.aborted,
-                deserialize_key=key,
-                deserialize_value=value,
-                max_batch_bytes=settings.max_decompressed_batch_bytes,
-            )
-
-        return make
-
     # -- subscription
 
     @exclusive
@@ -328,44 +294,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             re.error: the pattern is not one of Python's.
             ConfigurationError: a SubscriptionPattern without a group that speaks KIP-848.
         """
-        if not topics and not pattern:
-            raise ValueError("Must provide topics or pattern")
-        if topics and pattern:
-            raise IllegalStateError(
-                "You must choose only one way to configure your consumer: (1) subscribe to specific"
-                " topics by name, (2) subscribe to topics matching a regex pattern, (3) assign"
-                " itself specific topic-partitions."
-            )
-        if isinstance(topics, str) or not isinstance(topics, Sequence):
-            raise TypeError("Topics must be a list (or non-str sequence)")
-        for topic in topics:
-            arguments.check_topic(topic)
-        if pattern is not None:
-            arguments.check_pattern(pattern)
-        if listener is not None and not isinstance(
-            listener, (ConsumerRebalanceListener, AsyncConsumerRebalanceListener)
-        ):
-            raise TypeError(
-                "listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener"
-            )
-        matching, regex = self._pattern(pattern)
+        arguments.check_subscription(topics, pattern, listener)
+        internal = not self.config["exclude_internal_topics"]
+        matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
         self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
-
-    def _pattern(
-        self, pattern: str | re.Pattern[str] | SubscriptionPattern | None
-    ) -> tuple[TopicPattern | None, str]:
-        """The pattern that we evaluate, or the one that the brokers evaluate."""
-        if not pattern:
-            return None, ""
-        if not isinstance(pattern, SubscriptionPattern):
-            internal = not self.config["exclude_internal_topics"]
-            return TopicPattern(pattern=re.compile(pattern), internal=internal), ""
-        if self._settings.group_id is None or self._settings.group_protocol == "classic":
-            raise ConfigurationError(
-                "a SubscriptionPattern is evaluated by the brokers, which takes a group_id and"
-                " group_protocol 'consumer'; give a pattern of Python's re as a str instead"
-            )
-        return None, pattern.pattern
 
     @exclusive
     def unsubscribe(self) -> None:

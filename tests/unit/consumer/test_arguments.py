@@ -25,6 +25,10 @@ def partition(topic: Any = "orders", number: Any = 0) -> Any:
     return arguments.checked_partitions([TopicPartition(topic, number)])
 
 
+def subscription(topics: Any, pattern: Any) -> None:
+    arguments.check_subscription(topics, pattern, None)
+
+
 def at(time: Any) -> Any:
     return arguments.checked_timestamps({A: time})
 
@@ -36,7 +40,7 @@ def at(time: Any) -> Any:
         (arguments.record_limit, [1, INT32_MAX, 10**30]),
         (arguments.offset, [0, INT64_MAX]),
         (arguments.check_topic, ["a", "a.b_c-1", "x" * 249]),
-        (arguments.check_pattern, ["", "a.*", re.compile("a")]),
+        (subscription, [(["a"], None), ([], "a.*"), ([], re.compile("a"))]),
         (arguments.check_callback, [None, print]),
         (partition, [("orders", 0), ("orders", INT32_MAX)]),
         (committed, [0, INT64_MAX, (0, None), (0, "x" * TEXT_MAX), (0, "", 0), (0, "", INT32_MAX)]),
@@ -58,7 +62,8 @@ def test_what_can_be_is_taken(take: Callable[..., Any], values: list[Any]) -> No
         (arguments.offset, ValueError, [None, "1", 1.0, True, -1, INT64_MAX + 1, 10**30]),
         (arguments.check_topic, TypeError, [None, b"orders", 7]),
         (arguments.check_topic, ValueError, ["", "a b", "..", "x" * 250]),
-        (arguments.check_pattern, TypeError, [None, b"a", re.compile(b"a")]),
+        (subscription, TypeError, [([], b"a"), ([], re.compile(b"a")), ("a", None)]),
+        (subscription, ValueError, [([], None), ([], ""), (["a b"], None)]),
         (arguments.check_callback, TypeError, ["print", 7]),
         (partition, TypeError, [("orders", "0"), ("orders", None), (b"orders", 0)]),
         (partition, ValueError, [("orders", -1), ("orders", INT32_MAX + 1), ("a b", 0)]),

@@ -1,0 +1,78 @@
+"""What a consumer is made of, whatever drives it: threads with bells, or an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aktor.actors.runtime.dispatcher import Bell, Dispatcher
+from aktor.consumer.core.core import Core
+from aktor.consumer.core.delivery import ReaderMaker
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.deserializers import Deserialize
+from aktor.consumer.system import ActorSystem, Host, kind_of
+from aktor.events.fetching import Chunk
+from aktor.records import RecordReader
+from aktor.settings import Settings
+from aktor.trace import open_trace
+
+__all__ = ["Assembly", "assemble"]
+
+
+class Assembly(NamedTuple):
+    """The parts of one consumer. No thread runs yet: `host.start` starts it."""
+
+    host: Host
+    dispatcher: Dispatcher
+    core: Core
+    engine: Engine
+
+
+def assemble(
+    config: Mapping[str, Any],
+    settings: Settings,
+    host: Host,
+    bell: Bell,
+    *,
+    key: Deserialize | None,
+    value: Deserialize | None,
+) -> Assembly:
+    """Make the actors, and the application's half, which is told by `bell` that there is news."""
+    trace = open_trace(consumer=settings.client_id, group=settings.group_id)
+    port = ApplicationPort(bell, trace)
+    kind = kind_of(settings.group_protocol)
+    dispatcher = ActorSystem(kind, settings, port, trace, host).dispatcher
+    core = Core.make(
+        settings,
+        port,
+        dispatcher.publish,
+        dispatcher.clock,
+        trace,
+        make_reader=reader_maker(settings, key, value),
+    )
+    engine = kind.core(core, on_auto_commit=config["default_offset_commit_callback"])
+    return Assembly(host, dispatcher, core, engine)
+
+
+def reader_maker(
+    settings: Settings, key: Deserialize | None, value: Deserialize | None
+) -> ReaderMaker:
+    """A function that makes the reader of a fetched chunk."""
+    read_committed = settings.isolation_level == "read_committed"
+
+    def make(chunk: Chunk) -> RecordReader:
+        return RecordReader(
+            chunk.data,
+            topic=chunk.partition.topic,
+            partition=chunk.partition.partition,
+            fetch_offset=chunk.offset,
+            check_crcs=settings.check_crcs,
+            read_committed=read_committed,
+            aborted=chunk.aborted,
+            deserialize_key=key,
+            deserialize_value=value,
+            max_batch_bytes=settings.max_decompressed_batch_bytes,
+        )
+
+    return make
