@@ -77,10 +77,15 @@ class Position(Value):
 
 
 class Assigned(Value):
-    """One assigned partition: its epoch, and its position if the application knows it already."""
+    """One assigned partition: its epoch, and its position if the application knows it already.
+
+    `ahead` False: its next batch was corrupt. Fetch the batch again, and nothing behind it until
+    the application has read it.
+    """
 
     epoch: int
     position: Position | None = None
+    ahead: bool = True
 
 
 class AssignmentChanged(Message):

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.util import calc_crc32c
 
 #: Any moment will do, if it is always the same.
 EPOCH_MS = 1_700_000_000_000
@@ -80,6 +81,15 @@ class Log:
                 spoilt = bytearray(data)
                 spoilt[-1] ^= 1
                 self._batches[index] = (first, last, bytes(spoilt))
+
+    def name_codec(self, offset: int, codec: int) -> None:
+        """The batch that holds this offset says that it is compressed with this codec."""
+        for index, (first, last, data) in enumerate(self._batches):
+            if first <= offset <= last:
+                other = bytearray(data)
+                struct.pack_into(">h", other, 21, codec)
+                struct.pack_into(">I", other, 17, calc_crc32c(other[21:]))
+                self._batches[index] = (first, last, bytes(other))
 
     def delete_before(self, offset: int) -> None:
         """Retention: the log starts here now."""

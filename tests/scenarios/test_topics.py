@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.serializer import Deserializer
+from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import CorruptBatchError, RecordDeserializationError
@@ -223,11 +225,44 @@ def test_a_batch_that_stays_corrupt_is_fetched_anew_three_times(world: World) ->
     assert world.cluster.asked["Fetch"] - asked <= 8 + 2 * 3 + 2
 
 
-class NotTwelve(Deserializer):
+@pytest.mark.parametrize("why", ["the checksum is wrong", "no such codec", "no such value"])
+def test_what_stands_behind_a_batch_that_cannot_be_read_is_not_fetched_again_and_again(
+    world: World, why: str
+) -> None:
+    """20 batches, one in each Fetch, and what is written meanwhile; all fits into the buffer."""
+    world.cluster.create_topic("small", partitions=1)
+    world.cluster.fill("small", 105, batch=5)
+    log = world.cluster.log("small", 0)
+    settings: dict[str, Any] = {"max_partition_fetch_bytes": 100, "max_buffered_bytes": 1_000_000}
+    if why == "the checksum is wrong":
+        log.corrupt(2)
+    elif why == "no such codec":
+        log.name_codec(2, 7)
+    else:
+        settings["value_deserializer"] = Refusing(b"0:2")
+    consumer = world.consumer(auto_offset_reset="earliest", **settings)
+    small = TopicPartition("small", 0)
+    consumer.assign([small])
+
+    for number in range(30):
+        with suppress(KafkaError):
+            consumer.poll(timeout_ms=100)
+        world.cluster.produce("small", 0, b"%d" % number)  # so that no Fetch waits for long
+    asked = world.cluster.asked["Fetch"]
+    assert 21 <= asked <= 21 + 30  # each batch once
+
+    consumer.seek(small, 5)
+    assert offsets(read(world, consumer, 130, within=10.0), 0) == list(range(5, 135))
+
+
+class Refusing(Deserializer):
+    def __init__(self, refused: bytes) -> None:
+        self.refused = refused
+
     def deserialize(self, topic: str, headers: Any, data: bytes) -> bytes:
         """Refuse one record."""
-        if data == b"0:12":
-            raise ValueError("not twelve")
+        if data == self.refused:
+            raise ValueError("not this one")
         return data
 
 
@@ -236,7 +271,7 @@ def test_a_deserializer_that_fails_is_raised_at_its_record_until_sought_past(
 ) -> None:
     """Java 98: testFetchedRecordsRaisesOnSerializationErrors."""
 
-    consumer = world.consumer(auto_offset_reset="earliest", value_deserializer=NotTwelve())
+    consumer = world.consumer(auto_offset_reset="earliest", value_deserializer=Refusing(b"0:12"))
     consumer.assign([T0])
 
     before = read(world, consumer, 12)

@@ -415,7 +415,7 @@ class Partition:
     @property
     def assigned(self) -> Assigned:
         """The partition as the background is told of it."""
-        return Assigned(epoch=self.fetch_epoch, position=self.position)
+        return Assigned(epoch=self.fetch_epoch, position=self.position, ahead=not self.fetched_anew)
 
     @property
     def open(self) -> bool:

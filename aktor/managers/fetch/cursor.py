@@ -43,6 +43,7 @@ class FetchCursor:
         "_spans",
         "_validated",
         "_wanted",
+        "ahead",
         "backoff",
         "buffered",
         "epoch",
@@ -63,6 +64,7 @@ class FetchCursor:
         epoch: int,
         position: Position | None,
         *,
+        ahead: bool = True,
         backoff: Backoff,
         log: Trace,
     ) -> None:
@@ -84,6 +86,8 @@ class FetchCursor:
         self.backoff = backoff
         #: Bytes that the application holds; `_spans` are their (end offset, size).
         self.buffered = 0
+        #: More is fetched while the application has not read what it holds.
+        self.ahead = ahead
         self._spans: deque[tuple[int, int]] = deque()
         #: By the metadata; None if it does not tell ids, or does not know the topic.
         self.topic_id: UUID | None = None
@@ -289,6 +293,7 @@ class FetchCursor:
         """Forget the spans that the application has read to their end."""
         while self._spans and self._spans[0][0] <= offset:
             self.buffered -= self._spans.popleft()[1]
+            self.ahead = True  # the batch that was corrupt could be read
 
     def consumed_all(self) -> None:
         """The application's buffer is empty."""

@@ -30,7 +30,6 @@ from aktor.events.polling import Poll
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
-    Position,
     PositionsResolved,
     PositionsValidated,
     ResetPositions,
@@ -222,7 +221,7 @@ class FetchManager(RequestManager):
         for tp, assigned in changed.partitions.items():
             cursor = self._plan.cursors.get(tp)
             if cursor is None or cursor.epoch != assigned.epoch:
-                cursor = self._new_cursor(tp, assigned.epoch, assigned.position)
+                cursor = self._new_cursor(tp, assigned)
             elif cursor.offset is None and assigned.position is not None:
                 cursor.go_to(assigned.position)
             cursors[tp] = cursor
@@ -230,8 +229,10 @@ class FetchManager(RequestManager):
         # hand waits for the next Poll. A group assigns partitions inside of a poll.
         self._plan.assign(cursors, await_poll=not changed.by_group)
 
-    def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
-        cursor = FetchCursor(tp, epoch, position, backoff=self._new_backoff(), log=self.log)
+    def _new_cursor(self, tp: TopicPartition, at: Assigned) -> FetchCursor:
+        cursor = FetchCursor(
+            tp, at.epoch, at.position, ahead=at.ahead, backoff=self._new_backoff(), log=self.log
+        )
         cursor.find_leader(self._plan.cluster)
         return cursor
 
@@ -239,21 +240,19 @@ class FetchManager(RequestManager):
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
         """Fetch from these positions; Fetches in flight and buffered records have an old epoch."""
         for tp, to in sought.partitions.items():
-            self._replace(tp, to.epoch, to.position, because="a seek")
+            self._replace(tp, to, because="a seek")
 
     @handles(ResetPositions)
     def on_reset_positions(self, reset: ResetPositions) -> None:
         """Do not fetch these until the position manager has found their new positions."""
         for tp, to in reset.partitions.items():
-            self._replace(tp, to.epoch, None, because="a reset")
+            self._replace(tp, Assigned(epoch=to.epoch), because="a reset")
 
-    def _replace(
-        self, tp: TopicPartition, epoch: int, position: Position | None, *, because: str
-    ) -> None:
+    def _replace(self, tp: TopicPartition, to: Assigned, *, because: str) -> None:
         if tp not in self._plan.cursors:
             self.log.info("fetch.dropped", partition=tp, because=f"{because}, not assigned")
             return
-        self._plan.replace(self._new_cursor(tp, epoch, position))
+        self._plan.replace(self._new_cursor(tp, to))
 
     def _touch(self, *partitions: TopicPartition) -> None:
         self._plan.touch(partitions)

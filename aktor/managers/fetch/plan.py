@@ -28,8 +28,9 @@ __all__ = ["FetchPlan"]
 class FetchState(Enum):
     """Whether a partition can be fetched now, or why not."""
 
-    #: Not to be fetched: not polled since `assign`; stopped by an error; or without a position
-    #: while it is paused or has no known leader.
+    #: Not to be fetched: not polled since `assign`; stopped by an error; its corrupt batch was
+    #: fetched again and is not read yet; or without a position while it is paused or has no known
+    #: leader.
     OUT = auto()
     #: Its position is being looked up.
     LOOKED_UP = auto()
@@ -274,7 +275,7 @@ class FetchPlan:
             wanted = source is not None and not paused
             return _PartitionState(FetchState.LOOKED_UP if wanted else FetchState.OUT, source, 0)
         held = 0 if paused else cursor.buffered
-        if cursor.stopped:
+        if cursor.stopped or (cursor.buffered and not cursor.ahead):
             state = FetchState.OUT
         elif cursor.validating or cursor.must_validate:
             state = FetchState.VALIDATED

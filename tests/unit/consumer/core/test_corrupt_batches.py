@@ -51,6 +51,19 @@ def test_it_is_raised_at_once_and_fetched_anew_after_the_backoff() -> None:
     assert sought(harness) == [(2, 0)]
 
 
+def test_nothing_is_fetched_ahead_of_it_until_it_was_read() -> None:
+    harness = a_consumer(**SETTINGS)
+    harness.fetched(damaged())
+    raised_at(harness, 5.0)
+    raised_at(harness, 5.0)
+
+    (attempt,) = harness.of(SeekPartitions)
+    assert not attempt.partitions[A].ahead
+    harness.fetched(a_chunk(A, epoch=2))
+    harness.poll(1.0)
+    assert harness.engine.delivery.as_assigned()[A].ahead
+
+
 def test_whoever_polls_on_reads_on_once_sound_bytes_have_come() -> None:
     harness = a_consumer(**SETTINGS)
     harness.fetched(damaged())

@@ -159,8 +159,9 @@ class FetchHarness:
         if polled:
             self.consume({})
 
-    def seek(self, partition: Partition, offset: int, *, epoch: int) -> None:
-        self.tell(SeekPartitions(partitions={tp(partition): _assigned(epoch, offset)}))
+    def seek(self, partition: Partition, offset: int, *, epoch: int, ahead: bool = True) -> None:
+        to = Assigned(epoch=epoch, position=Position(offset=offset), ahead=ahead)
+        self.tell(SeekPartitions(partitions={tp(partition): to}))
 
     def reset(self, partition: Partition, *, epoch: int) -> None:
         self.tell(ResetPositions(partitions={tp(partition): Reset(epoch=epoch)}, because="test"))

@@ -31,13 +31,13 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.fetch import FetchRequest
 
-from aktor.actors.runtime.manager import REFUSED_PAUSE
+from aktor.actors.runtime.manager import NEVER, REFUSED_PAUSE
 from aktor.errors import CorruptBatchError
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request
 from aktor.events.polling import Poll
 from aktor.managers.fetch.answer import CHUNK_OVERHEAD
-from aktor.managers.fetch.manager import EMPTY_PACE
+from aktor.managers.fetch.manager import CROWDED_WAIT, EMPTY_PACE
 from aktor.managers.fetch.room import CreditError
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from tests.unit.managers.fetch.builders import (
@@ -973,6 +973,33 @@ def test_what_we_find_corrupt_is_left_to_the_reader_and_not_fetched_again() -> N
     assert harness.tick(5.0) == []
     harness.seek(0, 11, epoch=2)
     assert offsets(harness.the_request()) == {0: 11}
+
+
+def test_behind_a_batch_that_was_corrupt_nothing_is_fetched_until_it_was_read() -> None:
+    """If it stays corrupt, what was fetched behind it would be dropped with each attempt."""
+    harness = FetchHarness.reading({0: 1})
+    harness.seek(0, 0, epoch=2, ahead=False)
+
+    harness.answer(harness.the_request(), of(0, a_batch(0, 10)))
+    assert harness.tick(5.0) == []
+    assert harness.wake_at == NEVER
+    harness.consume({0: 5})  # not all of it
+    assert harness.tick() == []
+
+    harness.consume({0: 10})
+    harness.answer(harness.the_request(), of(0, a_batch(10, 10)))
+    assert offsets(harness.the_request()) == {0: 20}
+
+
+def test_others_are_fetched_while_a_batch_that_was_corrupt_is_not_read() -> None:
+    harness = FetchHarness.reading({0: 1, 1: 1})
+    harness.seek(0, 0, epoch=2, ahead=False)
+    harness.answer(harness.the_request(), of(0, a_batch(0, 10)), of(1, a_batch(0, 10)))
+
+    request = harness.the_request()
+
+    assert offsets(request) == {1: 10}
+    assert request.body.max_wait_ms > 1000 * CROWDED_WAIT
 
 
 def test_batches_that_lead_nowhere_end_in_an_error_instead_of_a_loop() -> None:
