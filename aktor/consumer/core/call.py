@@ -120,7 +120,9 @@ class Call:
         return self.follows_policy, self.asked
 
     def come_back(self, kept: tuple[bool, list[int]]) -> None:
-        """The call goes on; `kept` is what `let_others_in` returned."""
+        """The call goes on; `kept` is what `let_others_in` returned. A compiled iterator of another
+        thread must look again before its next record: this call may take its batch."""
+        self.attention.call()
         self.begin()
         self.touched = True
         self.follows_policy, self.asked = kept
