@@ -378,7 +378,6 @@ class Dispatcher:
         trace: Trace | None = None,
     ) -> None:
         self.clock = clock
-        self._wall = wall
         #: The sleeper of the actor that was connected last and has one; None if there was none.
         self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).bind(actor="dispatcher")
@@ -391,7 +390,7 @@ class Dispatcher:
         self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
         #: The rounds in which the supervisor asks the actors.
-        self.ticks = Ticks(seed)
+        self.ticks = Ticks(seed, wall)
         #: Called before an actor is given a message: what it raises is a crash of that actor. For
         #: simulations, which inject faults.
         self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
@@ -506,7 +505,7 @@ class Dispatcher:
                 return ticks.wake_at
             ticks.begin_again()
             return None
-        due = ticks.due(self.clock(), self._wall())
+        due = ticks.due(self.clock())
         if due is None:
             return ticks.wake_at
         self.publish(due)
@@ -519,12 +518,11 @@ class Dispatcher:
             actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")
             return
-        kind = type(message)
-        self.ticks.delivered(kind, actor.name)
+        self.ticks.delivered(type(message), actor.name)
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
-            if isinstance(message, Enveloped):
+            if type(message) is Enveloped:
                 actor.receive(message.envelope)
                 if actor.actor_stopped.is_set() and self._is_connected(actor):
                     self._stopped_by_others(actor, message)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from aktor.events.lifecycle import Tick, TickDue, Ticked
@@ -37,14 +38,17 @@ class Ticks:
         "_order",
         "_random",
         "_to_come",
+        "_wall",
         "is_on",
         "news",
         "requests",
         "wake_at",
     )
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, wall: Callable[[], float] = time.time) -> None:
         self._random = random.Random(seed)
+        #: The seconds since the epoch.
+        self._wall = wall
         #: Whether a message was delivered since the last round began.
         self._has_work = True
         #: Whether a round is under way.
@@ -91,19 +95,19 @@ class Ticks:
 
     def delivered(self, kind: type, actor: str) -> None:
         """This actor is given a message of this type: news for it, unless a round made it."""
-        if kind is Tick:
-            self.news.discard(actor)
-        elif kind not in _CLOCKWORK:
+        if kind not in _CLOCKWORK:
             self._has_work = True
             self.news.add(actor)
+        elif kind is Tick:
+            self.news.discard(actor)
 
-    def due(self, now: float, wall: float = 0.0) -> TickDue | None:
-        """The message that begins a round, if one is due; `wall`: seconds since the epoch."""
+    def due(self, now: float) -> TickDue | None:
+        """The message that begins a round, if one is due."""
         if not self._has_work and now < self.wake_at:
             return None
         self._has_work = False
         self.is_on = True
-        return TickDue(now=now, jitter=self._random.random(), wall=wall)
+        return TickDue(now=now, jitter=self._random.random(), wall=self._wall())
 
     def begin_again(self) -> None:
         """An actor of this round has crashed, so that the round does not end: another is due."""
