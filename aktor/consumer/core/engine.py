@@ -112,7 +112,7 @@ class Engine:
         delivery, iteration = self.delivery, self.iteration
         if delivery.given or self.in_hand.given:
             self.in_hand.begin_call(delivery.given_to, delivery.given)
-        delivery.accept()
+            delivery.accept()
         if iteration.batch.handed:
             if is_another(iteration.given_to):
                 self.in_hand.begin_call(iteration.given_to, iteration.settle_for_another())
@@ -241,7 +241,8 @@ class Engine:
         """The records that are here, or none. Tell the background what the application has read. If
         there are no records, or an error of our own is raised, wake it to read that at once."""
         self.errors.look_up_anew(now)
-        self.in_hand.forget()
+        if self.in_hand.given:
+            self.in_hand.forget()
         self.heartbeat.tell(now)
         try:
             records = self._collect(take, now, deadline)
