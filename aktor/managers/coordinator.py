@@ -306,6 +306,7 @@ class CoordinatorManager(RequestManager):
             "coordinator.lost",
             group=self.settings.group_id,
             node=broker.node_id,
+            address=f"{broker.host}:{broker.port}",
             because=because,
         )
         self._say(CoordinatorLost(because=because))

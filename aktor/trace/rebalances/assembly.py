@@ -10,6 +10,7 @@ from typing import Final
 
 from aktor.trace.rebalances.balance import least_moves
 from aktor.trace.rebalances.causes import Cause
+from aktor.trace.rebalances.holds import Hold, called, hold_of, seconds
 from aktor.trace.rebalances.parts import CALLBACKS, PHASES, Part, milliseconds
 from aktor.trace.rebalances.rows import At, MemberPart, Rebalance
 
@@ -25,6 +26,16 @@ SKEW: Final = 2.0
 #: A part with one of these causes did not trigger the rebalance: another member or the first round
 #: did, or its trace does not say why it began.
 _OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
+
+
+#: Why, in words, if the coordinator took a member out of the group.
+EXPELLED: Final = (
+    "the coordinator took it out of the group, and it had not said that it leaves (it was killed,"
+    " stopped or cut off)"
+)
+
+#: How the leader's list of members shows a member that has no trace.
+_BY_LIST: Final = {Cause.JOIN: "a new member, says", Cause.LEAVE: "a member no more, says"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +117,26 @@ class Assembly:
         candidates += [departure for departure in departures if departure.at >= began - REACH]
         first = min(candidates, key=lambda departure: departure.at, default=None)
         if first is None or first.at > began + SKEW:
+            first = self._seen_by_others()
+        if first is None:
             return None
         self.explained = max(began, first.at)
         return first
+
+    def _seen_by_others(self) -> Departure | None:
+        """Who triggered it, by what others saw: the coordinator took a member out of the group, or
+        the leader's list has another member that has no trace. None if no trace shows it."""
+        parts = sorted(self.parts, key=lambda part: (part.began, part.source))
+        for part in parts:
+            for expelled in part.expelled:
+                if expelled.released is None or expelled.released > expelled.at + SKEW:
+                    return Departure(self.began, Cause.EXPELLED, EXPELLED, expelled.name)
+        for part in parts:
+            for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):
+                for member in ids:
+                    because = f"{_BY_LIST[cause]} {called(part.name)}, which leads; it has no trace"
+                    return Departure(self.began, cause, because, (member, None))
+        return None
 
     def moves(self) -> Moves:
         """What changed hands, against the fewest moves that balance these members."""
@@ -149,7 +177,7 @@ class Assembly:
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
         trigger, moves = self.trigger(departures), self.moves()
-        slowest = self.slowest
+        slowest, hold = self.slowest, hold_of(parts, milliseconds(began, ended))
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
         longest = _longest(parts)
@@ -181,8 +209,12 @@ class Assembly:
             resumed=len(gaps),
             longest_downtime_ms=max(gaps, default=None),
             incomplete=outcomes.total(),
+            held_by=None if hold is None else hold.name[0],
+            held_by_host=None if hold is None else hold.name[1],
+            held_in=None if hold is None else hold.what,
+            held_ms=None if hold is None else hold.ms,
             sentence=_sentence(
-                group, milliseconds(began, ended), trigger, slowest, parts, outcomes, moves, gaps
+                group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves, gaps
             ),
         )
         return row, [_part_row(group, name, part) for part in parts]
@@ -229,7 +261,7 @@ def _sentence(
     took: float,
     trigger: Departure | None,
     slowest: Part,
-    parts: Iterable[Part],
+    hold: Hold | None,
     outcomes: Mapping[str, int],
     moves: Moves,
     gaps: list[float],
@@ -238,9 +270,9 @@ def _sentence(
     if trigger is None:
         began = "what triggered it is in no trace (a session that ran out, or a member unseen)"
     else:
-        began = f"triggered by {_called(trigger.name)}: {trigger.because or trigger.cause.value}"
-    words = [f"{group}: {_seconds(took)}, {began}"]
-    words += _done_last(took, slowest, parts)
+        began = f"triggered by {called(trigger.name)}: {trigger.because or trigger.cause.value}"
+    words = [f"{group}: {seconds(took)}, {began}"]
+    words += [hold.words] if hold is not None else _done_last(took, slowest)
     if outcomes:
         counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
         words.append(f"not completed by all members: {counted}")
@@ -252,52 +284,25 @@ def _sentence(
         are = "member is" if moves.unseen == 1 else "members are"
         words.append(f"{moves.unseen} {are} in no trace")
     if gaps:
-        words.append(f"pauses that are over: {len(gaps)}, the longest {_seconds(max(gaps))}")
+        words.append(f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}")
     return "; ".join(words) + "."
 
 
-def _done_last(took: float, slowest: Part, parts: Iterable[Part]) -> list[str]:
+def _done_last(took: float, slowest: Part) -> list[str]:
     """Who was done last in a rebalance that took so many milliseconds, and what with."""
     phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
     spent = slowest.spent[phase] if phase else 0.0
     if not spent:
         return []
-    name, own = _called(slowest.name), _seconds(slowest.duration_ms)
+    name, own = called(slowest.name), seconds(slowest.duration_ms)
     # A part may begin late: the member is told of it by a heartbeat, or when others are done.
     late = slowest.duration_ms < took / 2
     last = f"{name} was done last{f'; its own part took {own}' if late else f' after {own}'}"
-    words = f"{last}, {_seconds(spent)} of it in {phase}{_mostly(slowest, spent)}"
-    awaited = _awaited(slowest, parts) if phase == "join" else None
-    if awaited is not None:
-        busy = awaited.spent["prepare"]
-        words += f", where it waited for {_called(awaited.name)}"
-        words += f" ({_seconds(busy)} in prepare{_mostly(awaited, busy)})"
+    words = f"{last}, {seconds(spent)} of it in {phase}{_mostly(slowest, spent)}"
     return [words]
-
-
-def _awaited(joined: Part, parts: Iterable[Part]) -> Part | None:
-    """The member for which `joined` waited in JoinGroup, if one is known. The coordinator answers
-    when all have joined. A member joins late if its revocation (`prepare`) takes long: here at
-    least half as long as the wait."""
-    others = [
-        part
-        for part in parts
-        if part.source != joined.source
-        and part.generation == joined.generation is not None
-        and part.spent.get("prepare", 0.0) >= joined.spent["join"] / 2
-    ]
-    return max(others, key=lambda part: part.spent["prepare"], default=None)
 
 
 def _mostly(part: Part, spent: float) -> str:
     """The callback that took at least half of this time."""
     called = [name for name, took in part.callbacks.items() if took >= spent / 2]
     return f", mostly its {called[0].split('_')[0]} callback" if called else ""
-
-
-def _called(name: tuple[str | None, str | None]) -> str:
-    return f"{name[0] or 'a member'}{f' on {name[1]}' if name[1] else ''}"
-
-
-def _seconds(ms: float) -> str:
-    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"

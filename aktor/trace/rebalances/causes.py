@@ -20,6 +20,8 @@ class Cause(enum.Enum):
     POLL_INTERVAL_EXCEEDED = "poll_interval_exceeded"
     FENCED = "fenced"
     REFUSED = "refused"
+    #: The coordinator took a member out of the group that had said nothing.
+    EXPELLED = "expelled"
     COORDINATOR_MOVED = "coordinator_moved"
     SYNC_FAILED = "sync_failed"
     SECOND_ROUND = "second_round"

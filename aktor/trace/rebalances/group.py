@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aktor.trace.rebalances.assembly import Assembly, Departure
-from aktor.trace.rebalances.causes import cause_of, departure_of
+from aktor.trace.rebalances.causes import Cause, cause_of, departure_of
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
-from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Life, Part
+from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
 from aktor.trace.rebalances.totals import Storms, Totals
 
@@ -58,6 +58,8 @@ class GroupTraces:
         self._departures: list[Departure] = []
         self._storms = Storms(group)
         self._totals = Totals(group)
+        #: The ids of the members, as the leader of a classic group had them last.
+        self._listed: frozenset[str] | None = None
         self._last: Event | None = None
         #: Nothing comes to its end by the mere passing of time before this.
         self._due = math.inf
@@ -121,10 +123,14 @@ class GroupTraces:
         if life.part is not None:
             life.part.attempts += 1
             return
-        self._begin_part(life, at, _text(event, "because"))
+        part = self._begin_part(life, at, _text(event, "because"))
+        part.since_generation = _number(event, "generation")
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
+        # The state may have been entered just before this was told.
+        asked = life.revocation_asked
         part = life.begin(at, because, cause_of(because))
+        life.revocation_asked = asked
         assembly = self._of[part] = Assembly(parts=[part])
         self._open.append(assembly)
         self._due = min(self._due, at + ABANDONED)
@@ -143,11 +149,31 @@ class GroupTraces:
     def _joined(self, life: Life, at: float, event: Event) -> None:
         part = life.part or self._begin_part(life, at, None)
         life.protocol = "classic"
+        life.reach_coordinator()
         part.counted = _number(event, "members") or 0
         generation = _number(event, "generation")
         if generation is not None:
             self._is_of(part, generation)
+            self._compare(part, event.get("member_ids"))
             self._count(part.counted, generation)
+
+    def _compare(self, part: Part, listed: Any) -> None:
+        """The leader's list of members against those of before: who is gone, and who is new?
+
+        The list says what no member says of itself: that its session has ended. And it has the
+        members that have no trace here.
+        """
+        if not isinstance(listed, Mapping) or not listed:
+            return
+        known = {life.member for life in self._lives.values()}
+        for life in self._lives.values():
+            silent = life.part is None and life.in_group and not life.departed
+            if silent and life.member is not None and life.member not in listed:
+                part.expelled.append(Expelled(life.name, part.seen))
+        if self._listed is not None:
+            part.came += sorted(listed.keys() - self._listed - known)
+            part.went += sorted(self._listed - listed.keys() - known)
+        self._listed = frozenset(listed)
 
     def _count(self, counted: int, generation: int) -> None:
         """If the leader counts fewer members than seem to be in the group, some were killed and
@@ -165,10 +191,11 @@ class GroupTraces:
             life.in_group = False
 
     def _epoch(self, life: Life, at: float, event: Event) -> None:
-        epoch = _number(event, "now")
+        epoch = _number(event, "after") or _number(event, "now")
         if epoch is None:
             return
         life.protocol = "consumer"
+        life.reach_coordinator()
         part, life.last_part = life.part or life.lately(at), None
         if part is not None and part.generation is None:
             # The member was taken into the group with this epoch. Or it has revoked partitions, and
@@ -214,11 +241,13 @@ class GroupTraces:
         self._depart(life, at, _text(event, "because"))
 
     def _depart(self, life: Life, at: float, because: str | None) -> None:
-        life.in_group = False
+        life.in_group, life.departed = False, True
         self._departures.append(Departure(at, departure_of(because), because, life.name))
 
-    def _polled_late(self, life: Life, _at: float, _event: Event) -> None:
+    def _polled_late(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).late_polls += 1
+        because = _text(event, "because") or "it did not poll"
+        life.poll_late(at, because.partition(": ")[0])
 
     def _called_back(self, life: Life, at: float, event: Event) -> None:
         call, ms = CALLBACKS.get(str(event.get("callback"))), _real(event, "ms")
@@ -228,6 +257,20 @@ class GroupTraces:
         if life.part is not None:
             longest = life.part.callbacks.get(call, 0.0)
             life.part.callbacks[call] = max(longest, ms)
+
+    def _held_back(self, life: Life, at: float, _event: Event) -> None:
+        life.hold_back(at)
+
+    def _revoking(self, life: Life, at: float, _event: Event) -> None:
+        life.revoke(at)
+
+    # -- the coordinator
+
+    def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
+        life.find_coordinator(at, _number(event, "node"), _text(event, "address"))
+
+    def _coordinator_lost(self, life: Life, at: float, event: Event) -> None:
+        life.lose_coordinator(at, _text(event, "because") or "it was lost")
 
     # -- which parts belong together
 
@@ -239,6 +282,22 @@ class GroupTraces:
         assembly.generations.add(generation)
         other = self._by_generation.setdefault(generation, assembly)
         self._join(other, assembly)
+        self._join_awaited(generation)
+
+    def _join_awaited(self, generation: int) -> None:
+        """A classic member that was told that the group rebalances, and never joined, was waited
+        for in the rebalance that led to the next generation."""
+        for assembly in tuple(self._open):
+            part = assembly.parts[0]
+            if (
+                not assembly.generations
+                and part.cause is Cause.PEER
+                and part.since_generation == generation - 1
+                and part in self._of
+                and self._lives[part.source].protocol == "classic"
+            ):
+                assembly.generations.add(generation)
+                self._join(self._by_generation[generation], assembly)
 
     def _join(self, one: Assembly | None, other: Assembly | None) -> None:
         """These are the same rebalance, unless a row was made of one of them."""
@@ -263,6 +322,13 @@ class GroupTraces:
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
             self._add(row)
             if before is not None and before.source != life.source and before.released is None:
+                owner = self._lives[before.source]
+                gone_in = owner.last_part
+                if owner.departed and gone_in is not None and gone_in.outcome in ("lost", "left"):
+                    before.revoked_in = gone_in
+                elif part is not None and not owner.departed:
+                    before.expelled = Expelled(before.name, at)
+                    part.expelled.append(before.expelled)
                 # A coordinator gives a partition away when its owner has released it or is out of
                 # the group. So the old owner is taken for gone. (If it was only suspended, or its
                 # clock is ahead, its next `membership.moved` corrects that.)
@@ -393,12 +459,17 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "callback.failed": GroupTraces._called_back,
     "callback.finished": GroupTraces._called_back,
     "commit.failed": GroupTraces._commit_failed,
+    "coordinator.found": GroupTraces._coordinator_found,
+    "coordinator.lost": GroupTraces._coordinator_lost,
+    "coordinator.retried": GroupTraces._coordinator_lost,
     "member.epoch": GroupTraces._epoch,
     "member.left": GroupTraces._left,
     "member.lost": GroupTraces._lost,
     "membership.moved": GroupTraces._moved,
     "partitions.assigned": GroupTraces._assigned,
+    "partitions.held_back": GroupTraces._held_back,
     "partitions.released": GroupTraces._released,
+    "partitions.revoking": GroupTraces._revoking,
     "poll.late": GroupTraces._polled_late,
     "position.reset": GroupTraces._reset,
     "rebalance.completed": GroupTraces._completed,

@@ -23,10 +23,11 @@ DELIVERED: Final = "records.delivered"
 
 #: The events that are needed.
 EVENTS: Final = frozenset(
-    {"callback.failed", "callback.finished", "commit.failed", "member.epoch", "member.left"}
-    | {"member.lost", "membership.moved", "partitions.assigned", "partitions.released", "poll.late"}
-    | {"position.reset", "rebalance.completed", "rebalance.delayed", "rebalance.joined"}
-    | {"rebalance.triggered", DELIVERED}
+    {"callback.failed", "callback.finished", "commit.failed", "coordinator.found"}
+    | {"coordinator.lost", "coordinator.retried", "member.epoch", "member.left", "member.lost"}
+    | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
+    | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}
+    | {"rebalance.delayed", "rebalance.joined", "rebalance.triggered", DELIVERED}
 )
 
 #: Finds every line with one of them, by a regular expression that Java and Python know alike.

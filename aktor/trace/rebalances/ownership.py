@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.parts import Name, Part, milliseconds
+from aktor.trace.rebalances.parts import Expelled, Name, Part, milliseconds
 from aktor.trace.rebalances.rows import At, Downtime
 
 __all__ = ["OVERLAP", "Owner", "Ownership"]
@@ -32,6 +32,8 @@ class Owner:
     #: The part of a rebalance in which it was given the partition, and in which it was revoked.
     given_in: Part | None = None
     revoked_in: Part | None = None
+    #: The next owner got the partition though this one had not released it.
+    expelled: Expelled | None = None
     #: `before`: the owner before; None as soon as the row of the hand-over is made. `resumed` and
     #: `first_offset`: when this owner delivered first, and the offset of that record.
     before: Owner | None = None
@@ -110,6 +112,8 @@ class Ownership:
         if owner.before is None or owner.before.source != source:
             return None
         owner.before.released = at
+        if owner.before.expelled is not None:
+            owner.before.expelled.released = at
         return None if owner.resumed is None else self._end_wait(partition, owner)
 
     def deliver(

@@ -7,7 +7,8 @@ from typing import Final
 
 from aktor.trace.rebalances.causes import Cause
 
-__all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "Life", "Name", "Part"]
+__all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
+__all__ += ["Name", "Part"]
 
 #: The phases of a part, by the states of `membership.moved`.
 PHASES: Final = {
@@ -28,6 +29,14 @@ CALLBACKS: Final = {
     "on_partitions_lost": "lost_callback",
 }
 
+#: What a part may wait for, besides its callbacks: the application's next poll (partitions are
+#: revoked in `poll`), the commit before a revocation, and the group's coordinator.
+WAITS: Final = ("poll", "commit", "coordinator")
+
+#: A coordinator that was found and is lost again within so many seconds was away all the time: the
+#: other brokers go on naming a dead one until its own session with the controller ends.
+FLAPS: Final = 15.0
+
 #: The states in which a member is in its group or about to join it. In the states of
 #: OUT_OF_GROUP it is not, and its part in a rebalance ends with the outcome that stands there.
 IN_GROUP: Final = frozenset({*PHASES, "stable"})
@@ -40,6 +49,9 @@ OUT_OF_GROUP: Final = {
     "leaving": "left",
     "unsubscribed": "left",
 }
+
+#: The states in which partitions are revoked: the application does it in its next `poll`.
+_REVOKES: Final = {"preparing", "revoking", "reconciling"}
 
 #: The states that one of the two protocols has alone.
 _CLASSIC: Final = {"unjoined", "preparing", "syncing", "revoking", "assigning", "losing"}
@@ -54,6 +66,28 @@ _FRESH: Final = 1.0
 
 #: A consumer's client id and its host.
 Name = tuple[str | None, str | None]
+
+
+@dataclass(slots=True, eq=False)
+class Away:
+    """The group's coordinator could not be used, as one member tells it."""
+
+    began: float
+    #: "broker 1 at b1:9092: connection refused"
+    who: str
+    node: int | None
+    ended: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Expelled:
+    """A member that did not say that it left: another member was given its partition, or the leader
+    of the group counts it no more."""
+
+    name: Name
+    at: float
+    #: When it released that partition: if soon, by the clock of its host, it was no expulsion.
+    released: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +112,18 @@ class Part:
     #: Milliseconds by phase, and by callback the longest.
     spent: dict[str, float] = field(default_factory=dict)
     callbacks: dict[str, float] = field(default_factory=dict)
+    #: Milliseconds by what it waited for (`WAITS`).
+    waits: dict[str, float] = field(default_factory=dict)
+    #: Which coordinator it waited for, and why; and in which words its application polled too late.
+    coordinator: str | None = None
+    late_poll: str | None = None
+    #: The generation in which it began; the rebalance leads to a later one.
+    since_generation: int | None = None
+    #: Members that the coordinator took out of the group.
+    expelled: list[Expelled] = field(default_factory=list)
+    #: The ids of members without a trace that came or went by the leader's list.
+    came: list[str] = field(default_factory=list)
+    went: list[str] = field(default_factory=list)
     #: (partition, the source of its owner before, or None).
     added: list[tuple[str, str | None]] = field(default_factory=list)
     revoked: set[str] = field(default_factory=set)
@@ -87,6 +133,11 @@ class Part:
     def end(self, at: float, outcome: str) -> None:
         """It is over."""
         self.ended, self.outcome = max(at, self.began), outcome
+
+    def waited(self, what: str, ms: float) -> None:
+        """It waited so many milliseconds for this (one of `WAITS`)."""
+        if ms > 0.0:
+            self.waits[what] = round(self.waits.get(what, 0.0) + ms, 3)
 
     @property
     def duration_ms(self) -> float:
@@ -105,6 +156,14 @@ class Life:
     state: str = ""
     since: float = 0.0
     in_group: bool = False
+    #: It said that it left or was lost, and was not seen in the group since.
+    departed: bool = False
+    #: When a revocation was asked for, and when the application had stopped delivery for it.
+    revocation_asked: float | None = None
+    held_back: float | None = None
+    #: The coordinator as it was found last: its node and its address.
+    coordinator: tuple[int | None, str | None] = (None, None)
+    away: Away | None = None
     #: Its partitions were assigned by the application.
     by_hand: bool = False
     part: Part | None = None
@@ -124,6 +183,9 @@ class Life:
         self._spend(at)
         self.state, self.since = state, at
         self.in_group = state in IN_GROUP
+        if self.in_group:
+            self.departed = False
+        self.revocation_asked = at if state in _REVOKES else None
         if state in _CLASSIC:
             self.protocol = "classic"
         elif state in _CONSUMER:
@@ -143,10 +205,68 @@ class Life:
         part, self.part = self.part, None
         if part is not None:
             self._spend_in(part, at)
+            self._note_away(part, at)
             self.since = at
             part.end(at, outcome)
             self.last_part = part
         return part
+
+    # -- what it waits for
+
+    def hold_back(self, at: float) -> None:
+        """The application has polled, and delivers nothing of what is revoked from now on."""
+        asked, self.revocation_asked, self.held_back = self.revocation_asked, None, at
+        if self.part is not None and asked is not None:
+            self.part.waited("poll", milliseconds(max(asked, self.part.began), at))
+
+    def revoke(self, at: float) -> None:
+        """The revoked callback is called: the commit before it, if there was one, is over."""
+        held_back, self.held_back = self.held_back, None
+        if self.part is not None and held_back is not None:
+            self.part.waited("commit", milliseconds(held_back, at))
+
+    def poll_late(self, at: float, because: str) -> None:
+        """The application has not polled for too long: the member leaves the group."""
+        self.hold_back(at)
+        self.held_back = None
+        if self.part is not None:
+            self.part.late_poll = because
+
+    def find_coordinator(self, at: float, node: int | None, address: str | None) -> None:
+        """A broker has named the coordinator, which may be away all the same."""
+        self.coordinator = node, address
+        if self.away is not None and self.away.ended is None:
+            self.away.ended = at
+
+    def lose_coordinator(self, at: float, because: str) -> None:
+        """The coordinator does not answer, or is not found."""
+        away, (node, address) = self.away, self.coordinator
+        if away is not None and (
+            away.ended is None or (away.node == node and at - away.ended <= FLAPS)
+        ):
+            away.ended = None
+            return
+        if away is not None and self.part is not None:
+            self._note_away(self.part, at)
+        at_address = f" at {address}" if address else ""
+        broker = "" if node is None else f"broker {node}{at_address}: "
+        self.away = Away(at, f"{broker}{because}", node)
+
+    def reach_coordinator(self) -> None:
+        """The coordinator has answered: if it is lost again, it is away anew."""
+        if self.away is not None and self.away.ended is not None:
+            if self.part is not None:
+                self._note_away(self.part, self.away.ended)
+            self.away = None
+
+    def _note_away(self, part: Part, at: float) -> None:
+        if self.away is None:
+            return
+        ended = at if self.away.ended is None else min(self.away.ended, at)
+        ms = milliseconds(max(self.away.began, part.began), ended)
+        if ms > 0.0:
+            part.waited("coordinator", ms)
+            part.coordinator = self.away.who
 
     def lately(self, at: float) -> Part | None:
         """Its last part, if it has just ended."""

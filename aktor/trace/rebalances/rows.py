@@ -62,6 +62,13 @@ class Rebalance(Row):
     #: The member that was done last, and the phase it was longest in.
     slowest: str | None
     slowest_phase: str | None
+    #: What it waited for longest, if that is a fifth of it or more: the member, and "poll" (its
+    #: application did not poll), "commit", one of the callbacks, or "coordinator" (then it is the
+    #: member that waited for the coordinator).
+    held_by: str | None
+    held_by_host: str | None
+    held_in: str | None
+    held_ms: float | None
     #: Partitions that members own at the end, that were given to another member, and that nobody
     #: had been seen with before.
     partitions: int

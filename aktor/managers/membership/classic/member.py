@@ -173,6 +173,9 @@ class Member(GroupMember[State, Trigger]):
         self.assignor = response.protocol_name
         self.move(Trigger.JOINED, "the group has a new generation")
         leads = response.leader == response.member_id
+        # A mapping: the trace cuts long lists. Of a leader alone: no other member is told who is in
+        # the group, and a member whose session has ended can be seen by this list only.
+        ids = {member.member_id: member.group_instance_id for member in response.members}
         self.log.info(
             "rebalance.joined",
             rebalance=self.rebalance.number,
@@ -180,6 +183,7 @@ class Member(GroupMember[State, Trigger]):
             member=self.member_id,
             leader=leads,
             members=len(response.members) if leads else None,
+            member_ids=ids if leads else None,
             assignor=self.assignor,
         )
 

@@ -1,0 +1,120 @@
+"""The sentence of an incident names what caused it."""
+
+from __future__ import annotations
+
+import pytest
+
+from aktor.simulation import Simulation
+from tests.unit.trace.rebalances.incidents import Incident, sentences_of
+
+BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@BOTH
+def test_a_slow_callback_is_named_though_the_others_are_done_last(protocol: str) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.slow_listener = 4.0
+        group.joins()
+        sim.run(for_=20)
+
+        (sentence,) = group.sentences(since=9)
+
+    assert "triggered by carol on host-carol: first join" in sentence
+    assert (
+        "bob on host-bob held it: its revoked callback took 4.0 s, its assigned callback took 4.0 s"
+    ) in sentence
+
+
+def test_a_group_that_waited_for_a_member_that_does_not_poll_names_it() -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic")
+        alice = group.joins(max_poll_interval_ms=4000)
+        sim.run(for_=5)
+        alice.busy_for = 7.0
+        sim.run(for_=0.5)
+        group.joins()
+        sim.run(for_=0.1)
+        group.joins()
+        sim.run(for_=6)
+
+        (sentence,) = group.sentences(since=5)
+
+    assert "triggered by bob on host-bob: first join" in sentence
+    assert (
+        "alice on host-alice held it: its application did not poll for 2.8 s, it left the group: no"
+        " poll for 4.000 s (max_poll_interval_ms)"
+    ) in sentence
+
+
+@BOTH
+def test_a_member_that_polls_too_late_has_triggered_the_rebalance_and_its_return(
+    protocol: str,
+) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob, _ = (group.joins(max_poll_interval_ms=4000) for _ in range(3))
+        sim.run(for_=10)
+        bob.busy_for = 7.0
+        sim.run(for_=20)
+
+        first, second = group.sentences(since=9)
+
+    late = "triggered by bob on host-bob: no poll for 4.000 s (max_poll_interval_ms)"
+    assert late in first
+    back = {
+        "classic": late,
+        "consumer": "triggered by bob on host-bob: the application polls again",
+    }
+    assert back[protocol] in second
+
+
+@BOTH
+def test_members_that_join_while_the_coordinator_is_dead_wait_for_it(protocol: str) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        sim.brokers.crash(sim.brokers.coordinator("g"))
+        for _ in range(3):
+            group.joins()
+        sim.run(for_=30)
+
+        sentences = group.sentences()
+
+    assert sentences
+    for sentence in sentences:
+        assert "first join" in sentence
+        assert "s for the coordinator, broker 1 at b1:9092: connection refused" in sentence
+
+
+@BOTH
+def test_a_member_that_was_killed_is_named_by_what_the_coordinator_did(protocol: str) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob, _ = group.joins(), group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.kill()
+        sim.run(for_=60)
+
+        (sentence,) = group.sentences(since=11)
+
+    assert (
+        "triggered by bob on host-bob: the coordinator took it out of the group, and it had not"
+        " said that it leaves (it was killed, stopped or cut off)"
+    ) in sentence
+
+
+def test_a_member_without_a_trace_is_named_by_the_leaders_list() -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic")
+        for _ in range(3):
+            group.joins()
+            sim.run(for_=10)
+        events = group.events()
+    of_carol = [event for event in events if event["consumer"] == "carol"]
+
+    (sentence,) = sentences_of([event for event in events if event not in of_carol], since=19)
+
+    (carol,) = {event["member"] for event in of_carol if event.get("member")}
+    assert f"triggered by {carol}: a new member, says alice on host-alice, which leads" in sentence
