@@ -54,6 +54,7 @@ def hold_of(parts: Iterable[Part], took: float) -> Hold | None:
     if not waits:
         return None
     ms, part, what = max(waits, key=lambda wait: wait[0])
+    ms = round(ms, 3)
     if what == "coordinator":
         words = f"it waited {seconds(ms)} for the coordinator, {part.coordinator}"
         return Hold(part.name, what, ms, words)
