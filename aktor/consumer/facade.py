@@ -218,6 +218,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._make_bell = host.make_bell
         self._bell = Bells(self._make_bell)
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
+        #: Programs that look at the actors find the dispatcher here.
+        self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)

@@ -103,8 +103,8 @@ class TrackTopics(Message):
 
 
 class RefreshMetadata(Message):
-    """membership, commits, positions, fetch ▶ metadata: the snapshot is stale (a leader moved, a
-    partition is unknown).
+    """coordinator, membership, commits, positions, fetch ▶ metadata: the snapshot is stale (a
+    leader moved, a partition is unknown).
     """
 
     because: str

@@ -29,7 +29,7 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.metadata import Broker
+from aktor.events.metadata import Broker, RefreshMetadata
 from aktor.events.metric import COORDINATOR_METRICS, Metric
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.events.routes import COORDINATOR, NETWORK
@@ -209,6 +209,18 @@ class CoordinatorManager(RequestManager):
             address=f"{result.host}:{result.port}",
         )
         self._say(CoordinatorFound(broker=self.broker))
+        self._follow_fail_over(found)
+
+    def _follow_fail_over(self, found: Broker) -> None:
+        """If the coordinator could not be reached, and another broker is the coordinator now, the
+        controller has given up the former one: its partitions have new leaders, too. Ask for them
+        at once; the Fetches to that broker would find out up to a second later."""
+        if self._unreachable is None or self._unreachable[0].node_id == found.node_id:
+            return
+        former = self._unreachable[0].node_id
+        self._unreachable = None
+        because = f"broker {found.node_id} has taken over from broker {former}"
+        self._say(RefreshMetadata(because=because))
 
     def _look_on(self, broker: Broker, now: float, retry_at: float) -> None:
         """The brokers still name the one that cannot be reached, as they do until its own session

@@ -26,6 +26,7 @@ from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
 from aktor.simulation.world.crashes import HEARS_OF, in_start_order
 from tests.scenarios.harness import T0, Harness
+from tests.scenarios.reading import a_member, read
 from tests.scenarios.world import Sabotage, World, seeds
 
 #: Every supervised actor, in start order.
@@ -118,6 +119,19 @@ def test_a_consumer_recovers_when_pykka_stops_an_actor(actor: str, how: str) -> 
     harness.end()
 
     assert [one["crashed"] for one in harness.host.named("actor.crashed")] == stopped == [actor]
+
+
+def test_an_actor_that_a_program_stops_by_its_reference_is_started_again() -> None:
+    with World(0) as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.fill("orders", 10)
+        consumer = a_member(world)
+        assert len(read(world, consumer, 10)) == 10
+
+        consumer._system.dispatcher._actors["fetch"].actor_ref.stop(block=False)
+        world.cluster.fill("orders", 10)
+
+        assert len(read(world, consumer, 10)) == 10
 
 
 @pytest.mark.parametrize(("actor", "first_of"), HEARS_OF.items())

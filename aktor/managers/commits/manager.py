@@ -103,6 +103,8 @@ class CommitManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._coordinator: Broker | None = None
+        #: The last one that was known.
+        self._former: Broker | None = None
         #: The last reason why no coordinator was known.
         self._no_coordinator_because = ""
         self._member = CommitMember()
@@ -313,8 +315,13 @@ class CommitManager(RequestManager):
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
-        """The coordinator is known: commits and look-ups that wait may be sent."""
-        self._coordinator = found.broker
+        """The coordinator is known: commits and look-ups that wait may be sent. A coordinator that
+        has not failed us is asked at once, whatever another one did."""
+        if self._former is not None and self._former.node_id != found.broker.node_id:
+            for commit in self._queue:
+                if not commit.in_flight:
+                    commit.exchange.hurry()
+        self._coordinator = self._former = found.broker
 
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:

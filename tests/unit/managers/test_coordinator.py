@@ -23,6 +23,7 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
+from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Rebootstrap
 from aktor.managers.coordinator import (
     TRANSITIONS,
@@ -324,6 +325,22 @@ def test_the_same_coordinator_at_another_address_is_tried_at_once() -> None:
     said = answer(manager, tick(manager, 0.0).request, coordinator_is(1, host="moved"), now=0.01)
 
     assert [type(one) for one in said] == [CoordinatorFound]
+
+
+def test_leaders_are_asked_for_when_another_broker_has_taken_over() -> None:
+    """The broker that cannot be reached led partitions, too. While brokers still name it nothing
+    has changed; and the news is told once."""
+    manager = knowing(1)
+    manager.handle(unreachable(retry_at=0.05))
+    news = []
+    for now, named in ((0.0, 1), (1.0, 1), (2.0, 2), (30.0, 3)):
+        turn = tick(manager, now)
+        request = (turn if turn.requests else tick(manager, turn.wake_at)).request
+        said = answer(manager, request, coordinator_is(named), now=now + 0.5)
+        news.append([one.because for one in said if isinstance(one, RefreshMetadata)])
+        manager.handle(suspect(named))
+
+    assert news == [[], [], ["broker 2 has taken over from broker 1"], []]
 
 
 def test_a_suspicion_of_another_node_is_ignored() -> None:

@@ -71,6 +71,23 @@ def test_a_lost_coordinator_holds_back_what_was_not_sent() -> None:
     assert tick(manager, 0.0).requests == ()
 
 
+@pytest.mark.parametrize(("next_one", "waits_until"), [(2, 9.0), (1, 9.8)])
+def test_another_coordinator_is_asked_at_once_whatever_the_first_one_did(
+    next_one: int, waits_until: float
+) -> None:
+    """The backoff is for the coordinator that has failed."""
+    manager = committing(T0, retry_backoff=0.8, retry_backoff_max=0.8)
+    manager.handle(commit({T0: 10}))
+    fail(manager, tick(manager, 9.0).request, KafkaConnectionError("refused"), now=9.0)
+    manager.handle(LOST)
+    manager.handle(found(next_one))
+
+    turn = tick(manager, 9.0)
+
+    sent_at = 9.0 if turn.requests else turn.wake_at
+    assert sent_at == pytest.approx(waits_until)
+
+
 def test_a_refusing_coordinator_ends_everything_that_waits() -> None:
     """Scenario 34."""
     manager = committing(T0, node=None)
