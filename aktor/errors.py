@@ -190,6 +190,7 @@ __all__ = [
     "ConfigurationError",
     "ConsumerClosedError",
     "ConsumerForkedError",
+    "ConsumerStoppedError",
     "CorruptBatchError",
     "DataLossError",
     "DeliveryError",
@@ -617,6 +618,11 @@ class ConsumerClosedError(_WithFields, IllegalStateError):
 
     def _text(self) -> str:
         return "this consumer is closed; make a new one"
+
+
+class ConsumerStoppedError(ConsumerClosedError):
+    """An asyncio consumer was used after `stop`, or was stopped while the call waited. (The name is
+    aiokafka's.)"""
 
 
 class ConsumerForkedError(_WithFields, IllegalStateError):

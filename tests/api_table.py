@@ -13,6 +13,7 @@ PAGE: Final = Path(__file__).parent.parent / "docs" / "api.md"
 #: The modules whose `__all__` is public, and what for.
 PUBLIC: Final = {
     "aktor": "The consumer, and the types that its methods take and return.",
+    "aktor.aio": "The consumer for asyncio. [asyncio](asyncio.md).",
     "aktor.errors": "What a consumer raises besides the errors of `kafka.errors`.",
     "aktor.structs": "What methods take and return.",
     "aktor.serializer": "The base classes of deserializers.",

@@ -15,8 +15,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 SECONDS: Final = 10.0
 
 ASYNC: Final = (
-    "a KafkaConsumer is not asynchronous (aiokafka's AIOKafkaConsumer is): write `for record in"
-    " consumer`, on a thread of its own (asyncio.to_thread) beside an event loop"
+    "a KafkaConsumer is not asynchronous (aktor.aio.KafkaConsumer is, and aiokafka's): write `for"
+    " record in consumer`, on a thread of its own (asyncio.to_thread) beside an event loop"
 )
 
 

@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import sqlite3
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka import KafkaProducer
 
-from aktor import KafkaConsumer, TopicPartition
+from aktor import TopicPartition
 from examples import (
     batch_insert,
     exactly_once_sqlite,
@@ -223,25 +222,6 @@ def test_asyncio_goes_on_while_a_poll_waits(kafka: Any, orders: str, group: str)
 
     assert done == COUNT
     assert ticks > 50
-
-
-def test_asyncio_cancels_a_poll_that_waits(kafka: Any, orders: str, group: str) -> None:
-    async def cancelled(consumer: KafkaConsumer) -> None:
-        polls = from_asyncio.polls(consumer, timeout_ms=SOON_S * 1000)
-        while await anext(polls):
-            pass
-
-    async def main(consumer: KafkaConsumer) -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(cancelled(consumer), 1.0)
-
-    with quick(kafka, orders, group_id=group) as consumer:
-        timer = threading.Timer(SOON_S, consumer.wakeup)
-        timer.start()
-        asyncio.run(main(consumer))
-        assert timer.is_alive(), "the poll went on in its thread"
-        timer.cancel()
-        assert consumer.poll(timeout_ms=0) == {}
 
 
 def a_registry() -> Any:

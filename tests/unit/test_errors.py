@@ -33,6 +33,7 @@ from aktor.errors import (
     ConfigurationError,
     ConsumerClosedError,
     ConsumerForkedError,
+    ConsumerStoppedError,
     CorruptBatchError,
     DataLossError,
     DeliveryError,
@@ -177,6 +178,7 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         ["User commit callback throws an error: it raised StopIteration"],
     ),
     (ConsumerClosedError(), IllegalStateError, ["closed", "make a new one"]),
+    (ConsumerStoppedError(), ConsumerClosedError, ["closed", "make a new one"]),
     (
         ConsumerForkedError(made_in=10, used_in=11),
         IllegalStateError,

@@ -598,15 +598,17 @@ class Delivery:
                 return state
         return None
 
-    def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
-        """Up to `limit` records, partition by partition, in turn.
+    def take(
+        self, limit: int, *, advance: bool = True, only: Set[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[Any]]:
+        """Up to `limit` records, partition by partition, in turn; of these partitions, if given.
 
         With `advance` the consumed positions move at the end; without it the caller advances record
         by record. A partition whose next record cannot be given out (a corrupt batch, one that is
         not deserialized, ...) keeps that as its error, see `next_error`; its position stays there.
         """
         taken: dict[TopicPartition, list[Any]] = {}
-        for state in self._in_turn():
+        for state in self._in_turn(only):
             rows = Rows(limit)
             self._read(state, rows)
             if records := rows.records:
@@ -639,14 +641,15 @@ class Delivery:
             self.give(taken)
         return taken
 
-    def _in_turn(self) -> Iterator[Partition]:
-        """The partitions that have records to deliver, each once. Each goes to the end of the
-        queue."""
+    def _in_turn(self, only: Set[TopicPartition] | None = None) -> Iterator[Partition]:
+        """The partitions that have records to deliver, each once: all, or only these. Each goes to
+        the end of the queue."""
         for _ in range(len(self._queue)):
             state = self._queue.popitem(last=False)[0]
             if state.ready:
                 self._queue[state] = None
-                yield state
+                if only is None or state.topic_partition in only:
+                    yield state
 
     # -- the door: records leave here, and nowhere else do positions move past them
 

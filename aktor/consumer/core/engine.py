@@ -9,7 +9,7 @@ background what changed, give out records if there are any, else wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Final, Protocol, TypeVar
 
 from kafka.errors import (
@@ -137,7 +137,13 @@ class Engine:
     # -- poll
 
     def poll_at_once(
-        self, now: float, deadline: float, limit: int, *, advance: bool = True
+        self,
+        now: float,
+        deadline: float,
+        limit: int,
+        *,
+        advance: bool = True,
+        only: Set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, list[Any]] | None:
         """The result of `poll` if it needs neither wait nor run events. None: run `poll`.
 
@@ -153,14 +159,22 @@ class Engine:
             return None
         if now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready:
             return None  # it will wait
-        records = self._look(lambda: self.delivery.take(limit, advance=advance), now, deadline)
+        records = self._look(
+            lambda: self.delivery.take(limit, advance=advance, only=only), now, deadline
+        )
         return records if records or now >= deadline else None
 
     def poll(
-        self, deadline: float, limit: int, *, advance: bool = True
+        self,
+        deadline: float,
+        limit: int,
+        *,
+        advance: bool = True,
+        only: Set[TopicPartition] | None = None,
     ) -> Waiting[dict[TopicPartition, list[Any]]]:
-        """Records as soon as there are any, {} at the deadline. See the module's docstring."""
-        return self._poll(deadline, lambda: self.delivery.take(limit, advance=advance))
+        """Records as soon as there are any, {} at the deadline. `only`: of these partitions; what
+        is here of others stays. See the module's docstring."""
+        return self._poll(deadline, lambda: self.delivery.take(limit, advance=advance, only=only))
 
     def poll_columns(
         self,

@@ -1,0 +1,903 @@
+"""`KafkaConsumer` for asyncio: aiokafka's consumer, method by method, over the core.
+
+It checks arguments and drives: what is done in which order is in `aktor.consumer.core`, for this
+class and the synchronous one. Differences from aiokafka: `docs/coming-from-aiokafka.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import re
+import time
+import warnings
+import weakref
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
+
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+
+from aktor import kafka_python
+from aktor.aio.driver import Driver, LoopBell
+from aktor.aio.settings import translated
+from aktor.aio.turns import TaskGuard, Turn
+from aktor.consumer import arguments, deserializers
+from aktor.consumer.assembly import assemble
+from aktor.consumer.configuration import configuration
+from aktor.consumer.core.batch import iterator
+from aktor.consumer.core.iteration import Calls
+from aktor.consumer.core.questions import ANSWER_GRACE
+from aktor.consumer.core.subscription import SubscriptionPattern
+from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.system import HOST
+from aktor.errors import ConsumerClosedError, ConsumerStoppedError
+from aktor.events.positions import ResetStrategy
+from aktor.records import Columns
+from aktor.records import status as reader_in_use
+from aktor.structs import (
+    ConsumerRecord,
+    K,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    V,
+)
+from aktor.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from aktor.consumer.configuration.keywords import Config, ConsumerSettings
+    from aktor.consumer.configuration.shapes import Deserializes
+
+__all__ = ["AIOKafkaConsumer", "KafkaConsumer"]
+
+T = TypeVar("T")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+#: What `commit` takes as an offset, as aiokafka does.
+Committable = int | tuple[int, str] | OffsetAndMetadata
+
+#: How long `start` waits for the end of the thread if it raises, in seconds.
+GIVE_UP_WAIT: Final = 5.0
+
+#: The part of its time for which `stop` lets a commit of another task go on.
+COMMIT_SHARE: Final = 0.25
+
+#: How often `stop` looks whether the calls of other tasks have ended, in seconds.
+LOOK_EVERY: Final = 0.05
+
+#: What a rebalance listener may not call.
+NEVER_NESTED: Final = frozenset(
+    {"getmany", "getone", "poll_arrow", "subscribe", "unsubscribe", "assign", "iteration"}
+)
+
+
+class KafkaConsumer(Generic[K, V]):
+    """Consume records in an event loop.
+
+    `topics` are subscribed to at once, if given; `configs` are aiokafka's, and all others of
+    `aktor.KafkaConsumer` (`docs/configuration.md`). The constructor needs no event loop. `start`
+    starts one background thread, which keeps the membership: a loop that is blocked loses nothing.
+
+    Tasks may share a consumer: a call that waits for the cluster lets others in. A call that is
+    cancelled loses no record and repeats none.
+
+    Raises:
+        ConfigurationError: an unknown setting, a value out of range, or settings that contradict
+            each other.
+    """
+
+    #: The settings in use; those that were not given by their defaults. Passwords are masked.
+    config: Config
+
+    @overload
+    def __init__(
+        self: KafkaConsumer[bytes | None, bytes | None],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: KafkaConsumer[bytes | None, Value],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: Deserializes[Value],
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: KafkaConsumer[Key, bytes | None],
+        *topics: str,
+        key_deserializer: Deserializes[Key],
+        value_deserializer: None = None,
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: KafkaConsumer[Key, Value],
+        *topics: str,
+        key_deserializer: Deserializes[Key],
+        value_deserializer: Deserializes[Value],
+        **configs: Unpack[ConsumerSettings],
+    ) -> None: ...
+    def __init__(self, *topics: str, **configs: Any) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_task: asyncio.Task[None] | None = None
+        config, settings = configuration.parse(translated(configs))
+        self.config = cast("Config", config)
+        self._settings = settings
+        self._to_close = [config["value_deserializer"], config["key_deserializer"]]
+        with warnings.catch_warnings():  # here a function of the bytes is the usual deserializer
+            warnings.simplefilter("ignore", DeprecationWarning)
+            key = deserializers.wrap(config["key_deserializer"], "key_deserializer")
+            value = deserializers.wrap(config["value_deserializer"], "value_deserializer")
+        self._bell = LoopBell()
+        self._guard = TaskGuard()
+        host = HOST.get().for_consumer(self)
+        made = assemble(self.config, settings, host, self._bell, key=key, value=value)
+        self._host, self._dispatcher, self._core, self._engine = made
+        self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
+        #: How many bytes of values the next columns will probably have.
+        self._expected_bytes = 0
+        self._records = self._iterate()
+        if topics:
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                self._dispatcher.end()  # no thread runs yet that would end it
+                raise
+        # A consumer that is dropped without stop() must not leave its thread behind.
+        dropped = weakref.finalize(self, self._dispatcher.stop, 0.0)
+        dropped.atexit = False
+
+    # -- the beginning and the end
+
+    async def start(self) -> None:
+        """Start the background thread, and wait until a broker has described the cluster, for
+        `bootstrap_timeout_ms` at most. The consumer belongs to this event loop from now on. A
+        second call does nothing.
+
+        Raises:
+            BootstrapError: no broker has answered in time. It names each server and why it failed.
+            AuthenticationError: a broker refuses the login, or a certificate is refused (at once).
+            ConsumerStoppedError: it was stopped; make a new one.
+        """
+        loop = asyncio.get_running_loop()
+        if self._guard.ending:
+            raise ConsumerStoppedError
+        if self._loop is not None:
+            self._check_loop()
+            return
+        self._loop = loop
+        self._bell.belong_to(loop)
+        self._host.start(self._dispatcher, f"aktor-{self._settings.client_id}")
+        self._core.log.info(
+            "consumer.started",
+            version=__version__,
+            reader=reader_in_use(),
+            kafka_python=kafka_python.version(),
+        )
+        timeout = arguments.seconds(self.config["bootstrap_timeout_ms"])
+        try:
+            await self._call(
+                "start", lambda: self._engine.questions.reach_cluster(self._core.clock() + timeout)
+            )
+        except BaseException:
+            self._guard.end()
+            self._engine.call.end_waits()
+            await self._end(self._core.clock() + GIVE_UP_WAIT)
+            raise
+
+    async def stop(self, timeout_ms: float | None = None) -> None:
+        """Commit (with auto-commit on), run the listener, leave the group, end the thread.
+
+        Calls of other tasks end by ConsumerStoppedError, an iteration ends. It ends within
+        `timeout_ms` (default `request_timeout_ms`) plus the listener's own time, also when all
+        brokers are down. If it is cancelled, the consumer stops all the same. Stopping twice does
+        nothing. A listener may call it: then the consumer stops when the listener has returned.
+
+        Raises UserCallbackError if the listener raised; the consumer is stopped all the same.
+        """
+        if self._guard.forked:
+            return
+        if self._loop is None:
+            if not self._guard.closed:
+                self._guard.close()
+                self._dispatcher.end()
+                self._core.port.close()
+            return
+        self._check_loop()
+        if self._stop_task is None:
+            timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
+            self._stop_task = self._loop.create_task(self._stop(timeout))
+        if self._guard.in_callback_of is None:
+            await asyncio.shield(self._stop_task)
+
+    async def _stop(self, timeout: float) -> None:
+        clock, engine, guard = self._core.clock, self._engine, self._guard
+        deadline = clock() + timeout
+        guard.end()
+        engine.call.end_waits(clock() + timeout * COMMIT_SHARE)
+        error = None
+        turn = Turn("stop", asyncio.current_task())
+        try:
+            await self._wait_for_others(turn, deadline)
+            try:
+                self._begin(closing=True)
+                engine.call.begin_close()
+                error = await self._driver.run(turn, engine.close(deadline))
+            finally:
+                guard.leave(turn)
+        finally:
+            failed = await self._end(deadline)
+        if (first := error or failed) is not None:
+            raise first
+
+    async def _wait_for_others(self, turn: Turn, deadline: float) -> None:
+        """Enter when the calls of other tasks have ended."""
+        guard = self._guard
+        until = deadline + ANSWER_GRACE
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, until - self._core.clock())):
+                    await guard.wait_for_turn(turn)
+            except TimeoutError:
+                holder = guard.holder.get(None)
+                where = f"{holder.name}() of {holder.where}" if holder is not None else "a call"
+                raise KafkaTimeoutError(
+                    f"stop() has waited in vain for the end of {where}: it is in a listener,"
+                    " perhaps. Nothing was committed, and the group was not left."
+                ) from None
+            if not guard.away or self._core.clock() >= until:
+                return
+            guard.leave(turn)
+            await asyncio.sleep(0)
+            await self._bell.wait_for_ring(self._bell.rings, LOOK_EVERY)
+
+    async def _end(self, deadline: float) -> Exception | None:
+        """End the thread; returns the first error of the user's callbacks of commits."""
+        guard, dispatcher = self._guard, self._dispatcher
+        if guard.closed:
+            return None
+        guard.close()
+        longest = max(0.5, deadline - self._core.clock())
+        if dispatcher.alive:
+            await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
+        self._core.port.close()
+        failed = None
+        callbacks = self._engine.commits.callbacks
+        while callbacks.waiting or self._to_close:
+            callbacks.begin_call()
+            try:
+                if callbacks.waiting:
+                    callbacks.run()
+                else:
+                    deserializers.close(self._to_close.pop())
+            except Exception as error:
+                self._core.trace.warning("close.failed", because=error)
+                failed = failed or error
+        self._core.log.info("consumer.closed", because="stop() was called")
+        return failed
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        guard = vars(self).get("_guard")
+        if guard is None or guard.closed or self._loop is None or guard.forked:
+            return
+        warnings.warn(
+            f"{self!r} was not stopped: await stop(), or use `async with`",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+
+    # -- records
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """Records as soon as there are any, of these partitions, or of all; {} when `timeout_ms`
+        has passed. At most `max_records` in all (default `max_poll_records`).
+
+        Raises:
+            ConsumerStoppedError: the consumer was stopped, or is while this waits.
+            IllegalStateError: a partition is not assigned; or called from a listener.
+            What `aktor.KafkaConsumer.poll` raises: OffsetOutOfRangeError, CorruptBatchError, ...
+        """
+        timeout = arguments.seconds(timeout_ms)
+        limit = (
+            self.config["max_poll_records"]
+            if max_records is None
+            else arguments.record_limit(max_records)
+        )
+        return await self._getmany(partitions, timeout, limit)
+
+    async def _getmany(
+        self, partitions: tuple[TopicPartition, ...], timeout: float, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        engine, guard = self._engine, self._guard
+        only = self._checked(partitions)
+        turn = await self._enter("getmany")
+        try:
+            self._begin()
+            now = self._core.clock()
+            records = engine.poll_at_once(now, now + timeout, limit, only=only)
+            if records is None:
+                records = await self._driver.run(turn, engine.poll(now + timeout, limit, only=only))
+        except BaseException as error:
+            raise self._error_of(error, turn) from error.__cause__
+        finally:
+            if not turn.goes_on_alone:
+                guard.leave(turn)
+        if not records and guard.ending:
+            raise ConsumerStoppedError
+        return records
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
+        """The next record, of these partitions, or of all. It waits until there is one.
+
+        Raises what `getmany` raises.
+        """
+        if partitions:
+            while True:
+                for some in (await self._getmany(partitions, arguments.FOREVER, 1)).values():
+                    return some[0]
+        record: ConsumerRecord[K, V] | None = self._next_at_hand()
+        return await self._next_record("getone") if record is None else record
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        self._check_usable()
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        """The next record, as `getone`; the iteration ends when the consumer is stopped."""
+        record: ConsumerRecord[K, V] | None = next(self._records)
+        if record is not None:
+            return record
+        try:
+            return await self._next_record("iteration")
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+
+    def _iterate(self) -> Iterator[Any]:
+        """Gives the next record that is at hand, or None, without a look at all else each time."""
+        engine = self._engine
+        at_hand = weakref.WeakMethod(self._next_at_hand)
+
+        def next_at_hand() -> Any:
+            method = at_hand()
+            return None if method is None else method()
+
+        if iterator is None:
+            return Calls(next_at_hand)
+        clock = self._core.clock
+        return iterator(
+            next_at_hand,
+            engine.iteration,
+            engine.call.attention,
+            self._core.port.events,
+            None if clock is time.monotonic else clock,
+        )
+
+    def _next_at_hand(self) -> Any:
+        """The next record of the batch that is being handed out; None: ask `_next_record`."""
+        guard = self._guard
+        if guard.broken or guard.ending or guard.holder:
+            return None
+        return self._engine.iteration.next()
+
+    async def _next_record(self, name: str) -> ConsumerRecord[K, V]:
+        while True:
+            record: ConsumerRecord[K, V] | None = await self._call(
+                name,
+                lambda: self._engine.next_record(
+                    self._core.clock() + arguments.FOREVER, self.config["max_poll_records"]
+                ),
+            )
+            if record is not None:
+                return record
+            if self._guard.ending:
+                raise ConsumerStoppedError
+
+    async def poll_arrow(
+        self,
+        timeout_ms: float = 0,
+        max_records: int = 10_000,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pyarrow.RecordBatch:
+        """As `getmany`, in columns: see `aktor.KafkaConsumer.poll_arrow`."""
+        from aktor.consumer.columns import arrow
+
+        names = arrow.checked_columns(columns)
+        wanted = Columns(
+            arguments.record_limit(max_records),
+            arguments.byte_limit(max_bytes),
+            key="key" in names,
+            value="value" in names,
+            headers="headers" in names,
+            expected=self._expected_bytes,
+        )
+        subscribed = self._engine.subscription.topics
+        topics = sorted(subscribed or {one.topic for one in self._engine.delivery.partitions})
+        make = functools.partial(arrow.batch_of, names=names, topics=topics)
+        timeout = arguments.seconds(timeout_ms)
+        batch = await self._call(
+            "poll_arrow",
+            lambda: self._engine.poll_columns(
+                self._core.clock() + timeout,
+                wanted,
+                make,
+                deserialized=self._to_close != [None, None],
+            ),
+        )
+        self._expected_bytes = wanted.size or self._expected_bytes
+        if not batch.num_rows and self._guard.ending:
+            raise ConsumerStoppedError
+        return batch
+
+    async def arrow_batches(
+        self,
+        max_records: int = 10_000,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> AsyncIterator[pyarrow.RecordBatch]:
+        """Batches as `poll_arrow` gives them, until the consumer is stopped."""
+        with contextlib.suppress(ConsumerStoppedError):
+            while True:
+                batch = await self.poll_arrow(
+                    arguments.FOREVER * 1000, max_records, max_bytes, columns
+                )
+                if batch.num_rows:
+                    yield batch
+
+    def wakeup(self) -> None:
+        """End a call that waits for records by `WakeupError`, or the next one. From any thread."""
+        self._engine.call.wakeup()
+
+    # -- subscription
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: Any = None,
+    ) -> None:
+        """Subscribe to these topics, or to those of a pattern, replacing an earlier subscription.
+
+        The listener's methods are functions or coroutine functions; these run in the consumer's
+        event loop, inside `getmany`, `getone` and iterations, and may call the consumer.
+
+        Raises:
+            IllegalStateError: after `assign`, or called from a listener.
+            TypeError, ValueError: as `aktor.KafkaConsumer.subscribe`.
+        """
+        arguments.check_subscription(topics, pattern, None if _hears(listener) else listener)
+        internal = not self.config["exclude_internal_topics"]
+        matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
+        with self._at_once("subscribe"):
+            self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
+
+    def unsubscribe(self) -> Awaitable[None]:
+        """Leave the group and own nothing; with auto-commit the positions are committed first. It
+        goes on in the event loop: await what is returned if you need to know that it is done."""
+        deadline = self._core.clock() + self._settings.request_timeout
+        return self._start("unsubscribe", lambda: self._engine.unsubscribe(deadline))
+
+    def subscription(self) -> frozenset[str]:
+        """The subscribed topics, or those that match the pattern."""
+        subscription = self._engine.subscription
+        if subscription.regex:
+            return frozenset(partition.topic for partition in self._engine.delivery.partitions)
+        return frozenset(subscription.topics)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without group management.
+
+        Raises IllegalStateError after `subscribe`, or called from a listener.
+        """
+        wanted = arguments.checked_partitions(partitions)
+        with self._at_once("assign"):
+            self._driver.run_at_once(self._engine.assign(wanted))
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions owned now; none after `stop`."""
+        self._guard.check_process()
+        return frozenset(self._engine.delivery.partitions)
+
+    # -- positions
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be given out.
+
+        Raises IllegalStateError if it is not assigned, KafkaTimeoutError after
+        `default_api_timeout_ms`.
+        """
+        self._check_assigned((partition,))
+        deadline = self._core.clock() + self._settings.default_api_timeout
+        found = await self._call(
+            "position", lambda: self._engine.position(partition, deadline, must=True)
+        )
+        assert found is not None, "it must be found"
+        return found
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Give out records from `offset` on. ValueError: not an int >= 0. IllegalStateError: not
+        assigned."""
+        position = arguments.position(offset)
+        self._check_assigned((partition,))
+        with self._at_once("seek"):
+            self._engine.seek(partition, position)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Go to the first available offset of these (default: all) partitions. Returns True when
+        the positions are known."""
+        await self._reset(partitions, ResetStrategy.EARLIEST)
+        return True
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Go to the end of these (default: all) partitions. Returns True when the positions are
+        known."""
+        await self._reset(partitions, ResetStrategy.LATEST)
+        return True
+
+    async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: ResetStrategy) -> None:
+        chosen = self._assigned_or_all(partitions)
+        deadline = self._core.clock() + self._settings.request_timeout
+
+        def reset() -> Waiting[None]:
+            self._engine.reset(chosen, strategy)
+            for partition in chosen:
+                yield from self._engine.position(partition, deadline, must=True)
+
+        await self._call("seek", reset)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Go to the committed offsets of these (default: all) partitions. Returns them; a partition
+        without one stays where it is, and has None."""
+        chosen = self._assigned_or_all(partitions)
+        found = await self._committed(chosen)
+        offsets = {one: None if at is None else at.offset for one, at in found.items()}
+        with self._at_once("seek_to_committed"):
+            for partition, offset in offsets.items():
+                if offset is not None:
+                    self._engine.seek(partition, arguments.position(offset))
+        return offsets
+
+    def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+        chosen = partitions or tuple(self._engine.delivery.partitions)
+        if not chosen:
+            raise IllegalStateError("No partitions are currently assigned")
+        self._check_assigned(chosen)
+        return list(chosen)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give out nothing of these until `resume`. IllegalStateError: not assigned."""
+        self._check_assigned(partitions)
+        with self._at_once("pause"):
+            self._engine.pause(partitions, paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Give out records of these again. IllegalStateError: not assigned."""
+        self._check_assigned(partitions)
+        with self._at_once("resume"):
+            self._engine.pause(partitions, paused=False)
+
+    def paused(self) -> set[TopicPartition]:
+        """The paused partitions."""
+        owned = self._engine.delivery.partitions
+        return {partition for partition, state in owned.items() if state.paused}
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset after the last record, as it was last told; None before the first answer."""
+        self._check_assigned((partition,))
+        return self._engine.delivery.partitions[partition].high_watermark
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """The offset up to which transactions are decided; None before the first answer."""
+        self._check_assigned((partition,))
+        return self._engine.delivery.partitions[partition].last_stable_offset
+
+    # -- commits
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committable] | None = None) -> None:
+        """Commit these offsets (default: all consumed positions) and wait for it. A task that waits
+        for records does not hold it up.
+
+        A cancelled commit is stored or not, as the group coordinator has it: see `committed`.
+
+        Raises:
+            IllegalStateError: no `group_id`.
+            CommitFailedError: the group has given the partitions to somebody else.
+            RebalanceInProgressError: the group rebalances; go on reading, then commit again.
+            KafkaTimeoutError: not done within `request_timeout_ms`.
+        """
+        self._check_group()
+        named = None if offsets is None else arguments.checked_offsets(_with_metadata(offsets))
+        deadline = self._core.clock() + self._settings.request_timeout
+
+        def commit() -> Waiting[None]:
+            chosen = self._engine.consumed() if named is None else named
+            return self._engine.commits.commit(chosen, deadline)
+
+        await self._call("commit", commit)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """The group's committed offset, or None. Raises KafkaTimeoutError after
+        `default_api_timeout_ms`."""
+        self._check_group()
+        found = (await self._committed([partition]))[partition]
+        return None if found is None else found.offset
+
+    async def _committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        self._check_group()
+        wanted = arguments.checked_partitions(partitions)
+        deadline = self._core.clock() + self._settings.default_api_timeout
+        found = await self._call(
+            "committed", lambda: self._engine.questions.committed(wanted, deadline)
+        )
+        return {partition: found.get(partition) for partition in wanted}
+
+    def _check_group(self) -> None:
+        if self._settings.group_id is None:
+            raise IllegalStateError("Requires group_id")
+
+    # -- the cluster
+
+    async def topics(self) -> set[str]:
+        """The names of all topics this user may describe. Always asks a broker."""
+        deadline = self._core.clock() + self._settings.default_api_timeout
+        found = await self._call("topics", lambda: self._engine.questions.topics(None, deadline))
+        hidden = self.config["exclude_internal_topics"]
+        return {name for name, topic in found.items() if not (hidden and topic.internal)}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The partition ids of a topic that is read, from the metadata at hand; None: unknown."""
+        arguments.check_topic(topic)
+        return self._core.port.cluster.partitions_for_topic(topic)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first available offset of each partition (assigned or not)."""
+        return await self._edges(partitions, ResetStrategy.EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record (the last stable one, with read_committed)."""
+        return await self._edges(partitions, ResetStrategy.LATEST)
+
+    async def _edges(
+        self, partitions: Iterable[TopicPartition], strategy: ResetStrategy
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(arguments.checked_partitions(partitions), strategy.value)
+        found = await self._look_up(wanted)
+        return {partition: at.offset for partition, at in found.items() if at is not None}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offset at or after each timestamp (ms), None where there is none."""
+        return await self._look_up(arguments.checked_timestamps(timestamps))
+
+    async def _look_up(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        if not wanted:
+            return {}
+        deadline = self._core.clock() + self._settings.request_timeout
+        return await self._call("offsets", lambda: self._engine.questions.offsets(wanted, deadline))
+
+    # -- below the methods
+
+    def _checked(self, partitions: tuple[TopicPartition, ...]) -> frozenset[TopicPartition] | None:
+        if not partitions:
+            return None
+        self._check_assigned(partitions)
+        return frozenset(partitions)
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        assigned = self._engine.delivery.partitions
+        for partition in partitions:
+            arguments.check_partition(partition)
+            if partition not in assigned:
+                raise IllegalStateError(
+                    f"Partition is not assigned: {partition.topic}-{partition.partition}"
+                )
+
+    def _check_loop(self) -> None:
+        """Raise outside of the consumer's event loop."""
+        loop = self._loop
+        if loop is None:
+            raise IllegalStateError("the consumer was not started: await start() first")
+        if asyncio.get_running_loop() is not loop:
+            closed = ", which is closed" if loop.is_closed() else ""
+            raise IllegalStateError(
+                f"the consumer belongs to another event loop{closed}: make one in each loop, and"
+                " call it there"
+            )
+
+    def _check_usable(self) -> None:
+        self._guard.check_process()
+        if self._guard.ending and self._guard.in_callback_of is None:
+            raise ConsumerStoppedError
+
+    async def _enter(self, name: str) -> Turn:
+        """Begin an outermost call when its turn has come."""
+        self._check_usable()
+        self._check_loop()
+        guard = self._guard
+        turn = Turn(name, asyncio.current_task())
+        if not guard.enter(turn):
+            if guard.in_callback_of is not None:
+                raise _refused(name)
+            await guard.wait_for_turn(turn)
+        return turn
+
+    async def _call(self, name: str, make: Callable[[], Waiting[T]]) -> T:
+        """Run a call to its end: an outermost one, or one that a listener makes."""
+        guard = self._guard
+        if guard.holder and guard.in_callback_of is not None:
+            if name in NEVER_NESTED:
+                raise _refused(name)
+            with self._nested():
+                return await self._driver.run_nested(make())
+        turn = await self._enter(name)
+        try:
+            self._begin()
+            return await self._driver.run(turn, make())
+        except BaseException as error:
+            raise self._error_of(error, turn) from error.__cause__
+        finally:
+            if not turn.goes_on_alone:
+                guard.leave(turn)
+
+    def _start(self, name: str, make: Callable[[], Waiting[T]]) -> Awaitable[T]:
+        """Begin a call whose end nobody need wait for."""
+        self._check_usable()
+        self._check_loop()
+        if self._guard.in_callback_of is not None:
+            raise _refused(name)
+        assert self._loop is not None, "it was checked"
+        return self._loop.create_task(self._call(name, make))
+
+    @contextlib.contextmanager
+    def _at_once(self, name: str) -> Generator[None]:
+        """A call that need not wait."""
+        guard = self._guard
+        self._check_usable()
+        if self._loop is not None:
+            self._check_loop()
+        if guard.holder and guard.in_callback_of is not None:
+            if name in NEVER_NESTED:
+                raise _refused(name)
+            with self._nested():
+                yield
+            return
+        turn = Turn(name, _current_task())
+        holder = guard.holder.setdefault(None, turn)
+        if holder is not turn:
+            raise IllegalStateError(
+                f"{name}() was called while {holder.name}() of {holder.where} is in a step of a"
+                " rebalance, and cannot wait for its end. Call it in the listener, or in the task"
+                " that reads"
+            )
+        try:
+            self._begin()
+            yield
+        except BaseException as error:
+            raise self._error_of(error, turn) from error.__cause__
+        finally:
+            guard.leave(turn)
+
+    @contextlib.contextmanager
+    def _nested(self) -> Generator[None]:
+        call = self._engine.call
+        touched = call.begin_nested()
+        try:
+            yield
+        finally:
+            call.end_nested(touched=touched)
+
+    def _begin(self, *, closing: bool = False) -> None:
+        """An outermost call begins: repair what the last one left half done."""
+        engine, guard, dispatcher = self._engine, self._guard, self._dispatcher
+        engine.call.attention.call()
+        if guard.ending and not closing:
+            raise engine.call.own(ConsumerStoppedError())
+        if guard.broken:
+            engine.repair()
+            guard.mend()
+        if not dispatcher.runs_elsewhere:
+            dispatcher.fail_if_gone()
+        engine.begin_call()
+        guard.begin()
+        if not closing and engine.core.port.failure is not None:
+            engine.call.check_alive()
+
+    def _error_of(self, error: BaseException, turn: Turn) -> BaseException:
+        """An outermost call ends by this error; returns what the caller is told."""
+        call = self._engine.call
+        if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
+            return error  # what the consumer does now is another call's
+        if self._guard.begun and call.touched and error is not call.ended_in:
+            self._guard.break_off()
+        else:
+            call.forget_errors()
+        if type(error) is ConsumerClosedError:
+            return ConsumerStoppedError()
+        return error
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")
+
+    def __repr__(self) -> str:
+        if "_settings" not in vars(self):
+            return f"<{type(self).__name__} without a KafkaConsumer: __init__ was not called>"
+        topics = ", ".join(sorted(self._engine.subscription.topics))
+        return (
+            f"<aio.KafkaConsumer {self._settings.client_id} group={self._settings.group_id}"
+            f" [{topics}]>"
+        )
+
+
+def _hears(listener: Any) -> bool:
+    """Whether it has a listener's methods: its class may be aiokafka's."""
+    names = ("on_partitions_revoked", "on_partitions_assigned")
+    return all(callable(getattr(listener, name, None)) for name in names)
+
+
+def _with_metadata(offsets: Mapping[TopicPartition, Committable]) -> dict[TopicPartition, Any]:
+    """As `OffsetAndMetadata`, whatever of aiokafka's forms they have."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError("offsets must be a dict of TopicPartition: offset")
+    found: dict[TopicPartition, Any] = {}
+    for partition, value in offsets.items():
+        if (
+            isinstance(value, tuple)
+            and not isinstance(value, OffsetAndMetadata)
+            and len(value) == 2
+        ):
+            value = OffsetAndMetadata(*value, None)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = OffsetAndMetadata(value, "", None)
+        found[partition] = value
+    return found
+
+
+def _refused(name: str) -> IllegalStateError:
+    return IllegalStateError(f"{name} may not be called from a rebalance listener")
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs
+        return None
+
+
+#: aiokafka's name of the class.
+AIOKafkaConsumer = KafkaConsumer

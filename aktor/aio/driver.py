@@ -1,0 +1,227 @@
+"""Runs the core's generators in an event loop.
+
+A call that is cancelled leaves nothing half done. Where it lets others in (at an `Open` time) it
+ends at once. Anywhere else, in a step of a rebalance, say, it goes on without its caller to the
+next such line, or to its end. What it would have given out then is taken back, so that the next
+call gives it out; and a listener's coroutine runs to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, cast
+
+from aktor.actors.runtime.dispatcher import Bell
+from aktor.aio.turns import INSIDE, TaskGuard, Turn
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.waiting import Open, Waiting
+
+__all__ = ["Driver", "LoopBell"]
+
+T = TypeVar("T")
+
+
+class LoopBell(Bell):
+    """A bell for coroutines of one event loop. All that wait hear each ring.
+
+    `rings` is another number after each ring: who notes it, and looks, and then waits, hears what
+    came after the look.
+    """
+
+    __slots__ = ("_count", "_loop", "_waiting", "_wakes", "rings")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rings = 0
+        self._count = itertools.count(1)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        #: The loop was asked to wake those that wait, and has not done so yet.
+        self._wakes = False
+
+    def belong_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Those that wait run in this loop."""
+        self._loop = loop
+
+    def ring(self) -> None:
+        """Wake all that wait. From any thread."""
+        self.rings = next(self._count)
+        # Who begins to wait just now looks at `rings` once it is in the set.
+        if self._waiting and not self._wakes and self._loop is not None:
+            self._wakes = True
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._wakes = False
+        for one in self._waiting:
+            _set(one)
+
+    async def wait_for_ring(self, seen: int, timeout: float) -> None:
+        """Until the bell has rung since `rings` was `seen`, or for so many seconds."""
+        loop = asyncio.get_running_loop()
+        rung, timer = loop.create_future(), None
+        self._waiting.add(rung)
+        try:
+            if self.rings != seen or timeout <= 0:
+                await asyncio.sleep(0)  # other tasks of the loop are to have their turns, too
+                return
+            if timeout < math.inf:
+                timer = loop.call_later(timeout, _set, rung)
+            await rung
+        finally:
+            self._waiting.discard(rung)
+            if timer is not None:
+                timer.cancel()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Driver:
+    """Drives the calls of one consumer. Owns those that go on without their callers."""
+
+    def __init__(
+        self, bell: LoopBell, clock: Callable[[], float], guard: TaskGuard, engine: Engine
+    ) -> None:
+        self._bell = bell
+        self._clock = clock
+        self._guard = guard
+        self._engine = engine
+        self._alone: set[asyncio.Task[Any]] = set()
+
+    async def run(self, turn: Turn, waiting: Waiting[T]) -> T:
+        """Run an outermost call to its end; returns its result."""
+        section = None
+        try:
+            seen = self._bell.rings
+            over, asked = _advance(waiting)
+            while not over:
+                if type(asked) is Open:
+                    await self._wait_open(turn, seen, asked)
+                    seen = self._bell.rings
+                    over, asked = _advance(waiting)
+                else:
+                    section = _begin(self._closed(waiting, seen, asked), _context_of(turn))
+                    over, asked, seen = await asyncio.shield(section)
+                    section = None
+            return cast("T", asked)
+        except BaseException:
+            if section is None:
+                waiting.close()
+            elif not section.done() or section.cancelled() or section.exception() is None:
+                self._go_on_alone(turn, waiting, section)
+            raise
+
+    async def run_nested(self, waiting: Waiting[T]) -> T:
+        """Run a call that a callback of the present one makes. It lets no others in."""
+        try:
+            over, asked, seen = False, -math.inf, self._bell.rings
+            while not over:
+                over, asked, seen = await self._closed(waiting, seen, asked, nested=True)
+            return cast("T", asked)
+        except BaseException:
+            waiting.close()
+            raise
+
+    def run_at_once(self, waiting: Waiting[T]) -> T:
+        """Run a call to its end that need not wait."""
+        over, asked = _advance(waiting)
+        if not over:
+            waiting.close()
+            raise self._guard.refusal(self._guard.holder.get(None))
+        return cast("T", asked)
+
+    async def _wait_open(self, turn: Turn, seen: int, until: float) -> None:
+        """Wait for the bell until then, and let other calls in meanwhile."""
+        guard, engine = self._guard, self._engine
+        kept = engine.call.let_others_in()
+        guard.let_others_in(turn)
+        try:
+            await self._bell.wait_for_ring(seen, until - self._clock())
+        except BaseException:
+            guard.away.discard(turn)
+            raise
+        await guard.come_back(turn)
+        if guard.broken:  # a call that was let in was interrupted
+            engine.repair()
+            guard.mend()
+        engine.call.come_back(kept)
+        guard.begin()
+
+    async def _closed(
+        self, waiting: Waiting[Any], seen: int, asked: Any, *, nested: bool = False
+    ) -> tuple[bool, Any, int]:
+        """Go on to the next line where others may be let in, or to the end. Returns whether it is
+        over, the result or the time, and the rings before that."""
+        error: BaseException | None = None
+        while True:
+            if not isinstance(asked, float | int):
+                error = await _error_of(asked)
+            elif asked > -math.inf:
+                await self._bell.wait_for_ring(seen, asked - self._clock())
+            seen = self._bell.rings
+            over, asked = _advance(waiting, error)
+            error = None
+            if over or (type(asked) is Open and not nested):
+                return over, asked, seen
+
+    def _go_on_alone(
+        self, turn: Turn, waiting: Waiting[Any], section: asyncio.Task[tuple[bool, Any, int]]
+    ) -> None:
+        """The caller was cancelled, and is not told how this ends."""
+        turn.go_on_alone()
+        self._alone.add(section)
+
+        def end(ended: asyncio.Task[tuple[bool, Any, int]]) -> None:
+            self._alone.discard(ended)
+            waiting.close()
+            if ended.cancelled() or ended.exception() is not None or ended.result()[0]:
+                self._guard.break_off()  # an error or result that does not reach the user
+            self._engine.call.forget_errors()
+            self._guard.leave(turn)
+
+        section.add_done_callback(end)
+
+
+def _advance(waiting: Waiting[Any], error: BaseException | None = None) -> tuple[bool, Any]:
+    """Let the generator go on. Returns whether it is over; and its result, or what it waits for."""
+    try:
+        return False, next(waiting) if error is None else waiting.throw(error)
+    except StopIteration as over:
+        return True, over.value
+    finally:
+        error = None  # its traceback may have this frame
+
+
+def _context_of(turn: Turn) -> Context:
+    """The context of the callbacks that run in this call."""
+    context = copy_context()
+    context.run(INSIDE.set, turn)
+    return context
+
+
+def _begin(coroutine: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
+    return asyncio.get_running_loop().create_task(coroutine, context=context)
+
+
+async def _error_of(awaitable: Awaitable[Any]) -> BaseException | None:
+    """Run the user's awaitable to its end, as a task of its own; returns its error."""
+    task = asyncio.ensure_future(_await(awaitable))
+    try:
+        await asyncio.wait([task])
+    except BaseException:  # the event loop ends
+        task.cancel()
+        raise
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+async def _await(awaitable: Awaitable[Any]) -> None:
+    await awaitable

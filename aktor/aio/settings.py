@@ -1,0 +1,44 @@
+"""aiokafka's constructor arguments, as the settings of `aktor.KafkaConsumer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aktor.errors import ConfigurationError
+
+__all__ = ["translated"]
+
+#: A value of aiokafka's that means that nothing is set.
+_UNSET: Final[Mapping[str, Any]] = {
+    "max_poll_records": None,
+    "sasl_mechanism": "PLAIN",  # its default, also without SASL
+    "api_version": "auto",
+}
+
+
+def translated(configs: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings; `ConfigurationError` if one has no meaning here.
+
+    `loop` must be left out, or None: the consumer belongs to the loop in which it is started.
+    `rebalance_timeout_ms` is accepted up to `max_poll_interval_ms`, which is what counts here: as
+    in the Java client, a member takes part in a rebalance inside `getmany` and its like.
+    """
+    given = dict(configs)
+    if given.pop("loop", None) is not None:
+        raise ConfigurationError(
+            "loop is not taken: a consumer belongs to the event loop in which start() is awaited"
+        )
+    longest = given.get("max_poll_interval_ms", 300_000)
+    rebalance = given.pop("rebalance_timeout_ms", None)
+    if rebalance is not None and rebalance > longest:
+        raise ConfigurationError(
+            f"rebalance_timeout_ms is {rebalance}, but max_poll_interval_ms is {longest}: a member"
+            " takes part in a rebalance as it polls. Set max_poll_interval_ms to the larger one"
+        )
+    for name, unset in _UNSET.items():
+        if name in given and given[name] == unset:
+            if name == "sasl_mechanism" and "SASL" in str(given.get("security_protocol")):
+                continue
+            del given[name]
+    return given

@@ -1,0 +1,526 @@
+"""The asyncio consumer on a cluster: its calls, cancellation anywhere, listeners, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import pytest
+
+from aktor.aio import (
+    AIOKafkaConsumer,
+    AsyncConsumerRebalanceListener,
+    ConsumerStoppedError,
+    KafkaConsumer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from aktor.errors import BootstrapError, IllegalStateError, UserCallbackError, WakeupError
+from tests.kafka.embedded import Cluster, EmbeddedCluster
+from tests.kafka.real import topics
+from tests.kafka.support import PROMPT_S, QUICK, SOON_S, hurried, numbered
+
+COUNT = 60
+
+#: A call is not suspended so often.
+NEVER = 10**9
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def orders(kafka: Cluster, topic: str) -> TopicPartition:
+    """The only partition of a topic with some records."""
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(COUNT))
+    return TopicPartition(topic, 0)
+
+
+def quick(kafka: Cluster, *names: str, **settings: Any) -> KafkaConsumer[Any, Any]:
+    """A consumer with the settings in `QUICK` unless told."""
+    own = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
+    return KafkaConsumer(*names, **hurried(QUICK, own))
+
+
+def run(program: Coroutine[Any, Any, T]) -> T:
+    """Run it in an event loop of its own; it may not take long."""
+
+    async def main() -> T:
+        async with asyncio.timeout(SOON_S):
+            return await program
+
+    return asyncio.run(main())
+
+
+@asynccontextmanager
+async def assigned(
+    kafka: Cluster, *partitions: TopicPartition, **settings: Any
+) -> AsyncIterator[KafkaConsumer[Any, Any]]:
+    """A consumer that was started and reads these partitions."""
+    async with quick(kafka, **settings) as consumer:
+        consumer.assign(partitions)
+        yield consumer
+
+
+def offsets(found: dict[TopicPartition, list[Any]]) -> list[int]:
+    return [record.offset for records in found.values() for record in records]
+
+
+# -- the calls
+
+
+def test_its_calls_are_those_of_aiokafka(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        consumer = quick(kafka, orders.topic, group_id=group)
+        await consumer.start()
+        first = await consumer.getone()
+        assert (first.offset, first.topic) == (0, orders.topic)
+        assert offsets(await consumer.getmany(timeout_ms=1000, max_records=9)) == [*range(1, 10)]
+        assert offsets(await consumer.getmany(orders, timeout_ms=1000, max_records=5)) == [
+            *range(10, 15)
+        ]
+        assert (await consumer.getone(orders)).offset == 15
+        await consumer.commit()
+        assert await consumer.committed(orders) == 16
+        await consumer.commit({orders: 3})
+        assert await consumer.committed(orders) == 3
+        await consumer.commit({orders: (4, "by me")})
+        await consumer.commit({orders: OffsetAndMetadata(5, "", -1)})
+        assert await consumer.position(orders) == 16
+        assert await consumer.seek_to_committed() == {orders: 5}
+        assert (await consumer.getone()).offset == 5
+        assert await consumer.seek_to_beginning()
+        assert await consumer.position(orders) == 0
+        assert await consumer.seek_to_end(orders)
+        assert await consumer.position(orders) == COUNT
+        consumer.seek(orders, COUNT - 2)
+        assert [record.offset async for record in first_of(2, consumer)] == [COUNT - 2, COUNT - 1]
+        assert await consumer.beginning_offsets([orders]) == {orders: 0}
+        assert await consumer.end_offsets([orders]) == {orders: COUNT}
+        assert (await consumer.offsets_for_times({orders: 0}))[orders].offset == 0
+        assert orders.topic in await consumer.topics()
+        assert consumer.partitions_for_topic(orders.topic) == {0}
+        assert consumer.assignment() == {orders}
+        assert consumer.subscription() == {orders.topic}
+        assert consumer.highwater(orders) == consumer.last_stable_offset(orders) == COUNT
+        consumer.pause(orders)
+        assert consumer.paused() == {orders}
+        consumer.resume(orders)
+        consumer.seek(orders, 0)
+        assert (await consumer.poll_arrow(1000)).num_rows == COUNT
+        await consumer.unsubscribe()
+        assert consumer.assignment() == consumer.subscription() == frozenset()
+        await consumer.stop()
+        await consumer.stop()
+
+    run(program())
+
+
+async def first_of(count: int, consumer: KafkaConsumer[Any, Any]) -> AsyncIterator[Any]:
+    async for record in consumer:
+        yield record
+        count -= 1
+        if not count:
+            return
+
+
+def test_getmany_gives_records_of_the_partitions_that_it_names_and_keeps_the_others(
+    kafka: Cluster, topic: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
+    a, b = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    for one in (a, b):
+        topics.produce(kafka.bootstrap_servers, topic, numbered(10), partition=one.partition)
+
+    async def program() -> None:
+        async with assigned(kafka, a, b) as consumer:
+            found = await consumer.getmany(b, timeout_ms=SOON_S * 1000, max_records=4)
+            assert offsets(found) == [0, 1, 2, 3]
+            assert found.keys() == {b}
+            while await consumer.getmany(b, timeout_ms=300):
+                pass
+            assert await consumer.position(a) == 0
+            assert (await consumer.getone(a)).offset == 0
+
+    run(program())
+
+
+def test_a_commit_is_not_held_up_by_a_task_that_waits_for_records(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders, group_id=group) as consumer:
+            await consumer.seek_to_end()
+            waiting = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0.05)
+            async with asyncio.timeout(PROMPT_S):
+                await consumer.commit()
+                assert await consumer.committed(orders) == COUNT
+                consumer.pause(orders)
+                consumer.resume(orders)
+            assert not waiting.done()
+            topics.produce(kafka.bootstrap_servers, orders.topic, numbered(1))
+            assert (await waiting).offset == COUNT
+
+    run(program())
+
+
+def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders, max_poll_records=7) as consumer:
+            found: list[int] = []
+
+            async def read(how: int) -> None:
+                while len(found) < COUNT:
+                    if how == 0:
+                        found.extend(offsets(await consumer.getmany(timeout_ms=50)))
+                    elif how == 1:
+                        found.append((await consumer.getone()).offset)
+                    else:
+                        async for record in consumer:
+                            found.append(record.offset)
+                            await asyncio.sleep(0)
+
+            readers = [asyncio.create_task(read(number % 3)) for number in range(6)]
+            while len(found) < COUNT:
+                await asyncio.sleep(0.01)
+            for reader in readers:
+                reader.cancel()
+            assert sorted(found) == [*range(COUNT)]
+
+    run(program())
+
+
+# -- cancellation
+
+
+class CancelledAt:
+    """Awaits a coroutine, and cancels it where it is suspended for the n-th time."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], number: int) -> None:
+        self._coroutine = coroutine
+        self._number = number
+        self.was_cancelled = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._coroutine.__await__()
+        for _ in range(self._number):
+            try:
+                future = next(steps)
+            except StopIteration as over:
+                return over.value
+            with suppress(asyncio.CancelledError):
+                yield future
+        self.was_cancelled = True
+        try:
+            steps.throw(asyncio.CancelledError())
+        except StopIteration as over:
+            return over.value
+        raise AssertionError("it waits on, though it was cancelled")
+
+
+async def by_getmany(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    given += offsets(await consumer.getmany(timeout_ms=SOON_S * 1000, max_records=20))
+
+
+async def by_getone(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    for _ in range(3):
+        given.append((await consumer.getone()).offset)
+
+
+async def by_iteration(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    async for record in consumer:
+        given.append(record.offset)
+        if record.offset % 10 == 9 or record.offset == 29:
+            return
+
+
+async def by_columns(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    batch = await consumer.poll_arrow(SOON_S * 1000, max_records=20)
+    given += batch.column("offset").to_pylist()
+
+
+async def with_commits(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    given.append((await consumer.getone()).offset)
+    await consumer.commit()
+    given.append((await consumer.getone()).offset)
+
+
+async def with_questions(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    (partition,) = consumer.assignment()
+    await consumer.position(partition)
+    given.append((await consumer.getone(partition)).offset)
+    await consumer.end_offsets([partition])
+    await consumer.committed(partition)
+
+
+@pytest.mark.parametrize(
+    "reads", [by_getmany, by_getone, by_iteration, by_columns, with_commits, with_questions]
+)
+def test_a_program_that_is_cancelled_anywhere_misses_no_record_and_gets_none_twice(
+    kafka: Cluster,
+    topic: str,
+    group: str,
+    reads: Callable[[KafkaConsumer[Any, Any], list[int]], Coroutine[Any, Any, None]],
+) -> None:
+    orders = TopicPartition(topic, 0)
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    for _ in range(10):  # a fetch brings one batch, so that each read waits
+        topics.produce(kafka.bootstrap_servers, topic, numbered(3))
+
+    async def program() -> None:
+        small = {"max_partition_fetch_bytes": 1, "group_id": group}
+        async with assigned(kafka, orders, **small) as consumer:
+            cancelled, number, total = 1, 0, 0
+            while cancelled:
+                # Every other attempt is cancelled, at its first suspension; in the next round at
+                # the second; and so on, until none is suspended so often.
+                number, cancelled, attempts = number + 1, 0, 0
+                consumer.seek(orders, 0)
+                given: list[int] = []
+                while len(given) < 28:
+                    attempts += 1
+                    attempt = CancelledAt(reads(consumer, given), number if attempts % 2 else NEVER)
+                    with suppress(asyncio.CancelledError):
+                        await attempt
+                    cancelled += attempt.was_cancelled
+                assert given == [*range(len(given))]
+                total += cancelled
+            assert total > 2, "nothing was cancelled"
+
+    run(program())
+
+
+class Listener(AsyncConsumerRebalanceListener):
+    """It waits for something in its callback, and notes what it was told."""
+
+    def __init__(self, then: Callable[[Any], Awaitable[object]] | None = None) -> None:
+        self.told: list[str] = []
+        self.loops: set[asyncio.AbstractEventLoop] = set()
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        self._then = then
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self.told.append("assigned")
+        self.begun.set()
+        self.loops.add(asyncio.get_running_loop())
+        if self._then is None:
+            await self.goes_on.wait()
+        else:
+            await self._then(assigned)
+        self.told.append("assigned, over")
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        self.told.append("revoked")
+
+
+def test_a_listener_runs_to_its_end_though_the_call_that_it_runs_in_is_cancelled(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        listener = Listener()
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=listener)
+            reading = asyncio.create_task(consumer.getmany(timeout_ms=SOON_S * 1000))
+            await listener.begun.wait()
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            listener.goes_on.set()
+            assert offsets(await consumer.getmany(timeout_ms=SOON_S * 1000)) == [*range(COUNT)]
+            assert listener.told == ["assigned", "assigned, over"]
+            assert listener.loops == {asyncio.get_running_loop()}
+
+    run(program())
+
+
+def test_a_listener_may_call_the_consumer_also_from_tasks_that_it_starts(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        found: list[Any] = []
+
+        async def ask(assigned: set[TopicPartition]) -> None:
+            (partition,) = assigned
+            async with asyncio.TaskGroup() as tasks:
+                position = tasks.create_task(consumer.position(partition))
+                ends = tasks.create_task(consumer.end_offsets([partition]))
+            found.extend((position.result(), ends.result()))
+            await consumer.commit({partition: 7})
+            consumer.seek(partition, 50)
+            with pytest.raises(IllegalStateError, match="getmany may not be called"):
+                await consumer.getmany()
+            with pytest.raises(IllegalStateError, match="subscribe may not be called"):
+                consumer.subscribe(["other"])
+
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(ask))
+            assert (await consumer.getone()).offset == 50
+            assert found == [0, {orders: COUNT}]
+            assert await consumer.committed(orders) == 7
+
+    run(program())
+
+
+def test_what_a_listener_raises_is_raised_by_the_call_that_it_runs_in(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def fail(_assigned: object) -> None:
+        raise ZeroDivisionError
+
+    async def program() -> None:
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(fail))
+            with pytest.raises(UserCallbackError) as raised:
+                await consumer.getone()
+            assert isinstance(raised.value.__cause__, ZeroDivisionError)
+            assert (await consumer.getone()).offset == 0
+
+    run(program())
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("waits", ["getone", "getmany", "iteration", "columns"])
+def test_stop_ends_what_waits_for_records(
+    kafka: Cluster, orders: TopicPartition, waits: str
+) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders) as consumer:
+            await consumer.seek_to_end()
+
+            async def iterate() -> str:
+                return "".join([str(record.offset) async for record in consumer]) + "over"
+
+            calls: dict[str, Coroutine[Any, Any, Any]] = {
+                "getone": consumer.getone(),
+                "getmany": consumer.getmany(timeout_ms=SOON_S * 1000),
+                "iteration": iterate(),
+                "columns": consumer.poll_arrow(SOON_S * 1000),
+            }
+            task = asyncio.create_task(calls.pop(waits))
+            for other in calls.values():
+                other.close()
+            await asyncio.sleep(0.05)
+            async with asyncio.timeout(PROMPT_S):
+                await consumer.stop()
+                if waits == "iteration":
+                    assert await task == "over"
+                else:
+                    with pytest.raises(ConsumerStoppedError):
+                        await task
+            for call in (consumer.getone(), consumer.getmany(), consumer.commit({orders: 1})):
+                with pytest.raises((ConsumerStoppedError, IllegalStateError)):
+                    await call
+
+    run(program())
+
+
+def test_stop_commits_what_was_given_out_and_leaves_the_group(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        settings = {"group_id": group, "enable_auto_commit": True}
+        async with quick(kafka, orders.topic, **settings) as consumer:
+            assert [one.offset async for one in first_of(5, consumer)] == [*range(5)]
+        async with quick(kafka, orders.topic, **settings) as consumer:
+            async with asyncio.timeout(PROMPT_S):  # it need not wait for a session to end
+                assert (await consumer.getone()).offset == 5
+
+    run(program())
+
+
+def test_a_listener_may_stop_the_consumer(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        consumer = quick(kafka, group_id=group)
+        listener = Listener(lambda _assigned: consumer.stop())
+        await consumer.start()
+        consumer.subscribe([orders.topic], listener=listener)
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getone()
+        await consumer.stop()
+        assert listener.told == ["assigned", "assigned, over", "revoked"]
+
+    run(program())
+
+
+def test_stop_that_is_cancelled_stops_all_the_same(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        consumer = quick(kafka, orders.topic, group_id=group)
+        await consumer.start()
+        await consumer.getone()
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        await consumer.stop()
+        assert not consumer._dispatcher.alive
+
+    run(program())
+
+
+def test_wakeup_ends_the_call_that_waits(kafka: Cluster, orders: TopicPartition) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders) as consumer:
+            await consumer.seek_to_end()
+            waiting = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(consumer.wakeup)
+            with pytest.raises(WakeupError):
+                await waiting
+
+    run(program())
+
+
+@pytest.mark.embedded("no broker is asked")
+def test_a_call_outside_of_its_event_loop_is_refused(kafka: EmbeddedCluster) -> None:
+    consumer = quick(kafka)
+
+    async def use() -> None:
+        with pytest.raises(IllegalStateError, match="not started: await start"):
+            await consumer.getmany()
+        await consumer.start()
+
+    async def use_elsewhere() -> None:
+        with pytest.raises(IllegalStateError, match="another event loop, which is closed"):
+            await consumer.getmany()
+
+    run(use())
+    run(use_elsewhere())
+    consumer._dispatcher.stop(PROMPT_S)
+
+
+@pytest.mark.embedded("no broker is asked")
+def test_one_that_was_not_stopped_warns(kafka: EmbeddedCluster) -> None:
+    async def forget() -> None:
+        await quick(kafka).start()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(forget())
+        gc.collect()
+    assert any("was not stopped" in str(one.message) for one in told)
+
+
+def test_start_names_the_servers_that_it_has_not_reached() -> None:
+    async def program() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=300)
+        with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
+            await consumer.start()
+        assert not consumer._dispatcher.alive
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.start()
+
+    run(program())

@@ -1,0 +1,1 @@
+"""The asyncio consumer's driver, guard and settings, without a broker."""

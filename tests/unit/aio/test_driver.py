@@ -1,0 +1,264 @@
+"""How an event loop drives the core: rings, turns, and calls whose callers were cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from aktor.aio.driver import Driver, LoopBell
+from aktor.aio.turns import INSIDE, TaskGuard, Turn
+from aktor.consumer.core.waiting import Open, Waiting
+from aktor.events.fetching import RecordsFetched
+from tests.unit.consumer.core.builders import EngineHarness
+from tests.unit.consumer.core.builders_chunks import A, a_chunk, offsets
+
+LONG = 60.0
+
+
+class Loop:
+    """An engine that the present event loop drives."""
+
+    def __init__(self) -> None:
+        self.bell, self.guard = LoopBell(), TaskGuard()
+        self.bell.belong_to(asyncio.get_running_loop())
+        self.harness = EngineHarness(clock=time.monotonic, bell=self.bell)
+        self.driver = Driver(self.bell, time.monotonic, self.guard, self.harness.engine)
+
+    def begin(self, waiting: Waiting[Any]) -> asyncio.Task[Any]:
+        """A task that is in this call."""
+
+        async def call() -> Any:
+            turn = Turn("a call", asyncio.current_task())
+            await self.guard.wait_for_turn(turn)
+            self.guard.begin()
+            try:
+                return await self.driver.run(turn, waiting)
+            finally:
+                if not turn.goes_on_alone:
+                    self.guard.leave(turn)
+
+        return asyncio.create_task(call())
+
+
+def run(program: Callable[[Loop], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            await program(Loop())
+
+    asyncio.run(main())
+
+
+async def a_moment() -> None:
+    """Until other tasks have come to where they wait."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+# -- the bell
+
+
+def test_a_ring_is_heard_that_comes_after_the_look_and_before_the_wait() -> None:
+    async def program(loop: Loop) -> None:
+        seen = loop.bell.rings
+        loop.bell.ring()
+        await loop.bell.wait_for_ring(seen, LONG)
+
+    run(program)
+
+
+def test_a_ring_of_another_thread_wakes_all_that_wait() -> None:
+    async def program(loop: Loop) -> None:
+        seen = loop.bell.rings
+        waiting = [asyncio.create_task(loop.bell.wait_for_ring(seen, LONG)) for _ in range(3)]
+        await a_moment()
+        await asyncio.to_thread(loop.bell.ring)
+        await asyncio.gather(*waiting)
+
+    run(program)
+
+
+def test_a_wait_that_is_over_leaves_nothing_behind() -> None:
+    async def program(loop: Loop) -> None:
+        await loop.bell.wait_for_ring(loop.bell.rings, 0.001)
+        waiting = asyncio.create_task(loop.bell.wait_for_ring(loop.bell.rings, LONG))
+        await a_moment()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert not loop.bell._waiting
+
+    run(program)
+
+
+def test_a_ring_after_the_end_of_the_loop_does_no_harm() -> None:
+    bells: list[LoopBell] = []
+
+    async def program(loop: Loop) -> None:
+        bells.append(loop.bell)
+        bells[0]._waiting.add(asyncio.get_running_loop().create_future())
+
+    run(program)
+    bells[0].ring()
+
+
+# -- turns
+
+
+def test_a_call_that_may_be_disturbed_lets_others_in_while_it_waits() -> None:
+    async def program(loop: Loop) -> None:
+        told: list[str] = []
+
+        def reads() -> Waiting[str]:
+            yield Open(time.monotonic() + LONG)
+            told.append("read")
+            return "records"
+
+        def commits() -> Waiting[str]:
+            told.append("committed")
+            return "done"
+            yield
+
+        reading = loop.begin(reads())
+        await a_moment()
+        assert await loop.begin(commits()) == "done"
+        assert not reading.done()
+        loop.bell.ring()
+        assert await reading == "records"
+        assert told == ["committed", "read"]
+
+    run(program)
+
+
+def test_calls_that_wait_for_their_turns_get_them_in_order_also_if_one_gives_up() -> None:
+    async def program(loop: Loop) -> None:
+        order: list[int] = []
+
+        def first() -> Waiting[None]:
+            yield time.monotonic() + LONG
+
+        def note(number: int) -> Waiting[None]:
+            order.append(number)
+            return
+            yield
+
+        inside = loop.begin(first())
+        await a_moment()
+        waiting = [loop.begin(note(number)) for number in range(4)]
+        await a_moment()
+        assert order == []
+        waiting[1].cancel()
+        inside.cancel()
+        await asyncio.wait([inside])
+        loop.bell.ring()  # it goes on alone, and ends
+        await asyncio.wait(waiting)
+        assert order == [0, 2, 3]
+        assert not loop.guard.holder
+
+    run(program)
+
+
+# -- a caller that is cancelled
+
+
+def test_a_call_that_is_cancelled_where_it_lets_others_in_ends_there() -> None:
+    async def program(loop: Loop) -> None:
+        ended: list[bool] = []
+
+        def reads() -> Waiting[None]:
+            try:
+                yield Open(time.monotonic() + LONG)
+            finally:
+                ended.append(True)
+
+        reading = loop.begin(reads())
+        await a_moment()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert ended == [True]
+        assert not loop.guard.broken
+        assert not loop.guard.holder
+        assert not loop.guard.away
+
+    run(program)
+
+
+@pytest.mark.parametrize("ends", ["open", "result", "error"])
+def test_a_call_that_is_cancelled_in_a_step_goes_on_alone_to_the_end_of_the_step(
+    ends: str,
+) -> None:
+    """A result that nobody gets is taken back, by the repair with which the next call begins."""
+
+    async def program(loop: Loop) -> None:
+        told: list[str] = []
+        goes_on = asyncio.Event()
+
+        async def callback() -> None:
+            assert INSIDE.get() is loop.guard.holder[None]
+            await goes_on.wait()
+            told.append("the callback is over")
+
+        def call() -> Waiting[str]:
+            yield callback()
+            told.append("the step is over")
+            if ends == "open":
+                yield Open(time.monotonic() + LONG)
+                told.append("never")
+            if ends == "error":
+                raise ZeroDivisionError
+            return "a result"
+
+        calling = loop.begin(call())
+        await a_moment()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        following = loop.begin(iter_of_nothing())
+        await a_moment()
+        assert not following.done(), "it is not its turn yet"
+        goes_on.set()
+        await following
+        assert told == ["the callback is over", "the step is over"]
+        assert loop.guard.broken == (ends != "open")
+
+    run(program)
+
+
+def iter_of_nothing() -> Waiting[None]:
+    return
+    yield
+
+
+def test_records_of_a_poll_whose_caller_was_cancelled_in_a_step_are_given_out_by_the_next() -> None:
+    async def program(loop: Loop) -> None:
+        engine = loop.harness.engine
+        loop.harness.assign([A])
+        loop.harness.found(A)
+
+        def poll() -> Waiting[Any]:
+            engine.begin_call()
+            yield time.monotonic() + LONG  # a step in which no others are let in
+            return (yield from engine.poll(time.monotonic() + LONG, 500))
+
+        polling = loop.begin(poll())
+        await a_moment()
+        polling.cancel()
+        await asyncio.wait([polling])
+        loop.harness.hear(RecordsFetched(chunks=(a_chunk(count=3),)))
+        await a_moment()
+        assert loop.guard.broken
+        assert engine.consumed()[A].offset == 3, "they were taken"
+        engine.repair()
+        assert engine.consumed()[A].offset == 0
+        loop.harness.hear(RecordsFetched(chunks=(a_chunk(count=3, epoch=loop_epoch(engine)),)))
+        assert offsets(await loop.begin(engine.poll(0.0, 500))) == {A: [0, 1, 2]}
+
+    run(program)
+
+
+def loop_epoch(engine: Any) -> int:
+    epoch: int = engine.delivery.partitions[A].epoch
+    return epoch
