@@ -82,6 +82,8 @@ assert_type(of_objects, KafkaConsumer[str | None, int])
 # (mypy tries a lambda without knowing its argument first, and counts that as an Any.)
 of_a_lambda = KafkaConsumer(value_deserializer=lambda data: len(data or b""))  # type: ignore[misc]
 assert_type(of_a_lambda, KafkaConsumer[bytes | None, int])
+as_most_do = KafkaConsumer(key_deserializer=bytes.decode, value_deserializer=lambda m: m.decode())  # type: ignore[misc]
+assert_type(as_most_do, KafkaConsumer[str, str])
 said: KafkaConsumer[str | None, Order | None] = KafkaConsumer(
     key_deserializer=text_of, value_deserializer=order_of
 )

@@ -23,8 +23,9 @@ class Deserializer(Protocol[T_co]):
         ...
 
 
-#: Such an object, or a function of the bytes.
-Deserializes: TypeAlias = Deserializer[T] | Callable[[bytes | None], T]
+#: Such an object, or a function of the bytes. (It is called with None, too: for tombstones, and for
+#: keys that are missing. But `json.loads`, which most programs give, takes bytes only.)
+Deserializes: TypeAlias = Deserializer[T] | Callable[[bytes], T]
 
 #: Called when a commit is over, with None or the reason why it failed.
 OnCommit: TypeAlias = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], object]
