@@ -1,14 +1,13 @@
 """aktor's consumer in the place of kafka-python's, for code that cannot be changed.
 
 Monitoring agents wrap the methods of `kafka.KafkaConsumer`. They find ours there after `install`;
-what they have wrapped before that is taken over.
+what they have wrapped before that is put around ours as well (`consumer/agents.py`).
 """
 
 from __future__ import annotations
 
-import inspect
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 
@@ -17,7 +16,7 @@ import kafka
 import kafka.consumer
 import kafka.consumer.group
 
-from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.facade import AGENTS, KafkaConsumer
 
 __all__ = ["Installation", "install", "uninstall"]
 
@@ -25,9 +24,6 @@ __all__ = ["Installation", "install", "uninstall"]
 _PLACES: Final[tuple[ModuleType, ...]] = (kafka, kafka.consumer, kafka.consumer.group)
 #: kafka-python's own.
 _THEIRS: Final = kafka.consumer.group.KafkaConsumer
-
-#: Methods of ours that are wrapped as an agent had wrapped kafka-python's: ours, and the wrapper.
-_taken_over: Final[dict[str, tuple[Any, Any]]] = {}
 
 
 class Installation:
@@ -55,7 +51,7 @@ def install() -> Installation:
     """
     is_new = kafka.KafkaConsumer is not KafkaConsumer
     if is_new:
-        _take_over()
+        AGENTS.follow()
         for module in _PLACES:
             vars(module)["KafkaConsumer"] = KafkaConsumer
     return Installation(is_new=is_new)
@@ -65,22 +61,4 @@ def uninstall() -> None:
     """Let `kafka.KafkaConsumer` be kafka-python's class again."""
     for module in _PLACES:
         vars(module)["KafkaConsumer"] = _THEIRS
-    while _taken_over:
-        name, (own, wrapper) = _taken_over.popitem()
-        if inspect.getattr_static(KafkaConsumer, name) is wrapper:
-            setattr(KafkaConsumer, name, own)
-
-
-def _take_over() -> None:
-    """Wrap our methods as those of kafka-python are wrapped: an agent that started with Python, or
-    as `kafka` was imported, has wrapped them before the program could call `install`.
-
-    Agents use `wrapt`, or a copy of it, whose wrappers say what they call (`_self_wrapper`).
-    """
-    for name, wrapper in vars(_THEIRS).items():
-        if not hasattr(wrapper, "_self_wrapper"):
-            continue
-        own = inspect.getattr_static(KafkaConsumer, name)
-        mine = type(wrapper)(own, wrapper._self_wrapper)
-        setattr(KafkaConsumer, name, mine)
-        _taken_over[name] = own, mine
+    AGENTS.leave()

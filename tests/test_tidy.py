@@ -258,6 +258,8 @@ PATCHED = {
     ("simulation/world/producers.py", "cluster.partitions_for_broker"),
     # What virtual time is made of: kafka-python's producer asks the simulation while one lives.
     ("simulation/world/virtual.py", "owner.<name>"),
+    # As monitoring agents do with kafka-python's class, which this module follows.
+    ("consumer/agents.py", "self._ours.<name>"),
     # A decorator notes on a function what was declared above it.
     ("actors/runtime/handlers.py", "handler.<name>"),
     # Fields of an answer, by their names in the protocol. They are no functions.
@@ -515,6 +517,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
+        "agents": set(),
         "habits": set(),
         "status": set(),
         "future": set(),
@@ -527,7 +530,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},
-        "facade": {"arguments", "assembly", "columns", "configuration", "core", "deserializers"}
+        "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
+        | {"deserializers"}
         | {"future", "habits", "internals", "metrics", "status", "subscription_state", "system"},
     },
     "simulation": {

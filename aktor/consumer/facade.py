@@ -11,6 +11,7 @@ import re
 import sys
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import (
@@ -32,6 +33,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
+from aktor.consumer.agents import Agents
 from aktor.consumer.assembly import assemble
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
@@ -208,6 +210,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._ended = False
         #: A timeout that is probably meant in seconds was warned of.
         self._warned = False
+        #: What another `poll` than ours has returned to an iteration, and their partitions' epochs.
+        self._polled = deque[tuple[int, ConsumerRecord[K, V]]]()
+        #: What was subscribed to when it was closed.
+        self._last_subscription: set[str] | None = None
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         # Settings that may be refused are read before anything is made that holds descriptors.
         # (Here, because a warning names the line that calls this constructor.)
@@ -221,6 +227,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
+        AGENTS.follow(self._core.trace)
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
         if self._measured is not None:
@@ -306,12 +313,15 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
         self._run(self._engine.unsubscribe(self._core.clock() + self._settings.request_timeout))
 
-    @looking
     def subscription(self) -> set[str] | None:
         """The subscribed topics, or those that match the pattern; None: nothing is subscribed to.
+        After `close` what it was.
 
         With a SubscriptionPattern only those topics are known that have assigned partitions.
         """
+        self._guard.check_process()
+        if self._guard.closed:
+            return self._last_subscription
         subscription = self._engine.subscription
         if subscription.regex:
             return {partition.topic for partition in self._engine.delivery.partitions}
@@ -586,13 +596,17 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def __aiter__(self) -> Never:
         raise TypeError(habits.ASYNC)
 
-    @handing_out
     def __next__(self) -> ConsumerRecord[K, V]:
         """The next record, waiting up to `consumer_timeout_ms` for it.
 
         A position moves past a record when it is handed out; each call counts as a poll. As long as
         no broker has ever answered, BootstrapError is raised in place of StopIteration.
         """
+        return self._next() or self._next_of_poll()  # (a record is a tuple, and true)
+
+    @handing_out
+    def _next(self) -> ConsumerRecord[K, V] | None:
+        """The next record; None if it is to be had by another `poll` than ours."""
         batch = self._engine.iteration.batch
         handed = batch.handed
         try:
@@ -604,10 +618,15 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             self._engine.iteration.take_back_to(batch, handed)
             raise
 
-    def _wait_for_record(self) -> ConsumerRecord[K, V]:
+    def _wait_for_record(self) -> ConsumerRecord[K, V] | None:
         self._guard.check_process()
         if self._guard.ending:  # by a signal handler, as this call came in
             raise StopIteration("KafkaConsumer closed")
+        kind = type(self)
+        if (kind.poll, kind._poll_once) != _POLLS or not {"poll", "_poll_once"}.isdisjoint(
+            vars(self)
+        ):
+            return None
         self._begin_call()
         record: ConsumerRecord[K, V] | None = self._run(
             self._engine.next_record(
@@ -618,6 +637,30 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         if record is None:
             raise self._engine.call.own(StopIteration())
         return record
+
+    def _next_of_poll(self) -> ConsumerRecord[K, V]:
+        """The next record of a `poll` that a subclass has, or that was put in place of ours (by a
+        decorator, or by an agent that monitors the application). As in kafka-python, an iteration
+        calls it. It asks for one record at a time: so the position moves past that one only.
+        """
+        deadline = self._core.clock() + arguments.seconds(self.config["consumer_timeout_ms"])
+        while not self._guard.ending:
+            while self._polled:  # that `poll` may have returned more
+                epoch, record = self._polled.popleft()
+                if epoch == self._epoch_of(record):
+                    return record
+            left = deadline - self._core.clock()
+            if left <= 0:
+                raise StopIteration
+            for records in self.poll(timeout_ms=left * 1000, max_records=1).values():
+                self._polled += ((self._epoch_of(record), record) for record in records)
+        raise StopIteration("KafkaConsumer closed")
+
+    def _epoch_of(self, record: Any) -> int:
+        """The epoch of the record's partition: another one after a seek, or an assignment."""
+        partition = TopicPartition(record.topic, record.partition)
+        state = self._engine.delivery.partitions.get(partition)
+        return -1 if state is None else state.epoch
 
     def process(
         self,
@@ -1219,8 +1262,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             self.config["api_version"] = self._broker_version()
 
     def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached."""
-        return self._core.port.cluster.version > 0
+        """Whether the cluster has been reached, and the consumer is not closed."""
+        return not self._guard.closed and self._core.port.cluster.version > 0
 
     # -- the end
 
@@ -1299,6 +1342,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         deadline, error = self._core.clock() + asked.timeout, None
         try:
             if not self._guard.closed:  # otherwise an interrupted `close` has left already
+                self._last_subscription = self.subscription() or self._last_subscription
                 operation = Operation.named(asked.operation)
                 error = self._run(
                     self._engine.close(deadline, commit=asked.autocommit, operation=operation)
@@ -1338,7 +1382,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     # -- below the methods
 
     def _patience(self, method: str, given: Mapping[str, Any]) -> float:
-        if method == "__next__":
+        if method == "_next":
             return arguments.seconds(self.config["consumer_timeout_ms"])
         if "timeout" in given:
             return float(given["timeout"])
@@ -1371,6 +1415,10 @@ _REQUESTS: Final = frozenset({"commit", "beginning_offsets", "end_offsets", "off
 
 #: As it is when nobody has replaced it.
 _NEXT: Final = KafkaConsumer.__next__
+_POLLS: Final = KafkaConsumer.poll, KafkaConsumer._poll_once
+
+#: What has wrapped kafka-python's class, and ours since.
+AGENTS: Final = Agents(KafkaConsumer)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

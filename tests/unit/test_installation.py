@@ -17,6 +17,7 @@ from aktor import KafkaConsumer
 from aktor.errors import BootstrapError
 
 THEIRS = kafka.consumer.group.KafkaConsumer
+POLL = vars(KafkaConsumer)["poll"]
 
 
 @pytest.fixture(autouse=True)
@@ -79,11 +80,17 @@ def wrap(owner: Any, name: str, wrapper: Callable[..., Any], undo: pytest.Monkey
     undo.setattr(owner, name, Wrapped(vars(owner)[name], wrapper))
 
 
-@pytest.fixture
-def consumer() -> Iterator[Any]:
+@contextlib.contextmanager
+def a_consumer() -> Iterator[Any]:
     consumer = KafkaConsumer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0)
     yield consumer
     consumer.close(timeout_ms=0)
+
+
+@pytest.fixture
+def consumer() -> Iterator[Any]:
+    with a_consumer() as consumer:
+        yield consumer
 
 
 def poll(consumer: Any, **how: Any) -> None:
@@ -116,6 +123,64 @@ def test_an_agent_that_has_wrapped_kafka_pythons_methods_before_sees_our_calls_t
     aktor.uninstall()
     poll(consumer)
     assert calls == [consumer]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_agents_that_have_wrapped_kafka_pythons_methods_see_a_consumer_without_install(
+    layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the import line was changed: the program's monitoring goes on."""
+    calls: list[Any] = []
+    for layer in range(layers):
+        wrap(THEIRS, "poll", named(calls, layer), monkeypatch)
+
+    for _ in range(2):
+        with a_consumer() as consumer:
+            poll(consumer)
+            assert calls == [*reversed(range(layers))]
+            calls.clear()
+
+
+def named(calls: list[Any], name: int) -> Callable[..., Any]:
+    def wrapper(wrapped: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(name)
+        return wrapped(*args, **kwargs)
+
+    return wrapper
+
+
+def test_an_agent_that_was_stopped_or_was_started_anew_is_followed_by_the_next_consumer() -> None:
+    old: list[Any] = []
+    new: list[Any] = []
+    with pytest.MonkeyPatch.context() as undo:
+        wrap(THEIRS, "poll", counted(old), undo)
+        with a_consumer() as consumer:
+            poll(consumer)
+    with pytest.MonkeyPatch.context() as undo:
+        wrap(THEIRS, "poll", counted(new), undo)
+        with a_consumer() as consumer:
+            poll(consumer)
+    with a_consumer() as consumer:
+        poll(consumer)
+
+    assert (len(old), len(new)) == (1, 1)
+    assert vars(KafkaConsumer)["poll"] is POLL
+
+
+def test_an_agent_that_has_replaced_a_method_by_a_function_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def of_the_agent(self: Any, *args: Any) -> Any: ...
+
+    monkeypatch.setattr(THEIRS, "_poll_once", of_the_agent)
+    for _ in range(2):
+        with a_consumer():
+            pass
+
+    (told,) = [text for text in caplog.messages if text.startswith("agent.unseen")]
+    assert "kafka.KafkaConsumer._poll_once" in told
+    assert "of_the_agent" in told
+    assert "aktor.install()" in told
 
 
 def test_a_loop_calls_a_next_that_was_replaced(

@@ -276,7 +276,7 @@ def exclusive(method: F) -> F:
 
 
 def handing_out(method: F) -> F:
-    """As `exclusive`, for `__next__`: most of its calls give out a record that is here, and do not
+    """As `exclusive`, for `next()`: most of its calls give out a record that is here, and do not
     begin anything. Those that do call `_begin_call`."""
     return _guarded(method, admit=ThreadGuard.check_iterable, begin="_begin_nothing")
 
@@ -438,7 +438,7 @@ class Guarded:
         name = method.__name__
         if name == "_poll_once":
             return {}
-        if name == "__next__":
+        if name == "_next":
             raise StopIteration
         if name == "_poll_arrow":
             _timeout, columns, make = args[:3]
@@ -609,7 +609,7 @@ class Guarded:
         asked = self._close_asked
         if asked is not None:
             self._close_now(asked)
-        if method == "__next__":
+        if method == "_next":
             raise StopIteration("KafkaConsumer closed")
         if method == "_poll_arrow":
             return result[:0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
@@ -131,16 +132,107 @@ def test_a_pattern_that_matches_nothing_is_a_subscription_without_topics(
         assert consumer.subscription() is None
 
 
-def test_a_closed_consumer_has_no_partitions(consumer: KafkaConsumer) -> None:
-    consumer.assign([T0])
-    assert consumer.assignment() == {TopicPartition("orders", 0)}
+@pytest.mark.parametrize("begin", ["assign", "subscribe", "nothing"])
+def test_a_closed_consumer_has_no_partitions_and_no_connections_but_its_subscription(
+    consumer: KafkaConsumer, begin: str
+) -> None:
+    if begin == "assign":
+        consumer.assign([T0])
+        assert consumer.assignment() == {TopicPartition("orders", 0)}
+    if begin == "subscribe":
+        consumer.subscribe(["orders"])
+    consumer.topics()
+    before = consumer.subscription()
+    assert before == ({"orders"} if begin == "subscribe" else None)
+    assert consumer.bootstrap_connected()
 
     consumer.close()
 
-    assert consumer.assignment() == set()
+    assert (consumer.assignment(), consumer.paused()) == (set(), set())
+    assert consumer.subscription() == before
+    assert not consumer.bootstrap_connected()
 
 
-# -- a `__next__` that was put in place of ours
+# -- a method that was put in place of ours
+
+
+def putting_in_place(
+    consumer: Any, name: str, of: str, replaced: Callable[..., Any], undo: pytest.MonkeyPatch
+) -> None:
+    """Where agents, decorators, subclasses and tests put another method of this name."""
+    if of == "class":
+        undo.setattr(KafkaConsumer, name, replaced)
+    elif of == "subclass":
+        consumer.__class__ = type("Own", (KafkaConsumer,), {name: replaced})
+    elif of == "subclass, later":
+        consumer.__class__ = type("Own", (KafkaConsumer,), {})
+        setattr(type(consumer), name, replaced)
+    else:
+        setattr(consumer, name, functools.partial(replaced, consumer))
+
+
+EVERYWHERE = ["class", "subclass", "subclass, later", "instance"]
+
+
+@pytest.fixture
+def ten() -> Iterator[Any]:
+    """A consumer of a topic with ten records."""
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.fill("orders", 10)
+        yield world.consumer(
+            "orders", auto_offset_reset="earliest", consumer_timeout_ms=500, group_id=None
+        )
+
+
+@pytest.mark.parametrize("of", EVERYWHERE)
+@pytest.mark.parametrize("name", ["poll", "_poll_once"])
+@pytest.mark.parametrize("how", ["for", "next"])
+def test_an_iteration_gives_out_what_a_poll_gives_that_was_put_in_place_of_ours(
+    ten: Any, how: str, name: str, of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in kafka-python, whose iteration calls `poll`: such a poll may count, decrypt or filter
+    records. No position moves past what was not handed out."""
+    own, positions = getattr(KafkaConsumer, name), []
+
+    def replaced(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return {
+            partition: [record._replace(value=b"seen") for record in records if record.offset % 2]
+            for partition, records in own(self, *args, **kwargs).items()
+        }
+
+    putting_in_place(ten, name, of, replaced, monkeypatch)
+    records = []
+    for record in ten if how == "for" else iter(lambda: next(ten, None), None):
+        records.append((record.offset, record.value))
+        positions.append(ten.position(T0))
+
+    assert records == [(offset, b"seen") for offset in (1, 3, 5, 7, 9)]
+    assert positions == [2, 4, 6, 8, 10]
+
+
+def test_a_poll_in_place_of_ours_may_give_more_than_it_is_asked_for_and_a_seek_ends_that(
+    ten: Any,
+) -> None:
+    ten.__class__ = type(
+        "Own", (KafkaConsumer,), {"poll": lambda self, **_: KafkaConsumer.poll(self, 100)}
+    )
+    offsets = []
+    for record in ten:
+        offsets.append(record.offset)
+        if offsets == [0, 1, 2]:
+            ten.seek(T0, 8)
+
+    assert offsets == [0, 1, 2, 8, 9]
+
+
+def test_close_ends_an_iteration_by_another_poll(ten: Any) -> None:
+    def poll(self: Any, **how: Any) -> Any:
+        self.close()
+        return {}
+
+    ten.__class__ = type("Own", (KafkaConsumer,), {"poll": poll})
+    assert list(ten) == []
 
 
 def counting(calls: list[int], wrapped: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -152,28 +244,13 @@ def counting(calls: list[int], wrapped: Callable[[Any], Any]) -> Callable[[Any],
     return replaced
 
 
-@pytest.mark.parametrize("of", ["class", "subclass", "subclass, later", "instance"])
+@pytest.mark.parametrize("of", EVERYWHERE)
 def test_a_loop_calls_the_next_that_was_put_in_place_of_ours_for_each_record(
-    of: str, monkeypatch: pytest.MonkeyPatch
+    ten: Any, of: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Agents that monitor an application wrap it; so does a decorator, or a test."""
     calls: list[int] = []
     replaced = counting(calls, KafkaConsumer.__next__)
-    with World() as world:
-        world.cluster.create_topic("orders", partitions=1)
-        world.cluster.fill("orders", 10)
-        consumer = world.consumer(
-            "orders", auto_offset_reset="earliest", consumer_timeout_ms=500, group_id=None
-        )
-        if of == "class":
-            monkeypatch.setattr(KafkaConsumer, "__next__", replaced)
-        elif of.startswith("subclass"):
-            own = {"__next__": replaced} if of == "subclass" else {}
-            consumer.__class__ = type("Own", (KafkaConsumer,), own)
-            if not own:
-                type(consumer).__next__ = replaced  # type: ignore[method-assign]
-        else:
-            consumer.__next__ = lambda: replaced(consumer)  # type: ignore[method-assign]
+    putting_in_place(ten, "__next__", of, replaced, monkeypatch)
 
-        assert [record.offset for record in consumer] == list(range(10))
-        assert calls == list(range(10))
+    assert [record.offset for record in ten] == list(range(10))
+    assert calls == list(range(10))
