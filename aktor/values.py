@@ -6,10 +6,12 @@ A subclass of `Value` reads like a frozen, slotted, keyword-only dataclass, and 
         partition: int
         offset: int = 0
 
-`dataclass` itself is not used for them, because it writes and compiles six functions for each class
-(0.27 ms): for the hundred classes that `from aktor import KafkaConsumer` makes, that is a seventh
-of the whole import. Here only `__init__` is compiled, in 0.03 ms; the rest is inherited. An object
-is also made in two thirds of the time.
+A subclass of `Mutable` is declared in the same way, and its methods change it.
+
+`dataclass` itself is not used for them, because it writes and compiles up to six functions for each
+class (0.3 ms to 0.6 ms): for the 150 classes that `from aktor import KafkaConsumer` makes, that
+would be a quarter of the whole import. Here only `__init__` is compiled (0.07 ms with all else);
+the rest is inherited. An object is also made in two thirds of the time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import MISSING, Field, FrozenInstanceError, field
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-__all__ = ["Value", "replace"]
+__all__ = ["Mutable", "Value", "replace"]
 
 _V = TypeVar("_V", bound="Value")
 
@@ -34,25 +36,32 @@ def _getter(names: list[str]) -> Callable[[Any], Any]:
 
 
 def _init(
-    fields: dict[str, Field[Any]], kw_only: bool, known: dict[str, Any]
+    fields: dict[str, Field[Any]], kw_only: bool, known: dict[str, Any], then: str
 ) -> Callable[..., None]:
-    """`__init__`, with `known` as its global names: `_set_<field>` must still be put there."""
+    """`__init__`, with `known` as its global names: `_set_<field>` must still be put there. `then`:
+    its last line."""
     known["_MISSING"] = MISSING
     parameters, lines = [], []
     for key, spec in fields.items():
         value = key
         if spec.default_factory is not MISSING:
             known[f"_make_{key}"] = spec.default_factory
-            parameters.append(f"{key}=_MISSING")
-            value = f"_make_{key}() if {key} is _MISSING else {key}"
+            value = f"_make_{key}()"
+            if spec.init:
+                parameters.append(f"{key}=_MISSING")
+                value = f"{value} if {key} is _MISSING else {key}"
         elif spec.default is not MISSING:
             known[f"_default_{key}"] = spec.default
-            parameters.append(f"{key}=_default_{key}")
+            value = f"_default_{key}"
+            if spec.init:
+                parameters.append(f"{key}={value}")
+                value = key
         else:
             parameters.append(key)
         lines.append(f" _set_{key}(self, {value})")
     star = "*, " if kw_only else ""
-    source = f"def __init__(self, {star}{', '.join(parameters)}):\n" + "\n".join(lines)
+    head = f"def __init__(self, {star}{', '.join(parameters)}):"
+    source = "\n".join([head, *lines, then])
     exec(source, known)  # our own field names
     made: Callable[..., None] = known["__init__"]
     return made
@@ -60,7 +69,8 @@ def _init(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class _ValueType(type):
-    """Makes the subclasses of `Value`; `kw_only=False` lets arguments be given by position."""
+    """Makes the subclasses of `Value`; `kw_only=False` lets arguments be given by position. A field
+    with `init=False` is no argument. `__post_init__`, if there is one, is called at the end."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, kw_only: bool = True
@@ -80,20 +90,44 @@ class _ValueType(type):
         namespace["_compared"] = _getter([key for key, spec in fields.items() if spec.compare])
         known: dict[str, Any] = {"__name__": namespace["__module__"]}
         if fields:
-            namespace["__init__"] = _init(fields, kw_only, known)
+            ends = "__post_init__" in namespace or any(hasattr(b, "__post_init__") for b in bases)
+            then = " self.__post_init__()" if ends else ""
+            namespace["__init__"] = _init(fields, kw_only, known, then)
         made = super().__new__(cls, name, bases, namespace)
         # Each slot is set by its own descriptor, since `__setattr__` refuses.
         known.update((f"_set_{key}", getattr(made, key).__set__) for key in fields)
         return made
 
 
-class Value(metaclass=_ValueType):
-    """Base of all values. Two are equal if they are of one class and their fields are equal."""
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class _MutableType(_ValueType):
+    """Makes the subclasses of `Mutable`. For type checkers: their fields may be assigned."""
+
+
+class _Fields(metaclass=_ValueType):
+    """What has declared fields."""
 
     __slots__ = ()
 
     #: What is known of each field, by its name.
     FIELDS: ClassVar[dict[str, Field[Any]]]
+
+    def __repr__(self) -> str:
+        shown = (f"{key}={getattr(self, key)!r}" for key, spec in self.FIELDS.items() if spec.repr)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+class Mutable(_Fields, metaclass=_MutableType):
+    """Base of records that their own methods change. No two are equal."""
+
+    __slots__ = ()
+
+
+class Value(_Fields):
+    """Base of all values. Two are equal if they are of one class and their fields are equal."""
+
+    __slots__ = ()
+
     #: The fields that count for equality, as one object.
     _compared: ClassVar[Callable[[Any], Any]]
 
@@ -111,10 +145,6 @@ class Value(metaclass=_ValueType):
 
     def __hash__(self) -> int:
         return hash(type(self)._compared(self))
-
-    def __repr__(self) -> str:
-        shown = (f"{key}={getattr(self, key)!r}" for key, spec in self.FIELDS.items() if spec.repr)
-        return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: getattr(self, key) for key in self.FIELDS}

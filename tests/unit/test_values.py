@@ -1,4 +1,5 @@
-"""Values behave as frozen, slotted, keyword-only dataclasses do."""
+"""Values behave as frozen, slotted, keyword-only dataclasses do, and `Mutable` as one that is not
+frozen."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from aktor.values import Value, replace
+from aktor.values import Mutable, Value, replace
 
 
 class Offset(Value):
@@ -39,6 +40,24 @@ class Pair(Value, kw_only=False):
 
 class Nothing(Value):
     """Without fields."""
+
+
+class Attempts(Mutable):
+    """What its own methods change."""
+
+    limit: int
+    made: int = 0
+    errors: list[str] = field(init=False, default_factory=list)
+    state: str = field(init=False, default="new")
+    left: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.left = self.limit - self.made
+
+    def failed(self, error: str) -> None:
+        """One more."""
+        self.made += 1
+        self.errors.append(error)
 
 
 def test_fields_are_given_by_name_and_have_defaults() -> None:
@@ -129,3 +148,34 @@ def test_a_value_can_be_copied_and_pickled() -> None:
     for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
         assert again == value
         assert again.secret == "x"
+
+
+def test_a_mutable_record_is_changed_by_its_methods_and_has_no_other_attributes() -> None:
+    attempts = Attempts(limit=3, made=1)
+    attempts.failed("timeout")
+
+    assert (attempts.made, attempts.errors, attempts.state) == (2, ["timeout"], "new")
+    with pytest.raises(AttributeError):
+        attempts.other = 4  # type: ignore[attr-defined]
+
+
+def test_a_field_that_is_no_argument_has_its_default_when_the_post_init_begins() -> None:
+    assert Attempts(limit=3, made=1).left == 2
+    with pytest.raises(TypeError, match="errors"):
+        Attempts(limit=3, errors=[])  # type: ignore[call-arg]
+    assert Attempts(limit=3).errors is not Attempts(limit=3).errors
+
+
+def test_two_mutable_records_are_never_equal() -> None:
+    attempts = Attempts(limit=3)
+
+    assert attempts != Attempts(limit=3)
+    assert len({attempts, Attempts(limit=3)}) == 2
+    assert repr(attempts) == "Attempts(limit=3, made=0, errors=[], state='new', left=3)"
+
+
+def test_a_class_inherits_the_post_init() -> None:
+    class Named(Attempts):
+        name: str
+
+    assert Named(limit=3, name="x").left == 3

@@ -7,10 +7,11 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.future import Future
+
+from aktor.values import Mutable
 
 __all__ = ["PATIENCE", "LoginThreads", "on_thread"]
 
@@ -39,8 +40,7 @@ def on_thread(loop: Any, work: Callable[[], Any], ended: Ended) -> None:
     threading.Thread(target=run, name="aktor-look-up", daemon=True).start()
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
+class _Call(Mutable, kw_only=False):
     """A login's call; `is_over` says whether the attempt to connect was given up."""
 
     work: Callable[[], Any]

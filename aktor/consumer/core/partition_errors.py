@@ -15,7 +15,6 @@ seeks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from kafka.structs import TopicPartition
@@ -26,6 +25,7 @@ from aktor.consumer.core.partition import Partition
 from aktor.consumer.core.positions import Positions
 from aktor.events.positions import SeekPartitions
 from aktor.protocol.error_codes import Answer, Do, is_corrupt, means, only_a_seek_helps
+from aktor.values import Mutable
 
 __all__ = ["POSITION_RETRY", "TRIES", "CorruptBatches", "PositionErrors"]
 
@@ -170,8 +170,7 @@ TRIES: Final = 3
 _NO_JITTER: Final = 0.5
 
 
-@dataclass(slots=True)
-class _Attempts:
+class _Attempts(Mutable, kw_only=False):
     """The attempts to fetch the corrupt batch at `offset` of one partition."""
 
     offset: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from aktor.consumer.core.port import ApplicationPort, Publish
 from aktor.events.membership import SubscriptionChanged
@@ -11,6 +10,7 @@ from aktor.events.metadata import Cluster, TopicPattern, TrackTopics
 from aktor.events.routes import APPLICATION
 from aktor.structs import TopicPartition
 from aktor.trace import Trace
+from aktor.values import Value
 
 __all__ = ["Subscription", "SubscriptionPattern", "TopicIds"]
 
@@ -154,8 +154,7 @@ class Subscription:
         self._publish(TrackTopics(owner=f"question {ticket}", topics=topics))
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionPattern:
+class SubscriptionPattern(Value, kw_only=False):
     """For `subscribe(pattern=...)`: a regular expression in the syntax of RE2 (KIP-848).
 
     The brokers match it with the names of all topics that the group may describe, and again as

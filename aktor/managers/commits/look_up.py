@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime.exchange import Exchange
 from aktor.managers.commits.errors import Coordinator, Waited
-from aktor.values import Value
+from aktor.values import Mutable, Value
 
 __all__ = ["Asker", "LookUp", "OffsetFetchSent", "Outcome"]
 
 
-@dataclass(slots=True, eq=False)
-class Asker:
+class Asker(Mutable, kw_only=False):
     """An application call that waits for committed offsets."""
 
     ticket: int
@@ -28,8 +27,7 @@ class Asker:
         self.since = now
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Mutable, kw_only=False):
     """The answer to an OffsetFetch: offsets, errors that a retry may mend, and final errors."""
 
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
@@ -37,8 +35,7 @@ class Outcome:
     refused: dict[TopicPartition, Exception] = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class LookUp:
+class LookUp(Mutable):
     """One OffsetFetch on its way, and the questions that wait for it.
 
     `for_positions` are the partitions that the position manager waits for, each with the number of

@@ -6,7 +6,7 @@ import enum
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -17,6 +17,7 @@ from aktor.events.commits import AutoCommitFinished, RevocationCommitted
 from aktor.events.message import Message
 from aktor.managers.commits.errors import Coordinator, Waited, says_expelled
 from aktor.managers.commits.requests import TopicIds
+from aktor.values import Mutable
 
 __all__ = ["Commit", "CommitQueue", "Kind"]
 
@@ -29,8 +30,7 @@ class Kind(enum.Enum):
     REVOCATION = "revocation"
 
 
-@dataclass(slots=True, kw_only=True)
-class CommitAttempts:
+class CommitAttempts(Mutable):
     """How often a commit was sent, and how these attempts ended."""
 
     made: int = 0
@@ -59,8 +59,7 @@ class CommitAttempts:
         self.ended = True
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Commit:
+class Commit(Mutable):
     """One commit on its way. `number` is the ticket or the rebalance number for its outcome.
 
     The offsets are copied: the caller's mapping may change (KAFKA-19351).
@@ -84,7 +83,7 @@ class Commit:
     #: Counts the commits in the order in which they were asked for.
     serial: int = -1
     #: The offsets that are not stored yet.
-    remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
+    remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False, default_factory=dict)
     #: The time of the manager's first tick with this commit: handlers do not know the time.
     since: float | None = None
     attempts: CommitAttempts = field(default_factory=CommitAttempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kafka.errors import (
@@ -33,6 +33,7 @@ from aktor.protocol.fetch import FetchedPartition, FetchResponse
 from aktor.protocol.refusals import explained, named_node, refused, topics_refused
 from aktor.records.extent import extent_and_epoch
 from aktor.trace import Trace
+from aktor.values import Mutable
 
 __all__ = ["FetchAnswer"]
 
@@ -42,8 +43,7 @@ __all__ = ["FetchAnswer"]
 UNKNOWN_PACE: Final = 0.5
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchAnswer:
+class FetchAnswer(Mutable):
     """Reads one answer: moves the cursors on, and collects the messages that follow from it.
 
     `chunks` are for the application, `served` are the cursors that got data; `news` tells the

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from aktor.events.metadata import Cluster
 from aktor.events.positions import Assigned
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.room import FetchRoom
+from aktor.values import Mutable
 
 __all__ = ["FetchPlan"]
 
@@ -69,8 +70,7 @@ class _PartitionState(NamedTuple):
     held: int
 
 
-@dataclass(slots=True)
-class _Share:
+class _Share(Mutable, kw_only=False):
     """The partitions of one node in the plan: the ready ones, and counts of others."""
 
     ready: dict[TopicPartition, FetchCursor] = field(default_factory=dict)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.membership import Operation
 from aktor.settings import Settings
-from aktor.values import Value
+from aktor.values import Mutable, Value
 
 __all__ = ["Leave", "LeaveSent", "Leaves"]
 
@@ -17,8 +17,7 @@ _NO_IDS: Final[frozenset[str]] = frozenset()
 REMAIN: Final = Operation.REMAIN_IN_GROUP
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Leave:
+class Leave(Mutable):
     """One request to leave, and the application's tickets that wait for it.
 
     `member_id` is empty until the answer to JoinGroup number `of_join` brings it. `stays`: a static

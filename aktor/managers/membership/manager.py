@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from kafka.errors import NoError
@@ -45,6 +44,7 @@ from aktor.managers.membership.member import GroupMember
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
+from aktor.values import Mutable
 
 __all__ = ["Failure", "GroupMembershipManager"]
 
@@ -56,8 +56,7 @@ M = TypeVar("M", bound=GroupMember[Any, Any])
 _WITHOUT_NEWS: Final = frozenset({Tick, Poll})
 
 
-@dataclass(slots=True)
-class Failure:
+class Failure(Mutable, kw_only=False):
     """An error that only the user can mend, and when the application was told of it."""
 
     error: Exception

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import (
@@ -51,7 +50,7 @@ from aktor.managers.metadata.topics import FormerIds, MissingTopics, TrackedTopi
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import explained, named_node, topics_refused
 from aktor.protocol.remedies import remedy
-from aktor.values import Value, replace
+from aktor.values import Mutable, Value, replace
 
 __all__ = ["MetadataManager"]
 
@@ -86,8 +85,7 @@ class _NamingSent(Value, kw_only=False):
     """Context of a request for the names of topics."""
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Mutable, kw_only=False):
     """A question on its way."""
 
     asked: DescribeTopics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kafka.errors import OffsetNotAvailableError, UnknownTopicOrPartitionError
@@ -15,6 +15,7 @@ from aktor.protocol.error_codes import Answer, Do, error_of, forbids_topic, mean
 from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import refused, topics_refused
 from aktor.settings import Settings
+from aktor.values import Mutable
 
 __all__ = ["ListedOffsets", "list_offsets"]
 
@@ -54,8 +55,7 @@ def list_offsets(
     )
 
 
-@dataclass(slots=True)
-class ListedOffsets:
+class ListedOffsets(Mutable, kw_only=False):
     """An answer to ListOffsets, taken apart: what was found, what to ask again, what was refused.
 
     An offset of None says that no record is from the time that was asked for, or later.

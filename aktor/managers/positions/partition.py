@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafka.structs import OffsetAndTimestamp, TopicPartition
@@ -22,7 +21,7 @@ from aktor.events.positions import (
 from aktor.settings import Settings
 from aktor.state_table import follow
 from aktor.trace import Trace
-from aktor.values import Value
+from aktor.values import Mutable, Value
 
 __all__ = [
     "TRANSITIONS",
@@ -122,8 +121,7 @@ class WantedReset(Value, kw_only=False):
     end: OffsetAndTimestamp | None
 
 
-@dataclass(slots=True, kw_only=True)
-class Partition:
+class Partition(Mutable):
     """One assigned partition. `strategy`, `from_offset`, `because` tell of the reset, if any."""
 
     epoch: int

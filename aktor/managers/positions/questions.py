@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
@@ -22,7 +22,7 @@ from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import explained, topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
-from aktor.values import Value
+from aktor.values import Mutable, Value
 
 __all__ = ["OffsetQuestions", "OffsetsAsked"]
 
@@ -40,8 +40,7 @@ class OffsetsAsked(Value, kw_only=False):
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Question:
+class _Question(Mutable):
     """A question on its way: what was found, what is in flight, why the rest is not found yet."""
 
     asked: ListOffsets

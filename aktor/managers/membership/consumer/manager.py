@@ -8,7 +8,6 @@ and commits are those of the classic manager.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import NoError, UnreleasedInstanceIdError
@@ -35,6 +34,7 @@ from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
+from aktor.values import Mutable
 
 __all__ = ["CLASSIC", "ConsumerMembershipManager", "ProtocolChoice"]
 
@@ -42,8 +42,7 @@ CONSUMER = "consumer"
 CLASSIC = "classic"
 
 
-@dataclass(slots=True, kw_only=True)
-class ProtocolChoice:
+class ProtocolChoice(Mutable):
     """Owns the protocol that the group was found to speak: a restarted manager keeps to it.
 
     `falls_back`: the classic protocol takes over if the consumer protocol is not spoken.
