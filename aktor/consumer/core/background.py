@@ -41,13 +41,9 @@ class Background:
         recovery: Recovery,
         leaving: Leaving,
     ) -> None:
-        self._call = core.call
-        self._subscription = core.subscription
-        self._topic_ids = core.subscription.topic_ids
-        self._delivery = core.delivery
-        self._heartbeat = core.heartbeat
-        self._events = core.events
-        self._log = core.log
+        self._core = core
+        #: What `has_work` looks at in each poll.
+        self._call, self._events = core.call, core.events
         self._rebalancing = rebalancing
         self._positions = positions
         self._callbacks = callbacks
@@ -81,6 +77,7 @@ class Background:
             events.done_with(event)
 
     def _act_on(self, event: Event) -> Waiting[None]:
+        core = self._core
         match event:
             case ActorsRestarted():
                 yield from self._recovery.restore(event)
@@ -88,17 +85,17 @@ class Background:
                 self._callbacks.add_auto_commit(event)
                 self._events.done_with(event)
                 self._callbacks.run()
-            case CoordinatorRefused() if self._subscription.in_group:
+            case CoordinatorRefused() if core.subscription.in_group:
                 pass  # the membership manager tells it too (GroupFailed), with more in the text
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
-                self._heartbeat.hurry()  # if the application polls on, the manager tells it again
+                core.heartbeat.hurry()  # if the application polls on, the manager tells it again
                 error = self._call.own_told(event.error, owed=True)
                 self._events.done_with(event)
                 raise error
             case ClusterChanged():
                 self._follow_cluster()
             case AssignPartitions() if self._is_over(event):
-                self._log.info("step.skipped", rebalance=event.rebalance, because="lost since")
+                core.log.info("step.skipped", rebalance=event.rebalance, because="lost since")
             case RevokePartitions() | RunRevokedCallback() | AssignPartitions():
                 yield from self._run_step(event)
             case _:
@@ -106,10 +103,11 @@ class Background:
 
     def _follow_cluster(self) -> None:
         """Topics have come or gone, or have more partitions: the subscription follows."""
+        core = self._core
         if self._positions.follow_cluster():
-            self._heartbeat.hurry()
-            if self._subscription.group_id is not None:
-                self._subscription.say()
+            core.heartbeat.hurry()
+            if core.subscription.group_id is not None:
+                core.subscription.say()
 
     def _is_over(self, assigned: AssignPartitions) -> bool:
         """Whether the partitions of this step were lost while the application was busy."""
@@ -117,16 +115,17 @@ class Background:
         return not begun and self._events.has_step_besides(assigned)
 
     def _run_step(self, event: Step) -> Waiting[None]:
+        core = self._core
         step = event
         if isinstance(step, AssignPartitions):
             self._leaving.on_assigned()
         elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
         error = yield from self._rebalancing.run(step, event)
-        self._topic_ids.note(self._delivery.topics)
+        core.subscription.topic_ids.note(core.delivery.topics)
         # The group may have assigned partitions for the subscription that was replaced since.
         self._positions.follow_subscription()
-        self._heartbeat.hurry()
+        core.heartbeat.hurry()
         if error is not None:
             self._call.own(error, owed=True)
             self._events.done_with(event)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from aktor.consumer.core.call import Call
 from aktor.consumer.core.delivery import Delivery, ReaderMaker, Taken
@@ -13,11 +12,12 @@ from aktor.consumer.core.subscription import Subscription
 from aktor.events.routes import APPLICATION
 from aktor.settings import Settings
 from aktor.trace import Trace
+from aktor.values import Value
 
 __all__ = ["Core"]
 
 
-class Core(NamedTuple):
+class Core(Value):
     """Given to each part when it is made."""
 
     settings: Settings

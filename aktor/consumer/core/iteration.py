@@ -54,10 +54,8 @@ class Iteration:
     __slots__ = (
         "_call",
         "_clock",
-        "_delivery",
+        "_core",
         "_events",
-        "_port",
-        "_subscription",
         "_waiting",
         "batch",
         "given_to",
@@ -65,12 +63,9 @@ class Iteration:
     )
 
     def __init__(self, core: Core) -> None:
-        self._call = core.call
-        self._clock = core.clock
-        self._delivery = core.delivery
-        self._events = core.port.events
-        self._port = core.port
-        self._subscription = core.subscription
+        self._core = core
+        #: What `next` looks at for each record.
+        self._call, self._clock, self._events = core.call, core.clock, core.port.events
         #: The batch being handed out, and the batches after it (the next one is last in the list).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
@@ -121,12 +116,12 @@ class Iteration:
             self.tell()
         if batch.handed and batch.state is not None and batch.state.epoch == batch.epoch:
             record = batch.records[batch.handed - 1]
-            self._delivery.hand_out(batch.state, record)
+            self._core.delivery.hand_out(batch.state, record)
 
     def settle_for_another(self) -> list[Given]:
         """Move the position past what was handed out to another thread. Returns what it was before
         the last record, if it moves past that only now."""
-        batch, delivery = self.batch, self._delivery
+        batch, delivery = self.batch, self._core.delivery
         state, given = batch.state, list[Given]()
         if state is not None and state.epoch == batch.epoch:
             if batch.handed > 1:
@@ -138,7 +133,7 @@ class Iteration:
 
     def tell(self) -> None:
         """Trace the records that were handed out since the last call."""
-        state, delivery = self.batch.state, self._delivery
+        state, delivery = self.batch.state, self._core.delivery
         records = self.batch.tell()
         if state is not None and delivery.log.hears_debug and records:
             delivery.tell(state.topic_partition, records)
@@ -167,9 +162,9 @@ class Iteration:
         if batch.state is None or batch.state.epoch != batch.epoch:
             return
         if batch.handed < len(batch.records):
-            self._delivery.put_back(batch.state, batch.records[batch.handed :])
+            self._core.delivery.put_back(batch.state, batch.records[batch.handed :])
         else:  # after the last record there may be markers, aborted or compacted records
-            self._delivery.pass_by(batch.state)
+            self._core.delivery.pass_by(batch.state)
 
     def forget(self) -> None:
         """Drop the records that are here: the partitions are read again from their positions."""
@@ -180,10 +175,11 @@ class Iteration:
         """Hand out these records, which a poll has taken without moving the positions."""
         if not is_this(self.given_to):
             self.given_to = this_caller()
-        self.look_at = self._clock() + LOOK_EVERY
-        if self._subscription.in_group:
-            self.look_at = min(self.look_at, self._port.membership.session_until)
-        partitions = self._delivery.partitions
+        core = self._core
+        self.look_at = core.clock() + LOOK_EVERY
+        if core.subscription.in_group:
+            self.look_at = min(self.look_at, core.port.membership.session_until)
+        partitions = core.delivery.partitions
         self._waiting = [
             Batch(partitions[partition], taken[partition]) for partition in reversed(taken)
         ]
@@ -199,6 +195,6 @@ class Iteration:
         state = self.batch.state
         if state is not None and state.epoch == self.batch.epoch:
             self.settle()
-            self._delivery.pass_by(state)
+            self._core.delivery.pass_by(state)
         self.batch = self._waiting.pop() if self._waiting else Batch(None, [])
         return self.batch.state is not None

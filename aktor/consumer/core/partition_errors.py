@@ -37,11 +37,8 @@ class PositionErrors:
     """Owns which errors of partitions were raised, and when they are raised again."""
 
     def __init__(self, core: Core, positions: Positions) -> None:
-        self._call = core.call
-        self._delivery = core.delivery
+        self._core = core
         self._positions = positions
-        self._clock = core.clock
-        self._retry_backoff = core.settings.retry_backoff
         #: Partitions whose position could not be found in this attempt, and the errors of this
         #: attempt that were raised.
         self._unresolved: set[TopicPartition] = set()
@@ -79,20 +76,22 @@ class PositionErrors:
         have no records, the error is raised again at the poll's deadline, or after
         `retry_backoff_ms`: a loop that catches it without a seek does not keep the processor busy.
         """
-        if self._call.follows_policy:
+        core = self._core
+        if core.call.follows_policy:
             self._reset_out_of_range()
-        while (due := self._delivery.next_error(again=again)) is not None:
+        while (due := core.delivery.next_error(again=again)) is not None:
             self.raise_error_of(*due)
 
     def _reset_out_of_range(self) -> None:
         """An offset out of range is reset by `auto_offset_reset`; only "none" raises it."""
+        core = self._core
         refused = [
             state
-            for state in self._delivery.failed()
+            for state in core.delivery.failed()
             if state.offset is not None and _resets_position(state.error)
         ]
         for state in refused:
-            self._delivery.reset(state.topic_partition, from_offset=state.offset)
+            core.delivery.reset(state.topic_partition, from_offset=state.offset)
         if refused:
             self._positions.say_resets("the offset is out of range")
 
@@ -103,15 +102,16 @@ class PositionErrors:
         one attempt is raised once, however many partitions have it. `_forget` does the same for
         refusals.
         """
+        core = self._core
         if not only_a_seek_helps(error):
             if state.offset is not None:
                 self._forget(error)
             elif self._is_told(state, error):
                 return
         else:
-            self._again_at = self._clock() + self._retry_backoff
+            self._again_at = core.clock() + core.settings.retry_backoff
         self._was_last = True
-        raise self._call.own_told(error, owed=True)
+        raise core.call.own_told(error, owed=True)
 
     def _forget(self, error: Exception) -> None:
         """Forget this error, which is raised now, for all partitions that have the same one.
@@ -119,9 +119,10 @@ class PositionErrors:
         When we are no longer authorized for a topic, each of its partitions gets the same error. A
         poll raises one error; without this method one poll per partition would fail.
         """
-        for state in self._delivery.failed():
+        core = self._core
+        for state in core.delivery.failed():
             if state.offset is not None and repr(state.error) == repr(error):
-                self._delivery.forget_error(state)
+                core.delivery.forget_error(state)
 
     def _is_told(self, state: Partition, error: Exception) -> bool:
         """Look the position up again later; True if this attempt's error was raised already."""
@@ -129,11 +130,11 @@ class PositionErrors:
         self._raised.add(repr(error))
         self._note_unresolved()
         if not raised:
-            self.look_up_at = self._clock() + POSITION_RETRY
+            self.look_up_at = self._core.clock() + POSITION_RETRY
         return raised
 
     def _note_unresolved(self) -> None:
-        for state in self._delivery.failed():
+        for state in self._core.delivery.failed():
             if state.offset is not None or state.error is None:
                 continue
             if repr(state.error) in self._raised and not only_a_seek_helps(state.error):
@@ -144,11 +145,12 @@ class PositionErrors:
         """Look up again the positions that were not found: we may have been authorized since."""
         if now < self.look_up_at:
             return
+        core = self._core
         self.look_up_at = math.inf
         self._positions.apply_found()
         self._note_unresolved()
-        for partition in sorted(self._unresolved & self._delivery.partitions.keys()):
-            state = self._delivery.partitions[partition]
+        for partition in sorted(self._unresolved & core.delivery.partitions.keys()):
+            state = core.delivery.partitions[partition]
             if state.offset is None:
                 self._positions.renew(state)
         self._unresolved.clear()
@@ -202,10 +204,7 @@ class CorruptBatches:
     """
 
     def __init__(self, core: Core) -> None:
-        self._delivery = core.delivery
-        self._publish = core.publish
-        self._log = core.log
-        self._settings = core.settings
+        self._core = core
         self._attempts: dict[TopicPartition, _Attempts] = {}
         self._due_at = math.inf
 
@@ -216,7 +215,7 @@ class CorruptBatches:
     def may_heal(self, partition: TopicPartition) -> bool:
         """Whether the corrupt batch that a poll has raised for this partition is fetched again."""
         attempts = self._attempts.get(partition)
-        state = self._delivery.partitions.get(partition)
+        state = self._core.delivery.partitions.get(partition)
         if attempts is None or state is None:
             return False
         return attempts.due_at < math.inf or state.fetched_anew
@@ -225,8 +224,8 @@ class CorruptBatches:
         """Note which batches are corrupt, and fetch those again that are due."""
         self._forget_healed()
         self._due_at = math.inf
-        due = []
-        for state in self._delivery.failed():
+        core, due = self._core, []
+        for state in core.delivery.failed():
             if not is_corrupt(state.error) or not state.all_given_out:
                 continue
             attempts = self._attempts_of(state)
@@ -240,17 +239,18 @@ class CorruptBatches:
         if due:
             sought = {}
             for state in due:
-                self._delivery.fetch_anew(state)
+                core.delivery.fetch_anew(state)
                 sought[state.topic_partition] = state.assigned
-            self._publish(SeekPartitions(partitions=sought))
+            core.publish(SeekPartitions(partitions=sought))
             for state in due:
                 self._attempts[state.topic_partition].begin(state.epoch)
 
     def _attempts_of(self, state: Partition) -> _Attempts:
+        core = self._core
         known = self._attempts.get(state.topic_partition)
         if known is None or (known.epoch, known.offset) != (state.epoch, state.offset):
             assert state.offset is not None, "it has been given out up to its error"
-            backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
+            backoff = Backoff(core.settings.retry_backoff, core.settings.retry_backoff_max)
             known = _Attempts(state.offset, state.epoch, backoff)
             self._attempts[state.topic_partition] = known
         return known
@@ -258,7 +258,7 @@ class CorruptBatches:
     def _tell(self, attempts: _Attempts, state: Partition, now: float) -> None:
         """Trace that the batch is corrupt, and when it is fetched again."""
         wait = attempts.due_at - now
-        self._log.warning(
+        self._core.log.warning(
             "batch.corrupt",
             partition=state.topic_partition,
             offset=attempts.offset,
@@ -269,13 +269,14 @@ class CorruptBatches:
 
     def _forget_healed(self) -> None:
         """Forget batches that were read meanwhile, and partitions that have another epoch."""
+        core = self._core
         for partition, attempts in list(self._attempts.items()):
-            state = self._delivery.partitions.get(partition)
+            state = core.delivery.partitions.get(partition)
             if state is None or state.epoch != attempts.epoch:
                 del self._attempts[partition]
             elif state.offset != attempts.offset:
                 del self._attempts[partition]
-                self._log.info(
+                core.log.info(
                     "batch.healed",
                     partition=partition,
                     offset=attempts.offset,

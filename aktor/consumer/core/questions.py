@@ -33,15 +33,10 @@ REPORT_WAIT: Final = 1.0
 class Questions:
     """Owns nothing: the port has the open questions, the call has the tickets of its own."""
 
-    __slots__ = ("_call", "_clock", "_events", "_port", "_publish", "_recovery", "_subscription")
+    __slots__ = ("_core", "_recovery")
 
     def __init__(self, core: Core, recovery: Recovery) -> None:
-        self._call = core.call
-        self._subscription = core.subscription
-        self._events = core.events
-        self._port = core.port
-        self._publish = core.publish
-        self._clock = core.clock
+        self._core = core
         self._recovery = recovery
 
     def ask(
@@ -65,26 +60,27 @@ class Questions:
 
         If another thread waits to close the consumer, a commit is given a moment to be done.
         """
-        call = self._call
+        core = self._core
+        call = core.call
         call.check_alive()
         yield from self._recovery.restore_if_restarted()
-        began = self._clock()
+        began = core.clock()
         until = max(began, deadline) + ANSWER_GRACE
         call.touch()
-        ticket, reply = self._port.ask(actor, asked=call.asked)
+        ticket, reply = core.port.ask(actor, asked=call.asked)
         try:
-            self._publish(question(ticket))
+            core.publish(question(ticket))
             while not reply.done:
                 look_at = until
                 if interruptible:
                     call.raise_interruptions()
-                    if is_commit and self._clock() < call.commits_until:
+                    if is_commit and core.clock() < call.commits_until:
                         look_at = min(until, call.commits_until)
                     else:
                         call.end_for_close()
                 else:
                     call.check_alive()
-                if self._clock() >= until:
+                if core.clock() >= until:
                     raise call.own(
                         KafkaTimeoutError(
                             f"{what} was not done within {max(0.0, deadline - began):.3g} s, and"
@@ -98,7 +94,7 @@ class Questions:
                 raise call.own_told(reply.error)
             return reply.get()
         finally:
-            self._port.forget(ticket)
+            core.port.forget(ticket)
 
     def ask_without_waiting(
         self, actor: str, question: Callable[[int], Message], settle: Settle
@@ -107,12 +103,13 @@ class Questions:
 
         It is a generator because a listener may have to run first, about a restarted actor.
         """
-        call = self._call
+        core = self._core
+        call = core.call
         call.check_alive()
         yield from self._recovery.restore_if_restarted()
         call.touch()
-        ticket = self._port.open(actor, settle, call.asked)
-        self._publish(question(ticket))
+        ticket = core.port.open(actor, settle, call.asked)
+        core.publish(question(ticket))
         call.does_not_wait_for(ticket)
 
     # -- what users ask
@@ -148,7 +145,7 @@ class Questions:
 
         The metadata manager follows the topics until there is an answer.
         """
-        track, asked = self._subscription.track_topics_of_question, list[int]()
+        track, asked = self._core.subscription.track_topics_of_question, list[int]()
 
         def question(ticket: int) -> ListOffsets:
             asked.append(ticket)
@@ -174,8 +171,9 @@ class Questions:
         the login, or of our certificate). At the deadline BootstrapError is raised, or
         KafkaTimeoutError if a broker answers and does not describe the cluster.
         """
-        call, port = self._call, self._port
-        began = self._clock()
+        core = self._core
+        call, port = core.call, core.port
+        began = core.clock()
         while port.cluster.version <= 0:
             call.check_alive()
             call.raise_wakeup()
@@ -183,11 +181,11 @@ class Questions:
             error = port.connections.take_error()
             if error is not None and not isinstance(error, BootstrapError):
                 raise call.own_told(error)
-            if self._events.restarts():
+            if core.events.restarts():
                 # A restarted metadata manager asks for no brokers by itself.
                 yield from self.topics(frozenset(), deadline)
                 return
-            if self._clock() >= deadline:
+            if core.clock() >= deadline:
                 yield from self.raise_if_unreached()
                 raise call.own(
                     KafkaTimeoutError(
@@ -200,13 +198,14 @@ class Questions:
     def raise_if_unreached(self) -> Waiting[None]:
         """Raise BootstrapError if no broker has ever answered: then it is unknown whether the
         topics are empty."""
-        if self._port.cluster.version > 0:
+        core = self._core
+        if core.port.cluster.version > 0:
             return
         try:
             error = yield from self.ask(
                 NETWORK,
                 lambda ticket: ReportBootstrap(ticket=ticket),
-                deadline=self._clock() + REPORT_WAIT,
+                deadline=core.clock() + REPORT_WAIT,
                 what="asking whether any broker was reached",
             )
         except BootstrapError:
@@ -214,7 +213,7 @@ class Questions:
         except (KafkaTimeoutError, ActorRestartedError):
             return  # the background has a worse problem, and tells it by itself
         if error is not None:
-            raise self._call.own_told(error)
+            raise core.call.own_told(error)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
