@@ -23,6 +23,7 @@ _SUBCOMMANDS: Final = (
     ("broker", "aktor.cli.broker", "run an embedded Kafka cluster until Ctrl-C"),
     ("demo", "aktor.cli.demo", "show a consumer group at work, one member of which is killed"),
     ("sim", "aktor.cli.sim", "run consumers, brokers and faults in virtual time, from seeds"),
+    ("why", "aktor.cli.why", "say from traces why groups rebalanced, and what stood still"),
 )
 
 _USAGE: Final = 2

@@ -10,30 +10,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aktor.trace.rebalances.rows import (
-    At,
-    Downtime,
-    MemberPart,
-    MemberTotal,
-    Rebalance,
-    RefusedCommit,
-    Reset,
-    Row,
-    Storm,
-)
+from aktor.trace.rebalances.rows import At, Row
+from aktor.trace.rebalances.tables import TABLES
 
 __all__ = ["COUNTS", "NAMES", "TABLES", "arrow_table", "ddl", "record", "struct"]
-
-#: The tables by their names.
-TABLES: Final[Mapping[str, type[Row]]] = {
-    "rebalances": Rebalance,
-    "parts": MemberPart,
-    "downtimes": Downtime,
-    "refused_commits": RefusedCommit,
-    "resets": Reset,
-    "storms": Storm,
-    "members": MemberTotal,
-}
 
 NAMES: Final[Mapping[type[Row], str]] = {row: table for table, row in TABLES.items()}
 

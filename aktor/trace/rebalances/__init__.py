@@ -2,7 +2,11 @@
 
 On one machine:
 
-    rows, counts = read(lines)
+    tables = read_files(["alice.jsonl", "bob.jsonl.gz"])
+    for row in tables.rebalances: print(row.sentence)
+    to_pandas(tables.downtimes)
+
+The command `aktor why` prints the same. `read(lines)` takes lines in any order, in memory.
 
 `aktor.spark.rebalances` does the same with as many files as there are. Both take events in the same
 order and let `GroupTraces` say what they mean; docs/spark_rebalances.md has the tables.
@@ -13,11 +17,37 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from aktor.trace.rebalances import files
 from aktor.trace.rebalances.group import GroupTraces, order
 from aktor.trace.rebalances.lines import Event, NotUnderstoodError, parse
-from aktor.trace.rebalances.rows import Row
+from aktor.trace.rebalances.rows import (
+    Downtime,
+    MemberPart,
+    MemberTotal,
+    Rebalance,
+    RefusedCommit,
+    Reset,
+    Row,
+    Silence,
+    Storm,
+)
+from aktor.trace.rebalances.tables import Tables, to_pandas, to_polars
 
-__all__ = ["GroupTraces", "read", "tell"]
+__all__ = ["GroupTraces", "Tables", "read", "read_files", "tell", "to_pandas", "to_polars"]
+__all__ += ["Downtime", "MemberPart", "MemberTotal", "Rebalance", "RefusedCommit", "Reset"]
+__all__ += ["Row", "Silence", "Storm"]
+
+
+def read_files(paths: Iterable[str]) -> Tables:
+    """The tables of these trace files, which are read together, line by line.
+
+    A path may be a file (also one that gzip has made), a folder, or "-" for the standard input. The
+    memory that is needed grows with the rows, not with the lines. Raises FileNotFoundError; what
+    cannot be read or understood otherwise is counted in `counts` of the tables.
+    """
+    counts: Counter[str] = Counter()
+    rows = list(files.rows_of(files.find(paths), counts))
+    return Tables(rows, counts)
 
 
 def read(lines: Iterable[str], file: str = "") -> tuple[list[Row], Counter[str]]:

@@ -22,6 +22,7 @@ from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
+from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
 from aktor.trace.rebalances.totals import Storms, Totals
 
 __all__ = ["ABANDONED", "SETTLED", "GroupTraces", "order"]
@@ -56,6 +57,7 @@ class GroupTraces:
         self._of: dict[Part, Assembly] = {}
         self._by_generation: dict[int, Assembly] = {}
         self._departures: list[Departure] = []
+        self._silences = Silences(group)
         self._storms = Storms(group)
         self._totals = Totals(group)
         #: The ids of the members, as the leader of a classic group had them last.
@@ -81,6 +83,11 @@ class GroupTraces:
         while self._due < until:
             self._pass_time(self._due)
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether `rows` gives any."""
+        return bool(self._rows)
+
     def rows(self) -> list[Row]:
         """The rows that are complete and were not given yet."""
         rows, self._rows = self._rows, []
@@ -91,6 +98,7 @@ class GroupTraces:
         for life in self._lives.values():
             if life.part is not None:
                 self._end_part(life, life.part.seen, "unfinished")
+        self._rows += self._silences.close(self._now)
         self._rows += self._ownership.end()
         for assembly in self._open:
             self._close(assembly)
@@ -321,6 +329,8 @@ class GroupTraces:
         for partition in _keys(event):
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
             self._add(row)
+            if before is not None and before.source != life.source:
+                self._add(self._silences.end(before.source, partition, at))
             if before is not None and before.source != life.source and before.released is None:
                 owner = self._lives[before.source]
                 gone_in = owner.last_part
@@ -337,6 +347,8 @@ class GroupTraces:
                 self._join(self._of.get(before.revoked_in), self._of.get(part))
 
     def _released(self, life: Life, at: float, event: Event) -> None:
+        for partition in _keys(event):
+            self._add(self._silences.end(life.source, partition, at))
         for partition in () if life.by_hand else _keys(event):
             self._add(self._ownership.release(partition, life.source, at, life.part))
 
@@ -348,6 +360,32 @@ class GroupTraces:
         self._add(self._ownership.deliver(partition, life.source, life.name, at, first, end))
         if self._ownership.is_waiting:
             self._due = min(self._due, at + OVERLAP)
+
+    # -- silences
+
+    def _stalled(self, life: Life, at: float, event: Event) -> None:
+        partition = _partition(event)
+        if partition is None:
+            return
+        since = _real(event, "since")
+        if since is None or not 0.0 <= at - since < ABANDONED * 100:
+            since = at
+        reason, because = _text(event, "reason"), _text(event, "because")
+        self._silences.begin(life.source, life.name, partition, since, at, reason, because)
+
+    def _delivery_resumed(self, life: Life, at: float, event: Event) -> None:
+        partition = _partition(event)
+        if partition is not None:
+            self._add(self._silences.end(life.source, partition, at))
+
+    def _paused(self, life: Life, at: float, event: Event) -> None:
+        for partition in _names(event):
+            self._add(self._silences.end(life.source, partition, at))
+            self._silences.begin(*(life.source, life.name, partition, at, at), PAUSED, PAUSED_WORDS)
+
+    def _unpaused(self, life: Life, at: float, event: Event) -> None:
+        for partition in _names(event):
+            self._add(self._silences.end(life.source, partition, at))
 
     # -- what went wrong
 
@@ -462,13 +500,17 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "coordinator.found": GroupTraces._coordinator_found,
     "coordinator.lost": GroupTraces._coordinator_lost,
     "coordinator.retried": GroupTraces._coordinator_lost,
+    "delivery.resumed": GroupTraces._delivery_resumed,
+    "delivery.stalled": GroupTraces._stalled,
     "member.epoch": GroupTraces._epoch,
     "member.left": GroupTraces._left,
     "member.lost": GroupTraces._lost,
     "membership.moved": GroupTraces._moved,
     "partitions.assigned": GroupTraces._assigned,
     "partitions.held_back": GroupTraces._held_back,
+    "partitions.paused": GroupTraces._paused,
     "partitions.released": GroupTraces._released,
+    "partitions.resumed": GroupTraces._unpaused,
     "partitions.revoking": GroupTraces._revoking,
     "poll.late": GroupTraces._polled_late,
     "position.reset": GroupTraces._reset,
@@ -510,6 +552,22 @@ def _keys(event: Event) -> list[str]:
     """The partitions that are told with their positions or their epochs."""
     found = event.get("partitions")
     return list(found) if isinstance(found, Mapping) else []
+
+
+def _names(event: Event) -> list[str]:
+    """The partitions that are told as a list, or with their positions."""
+    found = event.get("partitions")
+    if not isinstance(found, Mapping | list):
+        return []
+    return [name for name in found if isinstance(name, str)]
+
+
+def _partition(event: Event) -> str | None:
+    """The one partition of an event: as "orders-0", or its topic and its number."""
+    topic, number = _text(event, "topic"), _number(event, "partition")
+    if topic is not None and number is not None:
+        return f"{topic}-{number}"
+    return _text(event, "partition")
 
 
 def _offsets(event: Event) -> tuple[int | None, int | None]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-__all__ = ["At", "Downtime", "MemberPart", "Rebalance", "RefusedCommit", "Reset", "Row", "Storm"]
-__all__ += ["MemberTotal"]
+__all__ = ["At", "Downtime", "MemberPart", "Rebalance", "RefusedCommit", "Reset", "Row", "Silence"]
+__all__ += ["MemberTotal", "Storm"]
 
 #: A point in time: seconds since 1970.
 At = NewType("At", float)
@@ -150,6 +150,24 @@ class Downtime(Row):
     overlap: bool
     #: Whether both times are by the clock of one host; None if a host is not known.
     same_host: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence(Row):
+    """A partition of which its owner was given nothing, although there were records."""
+
+    partition: str
+    consumer: str | None
+    host: str | None
+    began: At
+    #: None: it goes on at the end of the traces.
+    ended: At | None
+    duration_ms: float | None
+    #: What the next record waited for longest (`waiting_for` of `status()`), or "paused"; and in
+    #: words, with who it was.
+    reason: str | None
+    because: str | None
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,233 @@
+"""`aktor why`: what the trace files of a group's members say of its rebalances and silences."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from aktor.cli.main import CommandLineError
+
+if TYPE_CHECKING:
+    from aktor.trace.rebalances import Tables
+    from aktor.trace.rebalances.rows import Row
+
+__all__ = ["add_arguments", "run"]
+
+#: `--around` shows what was under way so many seconds before or after.
+AROUND: Final = 120.0
+
+#: Rows of a table that are printed; `--json` has all.
+MOST: Final = 10
+
+#: A downtime that is shorter, in ms, is not printed.
+DOWNTIME_MIN: Final = 1000.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `aktor why` takes."""
+    add = parser.add_argument
+    add(
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="a file that AKTOR_TRACE names (also as .gz), a folder of them, or - (standard input)",
+    )
+    add("--group", metavar="NAME", help="only this group")
+    add(
+        "--around",
+        metavar="TIME",
+        help="only what was under way 2 minutes before or after: 14:03, 14:03:20 (UTC, of the last"
+        " day in the logs), 2026-11-27T14:03:20, with an offset as +01:00, or seconds since 1970",
+    )
+    add("--json", action="store_true", help="all rows of all tables, as JSON lines")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what the logs say; 0 if there was anything of a group in them, else 1. Raises
+    CommandLineError for files that do not exist, or a time that is none."""
+    from aktor.trace.rebalances.files import LINES, find, rows_of
+    from aktor.trace.rebalances.tables import Tables
+
+    if arguments.around is not None:
+        _moment(arguments.around, 0.0)
+    counts: Counter[str] = Counter()
+    try:
+        files = find(arguments.logs)
+    except FileNotFoundError as error:
+        raise CommandLineError(f"there is no file {str(error)!r}") from None
+    except OSError as error:
+        raise CommandLineError(str(error)) from None
+    if not files:
+        raise CommandLineError("these folders have no file with .jsonl or .log in its name")
+    tables = Tables(rows_of(files, counts), counts)
+    if arguments.group is not None:
+        tables = Tables((row for row in _all(tables) if row.group == arguments.group), counts)
+    if arguments.around is not None:
+        tables = _around(tables, arguments.around)
+    if arguments.json:
+        _print_json(tables)
+    else:
+        _print(tables)
+    _say_what_was_read(files, counts, lines=LINES)
+    return 0 if any(True for _ in _all(tables)) else 1
+
+
+def _all(tables: Tables) -> Iterator[Row]:
+    from aktor.trace.rebalances.tables import TABLES
+
+    for name in TABLES:
+        yield from tables[name]
+
+
+# -- which rows
+
+
+def _around(tables: Tables, text: str) -> Tables:
+    """The rows that have to do with that time, and none of those over all time."""
+    from aktor.trace.rebalances.tables import Tables
+
+    rows = [row for row in _all(tables) if _span(row) is not None]
+    newest = max((_span(row) or (0.0, 0.0))[1] for row in rows) if rows else 0.0
+    at = _moment(text, newest)
+    kept = []
+    for row in rows:
+        began, ended = _span(row) or (0.0, 0.0)
+        if began - AROUND <= at <= ended + AROUND:
+            kept.append(row)
+    return Tables(kept, tables.counts)
+
+
+def _span(row: Any) -> tuple[float, float] | None:
+    """When it began and ended; None: it is of all time."""
+    for first, last in (("began", "ended"), ("last_delivered", "first_delivered"), ("at", "at")):
+        if hasattr(row, first):
+            began, ended = getattr(row, first), getattr(row, last)
+            if began is None:
+                began = ended if ended is not None else row.assigned
+            return began, began if ended is None else ended
+    return None
+
+
+def _moment(text: str, newest: float) -> float:
+    """Seconds since 1970; a time of day is of the day of `newest`."""
+    try:
+        if re.fullmatch(r"\d{9,11}(\.\d+)?", text):
+            return float(text)
+        if re.fullmatch(r"\d\d?:\d\d(:\d\d(\.\d+)?)?", text):
+            hours, minutes, *rest = text.split(":")
+            seconds = float(rest[0]) if rest else 0.0
+            if int(hours) > 23 or int(minutes) > 59 or seconds >= 60:
+                raise ValueError
+            day = datetime.fromtimestamp(newest, UTC).replace(hour=0, minute=0, second=0)
+            of_day = timedelta(hours=int(hours), minutes=int(minutes), seconds=seconds)
+            return (day.replace(microsecond=0) + of_day).timestamp()
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise CommandLineError(
+            f"--around {text!r} is no time: write 14:03, 2026-11-27T14:03:20, or seconds since 1970"
+        ) from None
+
+
+# -- what is printed
+
+
+def _print(tables: Tables) -> None:
+    from aktor.trace.rebalances.holds import called, seconds
+
+    told: list[tuple[float, str]] = [(row.began, row.sentence) for row in tables.rebalances]
+    told += [(row.began, row.sentence) for row in tables.silences]
+    if not told:
+        print("No rebalance and no silence of a group is in these logs.")
+    for at, sentence in sorted(told):
+        _print_line(f"{_clock(at)}  ", sentence)
+    downtimes = [
+        row
+        for row in tables.downtimes
+        if row.downtime_ms is not None and row.downtime_ms >= DOWNTIME_MIN
+    ]
+    downtimes.sort(key=lambda row: -(row.downtime_ms or 0.0))
+    _print_head("Longest pauses of a partition between two owners", len(downtimes))
+    for row in downtimes[:MOST]:
+        before, after = (row.from_consumer, row.from_host), (row.to_consumer, row.to_host)
+        _print_line(
+            f"{_clock(row.last_delivered or row.assigned)}  ",
+            f"{row.group}: {row.partition}, {seconds(row.downtime_ms or 0.0)}, from"
+            f" {called(before)} to {called(after)}",
+        )
+    refused = Counter(
+        (row.group, row.consumer, row.because or "its trace does not say why")
+        for row in tables.refused_commits
+    )
+    _print_head("Commits that were refused", len(refused))
+    for (group, consumer, because), count in refused.most_common(MOST):
+        _print_line(f"{count:>6} x  ", f"{group}: {consumer}: {because}")
+    members = sorted(tables.members, key=lambda row: -row.rebalancing_ms)
+    _print_head("Members, by the time that they spent in rebalances", len(members))
+    for total in members[:MOST]:
+        words = [
+            f"{total.rebalances} rebalances in {seconds(total.rebalancing_ms)}",
+            f"began {total.initiated}",
+            f"longest callback {seconds(total.longest_callback_ms)}",
+        ]
+        others = {
+            "lost": total.lost,
+            "late polls": total.late_polls,
+            "refused commits": total.refused_commits,
+            "resets": total.resets,
+        }
+        words += [f"{count} {what}" for what, count in others.items() if count]
+        name = called((total.consumer, total.host))
+        _print_line("        ", f"{total.group}: {name}: {', '.join(words)}")
+
+
+def _print_head(text: str, rows: int) -> None:
+    if rows:
+        print(f"\n{text}{f' (the first {MOST} of {rows})' if rows > MOST else ''}:")
+
+
+def _print_line(head: str, text: str) -> None:
+    """A line of its own, broken at the width of the terminal. (Names are the application's: what
+    would steer the terminal is not printed as it is.)"""
+    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    width = max(60, shutil.get_terminal_size((100, 24)).columns)
+    print(
+        textwrap.fill(
+            text,
+            width,
+            initial_indent=head,
+            subsequent_indent=" " * len(head),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _print_json(tables: Tables) -> None:
+    from aktor.trace.rebalances.tables import TABLES
+
+    for name in TABLES:
+        for row in tables[name]:
+            values: dict[str, Any] = asdict(row)
+            print(json.dumps({"table": name, **values}))
+
+
+def _say_what_was_read(files: list[str], counts: Counter[str], *, lines: str) -> None:
+    """On stderr: how many lines there were, and which were not understood."""
+    of_files = f"{len(files)} file{'s' if len(files) > 1 else ''}"
+    odd = [f"{what}: {count}" for what, count in sorted(counts.items()) if count and what != lines]
+    left_out = f"; not understood, or left out: {', '.join(odd)}" if odd else ""
+    print(f"\n{counts[lines]:,} lines of {of_files}{left_out}", file=sys.stderr)

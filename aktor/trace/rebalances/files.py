@@ -1,0 +1,162 @@
+"""Trace files of many consumers and hosts, read together in the order of their times.
+
+Each file is nearly in order: only a few of its lines are held at a time, and of many files (those
+that were rotated, say) only those are open whose time has come. So any number of lines is read in
+constant memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import re
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from aktor.trace.rebalances.group import GroupTraces, order
+from aktor.trace.rebalances.lines import PATTERN, TORN, Event, NotUnderstoodError, parse
+from aktor.trace.rebalances.rows import Row
+
+__all__ = ["LATE", "UNREADABLE", "find", "rows_of"]
+
+#: A line that comes too late is left out, and counted: the lines of a file may be out of order by
+#: so many, of many files together. (Of one file by at least the second number.)
+WINDOW: Final = 20_000
+WINDOW_MIN: Final = 500
+
+#: A file is opened when the others have come so close, in seconds, to the time of its first line.
+EARLY: Final = 60.0
+
+#: A longer line is none of aktor's: it is read in pieces.
+_LINE_MAX: Final = 4 << 20
+
+#: What is counted besides the reasons of `NotUnderstoodError`: all lines; those that came too late;
+#: and files that could be read in part only.
+LINES, LATE, UNREADABLE = "lines", "late", "unreadable files"
+
+_WANTED: Final = re.compile(PATTERN.encode())
+_GZIP: Final = b"\x1f\x8b"
+
+
+def find(paths: Iterable[str]) -> list[str]:
+    """The files: "-" is the standard input; of a folder all files in it and in its folders whose
+    names have "jsonl" or "log" in them. Raises FileNotFoundError."""
+    found: list[str] = []
+    for path in paths:
+        place = Path(path)
+        if path == "-" or place.is_file() or place.is_fifo():
+            found.append(path)
+        elif place.is_dir():
+            inside = (one for one in place.rglob("*") if one.is_file())
+            found += sorted(
+                str(one) for one in inside if {"jsonl", "log"} & set(one.name.split("."))
+            )
+        else:
+            raise FileNotFoundError(path)
+    return list(dict.fromkeys(found))
+
+
+def rows_of(files: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
+    """The rows of all tables, each as soon as it is complete; what was read is counted in `counts`,
+    and what was not understood by its reason. Rows of different groups come in no order."""
+    groups: dict[str, GroupTraces] = {}
+    for event in _merged(files, counts):
+        name = event["group"]
+        traces = groups.get(name)
+        if traces is None:
+            traces = groups[name] = GroupTraces(name)
+        traces.take(event)
+        if traces.has_rows:
+            yield from traces.rows()
+    for _, traces in sorted(groups.items()):
+        yield from traces.end()
+        counts["repeated"] += traces.repeated
+
+
+def _merged(files: Sequence[str], counts: Counter[str]) -> Iterator[Event]:
+    """The events of all files, in the order of their times."""
+    window = max(WINDOW_MIN, WINDOW // max(1, len(files)))
+    waiting: list[tuple[float, int, Iterator[Event]]] = []
+    for number, file in enumerate(files):
+        events = _in_order(_events(file, counts), window, counts)
+        began = -float("inf") if len(files) == 1 or file == "-" else _first_time(file)
+        waiting.append((began, number, events))
+    waiting.sort(reverse=True, key=lambda item: item[:2])
+    active: list[tuple[tuple[float, str, int], int, Event, Iterator[Event]]] = []
+    while waiting or active:
+        while waiting and (not active or waiting[-1][0] - EARLY <= active[0][0][0]):
+            _, number, events = waiting.pop()
+            first = next(events, None)
+            if first is not None:
+                heapq.heappush(active, (order(first), number, first, events))
+        if not active:
+            continue
+        _, number, event, events = active[0]
+        yield event
+        following = next(events, None)
+        if following is None:
+            heapq.heappop(active)
+        else:
+            heapq.heapreplace(active, (order(following), number, following, events))
+
+
+def _first_time(file: str) -> float:
+    """The time of the file's first event; at once if it has none."""
+    first = next(_events(file, Counter()), None)
+    return -float("inf") if first is None else float(first["t"])
+
+
+def _in_order(events: Iterator[Event], window: int, counts: Counter[str]) -> Iterator[Event]:
+    """The events in the order of their times, if each is at most `window` events too late."""
+    held: list[tuple[tuple[float, str, int], int, Event]] = []
+    last = (-float("inf"), "", 0)
+    for number, event in enumerate(events):
+        at = order(event)
+        if at < last:
+            counts[LATE] += 1
+        elif len(held) < window:
+            heapq.heappush(held, (at, number, event))
+        else:
+            last, _, first = heapq.heappushpop(held, (at, number, event))
+            yield first
+    while held:
+        yield heapq.heappop(held)[2]
+
+
+def _events(file: str, counts: Counter[str]) -> Iterator[Event]:
+    """The events of a file, in the order of its lines."""
+    for line in _lines(file, counts):
+        if _WANTED.search(line) is None:
+            # A line without its end may have been any event.
+            text = line.rstrip()
+            counts[TORN] += bool(text) and not text.endswith(b"}")
+            continue
+        try:
+            yield parse(line.decode(errors="replace"), file)
+        except NotUnderstoodError as error:
+            counts[error.reason] += 1
+
+
+def _lines(file: str, counts: Counter[str]) -> Iterator[bytes]:
+    """The lines of a file, also of one that gzip has made. Where it cannot be read any more, it
+    ends: that is counted."""
+    try:
+        if file == "-":
+            yield from _of(sys.stdin.buffer, counts)
+        else:
+            with open(file, "rb") as stream:
+                yield from _of(stream, counts)
+    except (OSError, EOFError, zlib.error) as error:
+        counts[f"{UNREADABLE}: {file} ({error or type(error).__name__})"] += 1
+
+
+def _of(stream: Any, counts: Counter[str]) -> Iterator[bytes]:
+    if stream.peek(2)[:2] == _GZIP:
+        stream = gzip.GzipFile(fileobj=stream)
+    for line in iter(lambda: stream.readline(_LINE_MAX), b""):
+        counts[LINES] += 1
+        yield line

@@ -1,0 +1,96 @@
+"""When nothing of a partition was given out although there were records, and why.
+
+The consumer tells it (`delivery.stalled`, `delivery.resumed`), with the reason that it knew then.
+That the application has paused a partition is a reason, too. Silences while a partition goes from
+one owner to the next are in the table of downtimes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from aktor.trace.rebalances.holds import called, seconds
+from aktor.trace.rebalances.parts import Name, milliseconds
+from aktor.trace.rebalances.rows import At, Silence
+
+__all__ = ["PAUSED", "Silences"]
+
+#: The reason of a silence that the application asked for; and its words.
+PAUSED = "paused"
+PAUSED_WORDS = "the application had paused it"
+
+#: A pause by the application is told if it is as long, in seconds, as a silence has to be.
+LEAST = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Silent:
+    """A partition of which nothing is given out now."""
+
+    name: Name
+    began: float
+    #: When each reason was told, the reason, and the sentence.
+    told: list[tuple[float, str | None, str | None]] = field(default_factory=list)
+
+    def main(self, until: float) -> tuple[str | None, str | None]:
+        """The reason that lasted longest, and its sentence."""
+        ends = [*(at for at, _, _ in self.told[1:]), until]
+        begins = [self.began, *(at for at, _, _ in self.told[1:])]
+        longest = max(range(len(self.told)), key=lambda n: ends[n] - begins[n])
+        return self.told[longest][1:]
+
+
+@dataclass(slots=True, eq=False)
+class Silences:
+    """Knows the partitions of one group of which nothing is given out, by consumer."""
+
+    group: str
+    _silent: dict[tuple[str, str], _Silent] = field(default_factory=dict)
+
+    def begin(
+        self,
+        source: str,
+        name: Name,
+        partition: str,
+        since: float,
+        at: float,
+        reason: str | None,
+        because: str | None,
+    ) -> None:
+        """Nothing is given out of it since then. Told again: for another reason now."""
+        silent = self._silent.setdefault((source, partition), _Silent(name, since))
+        silent.told.append((at, reason, because))
+
+    def end(self, source: str, partition: str, at: float) -> Silence | None:
+        """Records are given out again, or the partition is given up."""
+        silent = self._silent.pop((source, partition), None)
+        if silent is None:
+            return None
+        row = self._row(partition, silent, at, at)
+        brief = row.duration_ms is not None and row.duration_ms < LEAST * 1000
+        return None if brief and row.reason == PAUSED else row
+
+    def close(self, seen: float) -> Iterator[Silence]:
+        """The traces end, and these silences go on."""
+        for (_, partition), silent in sorted(self._silent.items()):
+            yield self._row(partition, silent, None, max(seen, silent.began))
+        self._silent.clear()
+
+    def _row(self, partition: str, silent: _Silent, ended: float | None, seen: float) -> Silence:
+        reason, because = silent.main(seen)
+        lasted = milliseconds(silent.began, seen)
+        goes_on = "" if ended is not None else ", and it goes on"
+        return Silence(
+            group=self.group,
+            partition=partition,
+            consumer=silent.name[0],
+            host=silent.name[1],
+            began=At(silent.began),
+            ended=None if ended is None else At(ended),
+            duration_ms=None if ended is None else lasted,
+            reason=reason,
+            because=because,
+            sentence=f"{self.group}: {called(silent.name)} was given nothing of {partition} for"
+            f" {seconds(lasted)}{goes_on}: {because or reason or 'its trace does not say why'}.",
+        )

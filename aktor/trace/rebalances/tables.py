@@ -1,0 +1,148 @@
+"""The tables that traces give, as plain rows, or as pandas and Polars have them."""
+
+from __future__ import annotations
+
+import importlib
+import typing
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from aktor.trace.rebalances.rows import (
+    At,
+    Downtime,
+    MemberPart,
+    MemberTotal,
+    Rebalance,
+    RefusedCommit,
+    Reset,
+    Row,
+    Silence,
+    Storm,
+)
+
+__all__ = ["TABLES", "Tables", "to_pandas", "to_polars"]
+
+#: The tables by their names.
+TABLES: Final[Mapping[str, type[Row]]] = {
+    "rebalances": Rebalance,
+    "parts": MemberPart,
+    "downtimes": Downtime,
+    "silences": Silence,
+    "refused_commits": RefusedCommit,
+    "resets": Reset,
+    "storms": Storm,
+    "members": MemberTotal,
+}
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Tables:
+    """The rows of each table, in the order of their times.
+
+    `counts` says how many lines were read ("lines"), and how many of them were not understood, by
+    the reason ("torn", "no time", "no group", "another event", "late", "repeated").
+    """
+
+    def __init__(self, rows: Iterable[Row] = (), counts: Mapping[str, int] | None = None) -> None:
+        self.counts: Counter[str] = Counter(counts or {})
+        self._rows: dict[type[Row], list[Row]] = {kind: [] for kind in TABLES.values()}
+        for row in rows:
+            self._rows[type(row)].append(row)
+        for kind, of_kind in self._rows.items():
+            if kind is not MemberTotal:
+                of_kind.sort(key=_time)
+
+    def __getitem__(self, table: str) -> list[Row]:
+        """The rows of the table of this name (a key of `TABLES`)."""
+        return self._rows[TABLES[table]]
+
+    @property
+    def rebalances(self) -> list[Rebalance]:
+        """A row for each rebalance: what triggered it, whom it waited for, what moved."""
+        return typing.cast(list[Rebalance], self["rebalances"])
+
+    @property
+    def parts(self) -> list[MemberPart]:
+        """A row for each member's part in a rebalance."""
+        return typing.cast(list[MemberPart], self["parts"])
+
+    @property
+    def downtimes(self) -> list[Downtime]:
+        """A row for each partition that got an owner again: how long nothing was delivered."""
+        return typing.cast(list[Downtime], self["downtimes"])
+
+    @property
+    def silences(self) -> list[Silence]:
+        """A row for each time that an owner was given nothing although there were records."""
+        return typing.cast(list[Silence], self["silences"])
+
+    @property
+    def refused_commits(self) -> list[RefusedCommit]:
+        """A row for each commit that ended in an error."""
+        return typing.cast(list[RefusedCommit], self["refused_commits"])
+
+    @property
+    def resets(self) -> list[Reset]:
+        """A row for each position that was reset."""
+        return typing.cast(list[Reset], self["resets"])
+
+    @property
+    def storms(self) -> list[Storm]:
+        """A row for many rebalances that followed each other closely."""
+        return typing.cast(list[Storm], self["storms"])
+
+    @property
+    def members(self) -> list[MemberTotal]:
+        """A row for each client id on a host: all that it did in a group."""
+        return typing.cast(list[MemberTotal], self["members"])
+
+
+def _time(row: Any) -> float:
+    at: float | None = row.assigned if isinstance(row, Downtime) else getattr(row, "began", None)
+    return float(row.at if at is None else at)
+
+
+def times_of(kind: type[Row]) -> frozenset[str]:
+    """The fields of a row that are times."""
+    hints = typing.get_type_hints(kind)
+    return frozenset(
+        name for name, hint in hints.items() if hint is At or At in typing.get_args(hint)
+    )
+
+
+def _columns(rows: Sequence[Row], kind: type[Row] | None) -> dict[str, list[Any]]:
+    kinds = {type(row) for row in rows} or ({kind} if kind is not None else set())
+    if len(kinds) != 1:
+        raise ValueError("the rows of one table are wanted, and of an empty one its kind")
+    (one,) = kinds
+    times = times_of(one)
+    records = [asdict(row) for row in rows]
+    return {
+        field.name: [
+            _moment(record[field.name]) if field.name in times else record[field.name]
+            for record in records
+        ]
+        for field in fields(one)
+    }
+
+
+def _moment(at: float | None) -> datetime | None:
+    return None if at is None else _EPOCH + timedelta(microseconds=round(at * 1e6))
+
+
+def to_pandas(rows: Sequence[Row], kind: type[Row] | None = None) -> Any:
+    """A DataFrame of these rows of one table; times in UTC. `kind` is the class of the rows, and is
+    needed if there are none. Raises ModuleNotFoundError without pandas, ValueError for rows of
+    several tables."""
+    pandas = importlib.import_module("pandas")  # it has no types, and need not be installed
+    return pandas.DataFrame(_columns(rows, kind))
+
+
+def to_polars(rows: Sequence[Row], kind: type[Row] | None = None) -> Any:
+    """As `to_pandas`, for Polars."""
+    polars = importlib.import_module("polars")
+    return polars.DataFrame(_columns(rows, kind), infer_schema_length=None)

@@ -1,0 +1,118 @@
+"""`aktor why` prints what the traces of a group's members say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aktor.cli.main import main
+from aktor.trace.rebalances import Tables, tell
+from tests.unit.trace.rebalances.told import BEGAN, Member
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two members join; an hour later alice leaves."""
+    events: list[dict[str, Any]] = []
+    alice, bob = Member(events, "alice"), Member(events, "bob")
+    alice.rebalances(BEGAN, BEGAN + 1, 1, because="first join", members=2, owns=["t-0", "t-1"])
+    bob.rebalances(BEGAN + 0.2, BEGAN + 1, 1, because="first join", owns=["t-2", "t-3"])
+    alice.is_given(BEGAN + 3590, "t-0", 0, 9)
+    alice.leaves(BEGAN + 3600, ["t-0", "t-1"])
+    bob.rebalances(BEGAN + 3602, BEGAN + 3603, 2, members=1, owns=["t-0", "t-1"])
+    bob.is_given(BEGAN + 3604, "t-0", 10, 20)
+    bob.tells(BEGAN + 3700, "commit.failed", kind="auto", because="the disk is \x1b[31mfull")
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert len(Tables(tell(events)[0]).rebalances) == 2
+    return file
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed, with one blank between words."""
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_it_prints_a_sentence_for_each_rebalance_with_its_time(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", str(log)]) == 0
+
+    out = said(capsys)
+    assert "2027-01-15 08:00:00Z g: 1.0 s, triggered by alice on host-alice: first join" in out
+    assert (
+        "2027-01-15 09:00:02Z g: 1.0 s, triggered by alice on host-alice: the consumer was closed"
+    ) in out
+    assert "g: t-0, 14.0 s, from alice on host-alice to bob on host-bob" in out
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["9:00", "09:00:30", "2027-01-15T09:00:00", "2027-01-15T10:00:00+01:00", "1800003600"],
+)
+def test_around_a_time_it_prints_only_what_was_under_way(
+    log: Path, capsys: pytest.CaptureFixture[str], time: str
+) -> None:
+    assert main(["why", str(log), "--around", time]) == 0
+
+    out = said(capsys)
+    assert "the consumer was closed" in out
+    assert "08:00:00Z" not in out
+
+
+@pytest.mark.parametrize("time", ["25:00", "yesterday", "", "12:99", "1e9", "2027-13-01"])
+def test_a_time_that_is_none_is_refused_in_one_line(
+    log: Path, capsys: pytest.CaptureFixture[str], time: str
+) -> None:
+    assert main(["why", str(log), "--around", time]) == 2
+
+    assert "is no time: write 14:03" in capsys.readouterr().err
+
+
+def test_all_rows_are_printed_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", str(log), "--json"]) == 0
+
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"rebalances", "parts", "downtimes", "members"} <= {row["table"] for row in rows}
+
+
+def test_a_group_is_picked(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", str(log), "--group", "h"]) == 1
+    assert main(["why", str(log), "--group", "g"]) == 0
+
+    assert "No rebalance" in capsys.readouterr().out
+
+
+def test_what_was_not_understood_is_counted_on_stderr(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text(log.read_text() + "what is this\n" + '{"event": "member.left"}\n')
+
+    main(["why", str(log)])
+
+    told = "not understood, or left out: no time: 1, repeated: 0, torn: 1"
+    assert told.replace("repeated: 0, ", "") in capsys.readouterr().err
+
+
+def test_nothing_that_a_log_holds_steers_the_terminal(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["why", str(log)])
+
+    out = capsys.readouterr().out
+    assert "the disk is \\x1b[31mfull" in out
+    assert "\x1b" not in out
+
+
+def test_a_file_that_does_not_exist_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", str(tmp_path / "nope.jsonl")]) == 2
+    assert main(["why", str(tmp_path)]) == 2
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"aktor why: there is no file '{tmp_path / 'nope.jsonl'}'"
+    assert second == "aktor why: these folders have no file with .jsonl or .log in its name"

@@ -1,0 +1,142 @@
+"""Trace files of many consumers, read together."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from aktor.trace.rebalances import Tables, read, read_files, to_pandas
+from aktor.trace.rebalances.files import WINDOW_MIN, rows_of
+from aktor.trace.rebalances.tables import TABLES
+from tests.unit.trace.rebalances.told import STORMS, storm_lines
+
+
+def a_storm() -> tuple[str, ...]:
+    """The lines of all members of a group with which everything goes wrong."""
+    return storm_lines(*STORMS[0])
+
+
+def packed() -> bytes:
+    """All of them, as gzip makes it."""
+    return gzip.compress("".join(f"{line}\n" for line in a_storm()).encode())
+
+
+def split(folder: Path) -> list[str]:
+    """A file for each member, as they are written."""
+    by_trace: dict[str, list[str]] = {}
+    for line in a_storm():
+        by_trace.setdefault(json.loads(line)["trace"], []).append(line)
+    for trace, its in by_trace.items():
+        (folder / f"{trace}.jsonl").write_text("\n".join(its) + "\n")
+    return sorted(str(file) for file in folder.iterdir())
+
+
+def test_the_files_of_the_members_give_what_all_their_lines_give(tmp_path: Path) -> None:
+    files = split(tmp_path)
+
+    tables = read_files([str(tmp_path)])
+
+    expected = Tables(read(a_storm())[0])
+    assert len(files) > 2
+    assert {name: tables[name] for name in TABLES} == {name: expected[name] for name in TABLES}
+    assert tables.counts["lines"] == len(a_storm())
+
+
+def test_files_that_were_rotated_and_packed_give_the_same(tmp_path: Path) -> None:
+    for number, file in enumerate(split(tmp_path)):
+        lines = Path(file).read_text().splitlines(keepends=True)
+        Path(file).unlink()
+        middle = len(lines) // 2
+        (tmp_path / f"{number}.jsonl.1.gz").write_bytes(
+            gzip.compress("".join(lines[:middle]).encode())
+        )
+        (tmp_path / f"{number}.jsonl").write_text("".join(lines[middle:]))
+
+    tables = read_files([str(tmp_path)])
+
+    assert tables.rebalances == Tables(read(a_storm())[0]).rebalances
+
+
+def test_lines_that_are_a_little_out_of_order_give_the_same(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    near = sorted(
+        range(len(a_storm())), key=lambda number: number + draw.uniform(0, WINDOW_MIN / 2)
+    )
+    (tmp_path / "all.jsonl").write_text("".join(f"{a_storm()[number]}\n" for number in near))
+
+    tables = read_files([str(tmp_path / "all.jsonl")])
+
+    assert tables.rebalances == Tables(read(a_storm())[0]).rebalances
+    assert tables.counts["late"] == 0
+
+
+def test_a_line_that_comes_far_too_late_is_left_out_and_counted(tmp_path: Path) -> None:
+    late = next(line for line in a_storm() if '"rebalance.triggered"' in line)
+    rest = [line for line in a_storm() if line != late]
+    files = [tmp_path / f"{number}.jsonl" for number in range(200)]  # the window is the least
+    files[0].write_text("".join(f"{line}\n" for line in [*rest, late]))
+    for file in files[1:]:
+        file.write_text("")
+    counts: Counter[str] = Counter()
+
+    rows = list(rows_of([str(file) for file in files], counts))
+
+    assert counts["late"] == 1
+    assert Tables(rows).rebalances
+
+
+def test_the_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed()))))
+
+    assert read_files(["-"]).rebalances == Tables(read(a_storm())[0]).rebalances
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n\n",
+        b"\x00" * 10_000,
+        bytes(range(256)) * 100,
+        b"\x1f\x8b" + bytes(range(256)),
+        b'{"event": "rebalance.triggered"' + b"[" * 10_000,
+        b'["event": "rebalance.triggered"]\n[1]\nnull\n7\n"x"\n{}\n',
+        b'{"event": "rebalance.triggered", "t": "x", "group": 3}\n',
+        b'{"event": "rebalance.triggered", "t": 1e400, "group": "g"}\n',
+    ],
+)
+def test_no_content_of_a_file_makes_the_reader_fail(tmp_path: Path, content: bytes) -> None:
+    odd, good = tmp_path / "odd.jsonl", tmp_path / "good.jsonl"
+    odd.write_bytes(content)
+    good.write_text("".join(f"{line}\n" for line in a_storm()))
+
+    tables = read_files([str(odd), str(good)])
+
+    assert tables.rebalances == Tables(read(a_storm())[0]).rebalances
+
+
+def test_a_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(packed()[:-9])
+
+    (told,) = [what for what in read_files([str(cut)]).counts if what.startswith("unreadable")]
+
+    assert str(cut) in told
+
+
+def test_rows_are_frames_of_pandas_with_times_in_utc() -> None:
+    pytest.importorskip("pandas")
+    tables = Tables(read(a_storm())[0])
+
+    frame = to_pandas(tables.rebalances)
+
+    assert list(frame["sentence"]) == [row.sentence for row in tables.rebalances]
+    assert str(frame["began"].dt.tz) == "UTC"
+    assert frame["began"][0].timestamp() == pytest.approx(tables.rebalances[0].began)
