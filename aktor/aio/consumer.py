@@ -506,10 +506,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics, or those that match the pattern."""
-        subscription = self._engine.subscription
-        if subscription.regex:
-            return frozenset(partition.topic for partition in self._engine.delivery.partitions)
-        return frozenset(subscription.topics)
+        return frozenset(self._engine.subscribed_topics or ())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without group management.
@@ -634,37 +631,28 @@ class KafkaConsumer(Generic[K, V]):
             RebalanceInProgressError: the group rebalances; go on reading, then commit again.
             KafkaTimeoutError: not done within `request_timeout_ms`.
         """
-        self._check_group()
+        arguments.check_group(self._settings)
         named = None if offsets is None else arguments.checked_offsets(_with_metadata(offsets))
         deadline = self._core.clock() + self._settings.request_timeout
 
-        def commit() -> Waiting[None]:
-            chosen = self._engine.consumed() if named is None else named
-            return self._engine.commits.commit(chosen, deadline)
-
-        await self._call("commit", commit)
+        await self._call("commit", lambda: self._engine.commit(named, deadline))
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The group's committed offset, or None. Raises KafkaTimeoutError after
         `default_api_timeout_ms`."""
-        self._check_group()
+        arguments.check_group(self._settings)
         found = (await self._committed([partition]))[partition]
         return None if found is None else found.offset
 
     async def _committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        self._check_group()
+        arguments.check_group(self._settings)
         wanted = arguments.checked_partitions(partitions)
         deadline = self._core.clock() + self._settings.default_api_timeout
-        found = await self._call(
+        return await self._call(
             "committed", lambda: self._engine.questions.committed(wanted, deadline)
         )
-        return {partition: found.get(partition) for partition in wanted}
-
-    def _check_group(self) -> None:
-        if self._settings.group_id is None:
-            raise IllegalStateError("Requires group_id")
 
     # -- the cluster
 
@@ -693,21 +681,17 @@ class KafkaConsumer(Generic[K, V]):
     async def _edges(
         self, partitions: Iterable[TopicPartition], strategy: ResetStrategy
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(arguments.checked_partitions(partitions), strategy.value)
-        found = await self._look_up(wanted)
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        wanted = arguments.checked_partitions(partitions)
+        deadline = self._core.clock() + self._settings.request_timeout
+        return await self._call(
+            "offsets", lambda: self._engine.questions.edges(wanted, strategy, deadline)
+        )
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset at or after each timestamp (ms), None where there is none."""
-        return await self._look_up(arguments.checked_timestamps(timestamps))
-
-    async def _look_up(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        if not wanted:
-            return {}
+        wanted = arguments.checked_timestamps(timestamps)
         deadline = self._core.clock() + self._settings.request_timeout
         return await self._call("offsets", lambda: self._engine.questions.offsets(wanted, deadline))
 

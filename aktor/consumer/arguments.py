@@ -30,6 +30,7 @@ from aktor.settings import Settings
 
 __all__ = [
     "check_callback",
+    "check_group",
     "check_partition",
     "check_subscription",
     "check_topic",
@@ -90,6 +91,12 @@ def check_topic(name: Any) -> None:
 
 #: Names that were found valid are remembered: many partitions have the same topic.
 _check_name = functools.lru_cache(maxsize=1000)(ensure_valid_topic_name)
+
+
+def check_group(settings: Settings) -> None:
+    """Refuse what needs a group in a consumer without one."""
+    if settings.group_id is None:
+        raise IllegalStateError("Requires group_id")
 
 
 def check_partition(partition: Any) -> None:

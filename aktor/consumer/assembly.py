@@ -1,4 +1,5 @@
-"""What a consumer is made of, whatever drives it: threads with bells, or an event loop."""
+"""What a consumer is made of, and what it owes to the user when it is closed; whatever drives it:
+threads with bells, or an event loop."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aktor.actors.runtime.dispatcher import Bell, Dispatcher
+from aktor.consumer import deserializers
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import ReaderMaker
 from aktor.consumer.core.engine import Engine
@@ -17,7 +19,7 @@ from aktor.records import RecordReader
 from aktor.settings import Settings
 from aktor.trace import open_trace
 
-__all__ = ["Assembly", "assemble"]
+__all__ = ["Assembly", "assemble", "run_last_callbacks"]
 
 
 class Assembly(NamedTuple):
@@ -76,3 +78,21 @@ def reader_maker(
         )
 
     return make
+
+
+def run_last_callbacks(engine: Engine, to_close: list[Any]) -> Exception | None:
+    """Run the callbacks of commits, and `close` of these deserializers: all of them, even if some
+    raise. Each is done once, also if an interrupt ends this and it is called again. Returns the
+    first error."""
+    failed, callbacks = None, engine.commits.callbacks
+    while callbacks.waiting or to_close:
+        callbacks.begin_call()  # an interrupted callback does not run any more
+        try:
+            if callbacks.waiting:
+                callbacks.run()
+            else:
+                deserializers.close(to_close.pop())
+        except Exception as error:
+            engine.core.trace.warning("close.failed", because=error)
+            failed = failed or error
+    return failed

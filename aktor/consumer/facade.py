@@ -34,7 +34,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.agents import Agents
-from aktor.consumer.assembly import assemble
+from aktor.consumer.assembly import assemble, run_last_callbacks
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
@@ -322,10 +322,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._guard.check_process()
         if self._guard.closed:
             return self._last_subscription
-        subscription = self._engine.subscription
-        if subscription.regex:
-            return {partition.topic for partition in self._engine.delivery.partitions}
-        return set(subscription.topics) if subscription.is_subscribed else None
+        return self._engine.subscribed_topics
 
     def assign(
         self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None] | None
@@ -895,9 +892,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             RebalanceInProgressError: the group rebalances; poll, then commit again.
             KafkaTimeoutError: not done in time.
         """
-        chosen = self._offsets_to_commit(offsets)
+        named = self._offsets_to_commit(offsets)
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._run(self._engine.commits.commit(chosen, self._core.clock() + timeout))
+        self._run(self._engine.commit(named, self._core.clock() + timeout))
 
     @exclusive
     def commit_async(
@@ -912,7 +909,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         functions given to its `add_callback` run: they may not call the consumer.
         """
         arguments.check_callback(callback)
-        chosen = self._offsets_to_commit(offsets)
+        named = self._offsets_to_commit(offsets)
         future = Future()
         trace = self._core.trace  # not `self`: a dropped consumer would live until the answer
 
@@ -925,23 +922,20 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             except BaseException as failure:  # SystemExit, too: it would crash an actor
                 trace.warning("future.failed", because=failure)
 
-        self._run(self._engine.commits.commit_async(chosen, settle, callback))
+        self._run(self._engine.commit_async(named, settle, callback))
         return future
 
-    def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-        if self._settings.group_id is None:
-            raise IllegalStateError("Requires group_id")
-        if offsets is None:
-            if self._processor is not None:  # the positions are past what handlers have in hand
-                raise IllegalStateError(
-                    "process() commits what is finished; a listener may only commit offsets that"
-                    " it names"
-                )
-            chosen = self._engine.consumed()
-        else:
-            chosen = arguments.checked_offsets(offsets)
-        self._engine.in_hand.forget()
-        return chosen
+    def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        """The offsets that are named; None: the consumed positions are meant."""
+        arguments.check_group(self._settings)
+        if offsets is not None:
+            return arguments.checked_offsets(offsets)
+        if self._processor is not None:  # the positions are past what handlers have in hand
+            raise IllegalStateError(
+                "process() commits what is finished; a listener may only commit offsets that it"
+                " names"
+            )
+        return None
 
     @overload
     def committed(
@@ -997,8 +991,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         partition).
         Raises KafkaTimeoutError after `timeout_ms` (default `default_api_timeout_ms`).
         """
-        if self._settings.group_id is None:
-            raise IllegalStateError("Requires group_id")
+        arguments.check_group(self._settings)
         if isinstance(partition, tuple | str) or not isinstance(partition, Iterable):
             one = cast("TopicPartition", partition)
             return self._look_up_committed([one], metadata, timeout_ms)[one]
@@ -1009,13 +1002,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     ) -> dict[TopicPartition, Any]:
         wanted = arguments.checked_partitions(partitions)
         deadline = self._deadline(timeout_ms)
-        if not wanted:
-            return {}
         found = self._run(self._engine.questions.committed(wanted, deadline))
-        offsets = {partition: found.get(partition) for partition in wanted}
         if metadata:
-            return offsets
-        return {partition: None if at is None else at.offset for partition, at in offsets.items()}
+            return found
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
 
     @looking
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -1103,11 +1093,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         strategy: ResetStrategy,
         timeout_ms: float | None,
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(arguments.checked_partitions(partitions), strategy.value)
-        found = self._look_up_offsets(wanted, timeout_ms)
-        return {
-            partition: offset.offset for partition, offset in found.items() if offset is not None
-        }
+        wanted = arguments.checked_partitions(partitions)
+        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
+        deadline = self._core.clock() + timeout
+        return self._run(self._engine.questions.edges(wanted, strategy, deadline))
 
     @exclusive
     def offsets_for_times(
@@ -1119,16 +1108,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         answer in time (default `request_timeout_ms`).
         """
         wanted = arguments.checked_timestamps(timestamps)
-        return self._look_up_offsets(wanted, timeout_ms)
-
-    def _look_up_offsets(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        if not timestamps:
-            return {}
         deadline = self._core.clock() + timeout
-        return self._run(self._engine.questions.offsets(timestamps, deadline))
+        return self._run(self._engine.questions.offsets(wanted, deadline))
 
     # -- watching
 
@@ -1255,9 +1237,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             AuthenticationError: a broker refuses the login, or a certificate is refused.
         """
         deadline = self._core.clock() + arguments.seconds(timeout_ms, arguments.FOREVER)
-        self._run(self._engine.questions.reach_cluster(deadline))
-        if refresh:
-            self._run(self._engine.questions.topics(frozenset(), deadline))
+        self._run(self._engine.questions.reach_cluster(deadline, refresh=refresh))
         if self.config["api_version"] is None:
             self.config["api_version"] = self._broker_version()
 
@@ -1358,25 +1338,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._guard.close()
         self._dispatcher.stop(max(0.5, deadline - self._core.clock()))
         self._core.port.close()
-        failed = self._run_last_callbacks()
+        failed = run_last_callbacks(self._engine, self._to_close)
         self._close_reporters()
         self._has_ended("close() was called")
-        return failed
-
-    def _run_last_callbacks(self) -> Exception | None:
-        """Run the callbacks of commits, and `close` of the deserializers: all of them, even if some
-        raise. Returns the first error."""
-        failed, callbacks = None, self._engine.commits.callbacks
-        while callbacks.waiting or self._to_close:
-            callbacks.begin_call()  # an interrupted callback does not run any more
-            try:
-                if callbacks.waiting:
-                    callbacks.run()
-                else:
-                    deserializers.close(self._to_close.pop())
-            except Exception as error:
-                self._core.trace.warning("close.failed", because=error)
-                failed = failed or error
         return failed
 
     # -- below the methods

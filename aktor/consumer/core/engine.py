@@ -30,6 +30,7 @@ from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
 from aktor.consumer.core.partition_errors import CorruptBatches, PositionErrors
 from aktor.consumer.core.poll_heartbeat import Session
+from aktor.consumer.core.port import Settle
 from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.questions import Questions
 from aktor.consumer.core.rebalancing import Rebalancing
@@ -352,6 +353,42 @@ class Engine:
             yield from self.commits.commit_quietly(consumed)
         self.subscription.assign_by_user()
         self.positions.assign(partitions, offsets)
+
+    @property
+    def subscribed_topics(self) -> set[str] | None:
+        """The topics that are subscribed to, or that match the pattern; None: there is no
+        subscription. Of those that the brokers match only the ones with assigned partitions are
+        known."""
+        subscription = self.subscription
+        if subscription.regex:
+            return self.delivery.topics
+        return set(subscription.topics) if subscription.is_subscribed else None
+
+    # -- commits
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
+    ) -> Waiting[None]:
+        """Commit these offsets, or all consumed positions, and wait for it."""
+        yield from self.commits.commit(self._to_commit(offsets), deadline)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        settle: Settle,
+        callback: Callable[[Any, Any], Any] | None = None,
+    ) -> Waiting[None]:
+        """Commit these offsets, or all consumed positions, without waiting. `settle` and `callback`
+        are called as `Commits.commit_async` says."""
+        yield from self.commits.commit_async(self._to_commit(offsets), settle, callback)
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """These, or the consumed positions. What was given to another thread counts as finished."""
+        chosen = self.consumed() if offsets is None else offsets
+        self.in_hand.forget()
+        return chosen
 
     # -- the end
 

@@ -17,7 +17,7 @@ from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.message import Message
 from aktor.events.metadata import DescribeTopics, TopicInfo
 from aktor.events.network import ReportBootstrap
-from aktor.events.positions import ListOffsets
+from aktor.events.positions import ListOffsets, ResetStrategy
 from aktor.events.routes import COMMITS, METADATA, NETWORK, POSITIONS
 
 __all__ = ["ANSWER_GRACE", "REPORT_WAIT", "Questions"]
@@ -116,9 +116,11 @@ class Questions:
 
     def committed(
         self, partitions: Collection[TopicPartition], deadline: float
-    ) -> Waiting[Mapping[TopicPartition, OffsetAndMetadata | None]]:
-        """The group's committed offsets of these partitions."""
-        return self.ask(
+    ) -> Waiting[dict[TopicPartition, OffsetAndMetadata | None]]:
+        """The group's committed offset of each of these partitions; None: it has none."""
+        if not partitions:
+            return {}
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = yield from self.ask(
             COMMITS,
             lambda ticket: FetchCommittedOffsets(
                 ticket=ticket, partitions=frozenset(partitions), deadline=deadline
@@ -126,6 +128,7 @@ class Questions:
             deadline=deadline,
             what=f"looking up the committed offset of {_names(partitions)}",
         )
+        return {partition: found.get(partition) for partition in partitions}
 
     def topics(
         self, topics: frozenset[str] | None, deadline: float
@@ -145,6 +148,8 @@ class Questions:
 
         The metadata manager follows the topics until there is an answer.
         """
+        if not timestamps:
+            return {}
         track, asked = self._core.subscription.track_topics_of_question, list[int]()
 
         def question(ticket: int) -> ListOffsets:
@@ -164,8 +169,15 @@ class Questions:
                 track(ticket, frozenset())
         return found
 
-    def reach_cluster(self, deadline: float) -> Waiting[None]:
-        """Wait until a broker has described the cluster.
+    def edges(
+        self, partitions: Iterable[TopicPartition], strategy: ResetStrategy, deadline: float
+    ) -> Waiting[dict[TopicPartition, int]]:
+        """The offsets where these partitions begin, or end."""
+        found = yield from self.offsets(dict.fromkeys(partitions, strategy.value), deadline)
+        return {partition: at.offset for partition, at in found.items() if at is not None}
+
+    def reach_cluster(self, deadline: float, *, refresh: bool = False) -> Waiting[None]:
+        """Wait until a broker has described the cluster; `refresh`: ask one in any case.
 
         An attempt that fails does not end the wait: the broker may be starting. A refusal does (of
         the login, or of our certificate). At the deadline BootstrapError is raised, or
@@ -194,6 +206,8 @@ class Questions:
                     )
                 )
             yield deadline
+        if refresh:
+            yield from self.topics(frozenset(), deadline)
 
     def raise_if_unreached(self) -> Waiting[None]:
         """Raise BootstrapError if no broker has ever answered: then it is unknown whether the

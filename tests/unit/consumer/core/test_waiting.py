@@ -365,9 +365,8 @@ class AsyncConsumer:
         return await self._run(self.engine.position(partition, self._soon, must=True))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(partitions, ResetStrategy.LATEST.value)
-        found = await self._run(self.engine.questions.offsets(wanted, self._soon))
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        latest = ResetStrategy.LATEST
+        return await self._run(self.engine.questions.edges(partitions, latest, self._soon))
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         self.engine.begin_call()
@@ -392,8 +391,7 @@ class AsyncConsumer:
         return {partition for partition in owned if owned[partition].paused}
 
     async def commit_async(self, settle: Settle, callback: Callable[[Any, Any], Any]) -> None:
-        commits, consumed = self.engine.commits, self.engine.consumed()
-        await self._run(commits.commit_async(consumed, settle, callback))
+        await self._run(self.engine.commit_async(None, settle, callback))
 
     async def close(self) -> BaseException | None:
         return await self._run(self.engine.close(self._soon))
