@@ -906,6 +906,32 @@ def test_no_cell_of_a_table_in_a_document_is_a_paragraph(page: Path) -> None:
     assert long == set(), f"{page.name}: say it shorter, and the rest below the table"
 
 
+#: Where a page's path to a module may begin.
+BEGINS = ("", "aktor", "aktor/consumer", "aktor/managers", "aktor/actors", "aktor/simulation")
+
+
+@pytest.mark.parametrize(
+    "page",
+    # (dependencies.md names modules of kafka-python.)
+    [one for one in sorted((ROOT / "docs").glob("*.md")) if one.name != "dependencies.md"],
+    ids=lambda page: page.name,
+)
+def test_a_module_that_a_page_names_by_its_path_is_there(page: Path) -> None:
+    rooms = {folder.name for begin in BEGINS for folder in (ROOT / begin).glob("[a-z]*/")}
+    named = set(re.findall(r"`(\w+(?:/[\w.*-]+)+)/?`", page.read_text()))
+    ours = {name for name in named if name.partition("/")[0] in rooms}
+
+    gone = {name for name in ours if not any(path_of(name, begin) for begin in BEGINS)}
+
+    assert gone == set()
+
+
+def path_of(name: str, begin: str) -> list[Path]:
+    """The files or folders of this name, which may lack its suffix, and may end in `*`."""
+    room = ROOT / begin
+    return [*room.glob(name), *room.glob(f"{name}.*")]
+
+
 def test_the_page_of_changes_is_short() -> None:
     page = (ROOT / "CHANGELOG.md").read_text()
     assert len(page.split("\n## ")[1].splitlines()) <= 60, "say what a user gets, not each repair"
