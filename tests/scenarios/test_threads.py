@@ -92,3 +92,30 @@ def test_another_thread_is_let_in_while_one_waits_and_the_wait_goes_on(
         consumer.resume(T0)
         more += read(world, consumer, 2 * COUNT - len(more))
         assert offsets(more, 0) == list(range(COUNT, 2 * COUNT))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda one: sum(map(len, one.poll(300).values())),
+        lambda one: one.poll_arrow(300).num_rows,
+        lambda one: len([next(one), next(one)]),
+    ],
+    ids=["poll", "poll_arrow", "next"],
+)
+def test_records_are_given_out_while_another_thread_waits_for_an_answer(
+    act: Callable[[KafkaConsumer], int],
+) -> None:
+    """A poll that is not let in ends in time, too, and without records."""
+    with World(7) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", COUNT)
+        consumer = a_member(world, consumer_timeout_ms=1000, allow_auto_create_topics=False)
+        read(world, consumer, 2 * COUNT)
+        outcome: list[int] = []
+        world.after(0.2, lambda: world.cluster.fill("orders", 1))
+        world.after(0.3, lambda: outcome.append(in_another_thread(lambda: act(consumer))))
+
+        in_vain(lambda: consumer.end_offsets([GHOST], 1000))
+
+    assert outcome == [2]

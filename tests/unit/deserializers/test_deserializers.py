@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
@@ -122,6 +123,53 @@ def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
         read(AvroDeserializer(registry), b"not one of these")
 
 
+def test_avro_is_read_as_the_schema_that_is_given() -> None:
+    registry = a_registry()
+    written = AvroSerializer(registry, SCHEMA)(
+        {"id": 1, "total": 2.5}, _context("orders", is_key=False)
+    )
+    schema = json.loads(SCHEMA)
+    schema["fields"] = [schema["fields"][0], {"name": "note", "type": "string", "default": "-"}]
+
+    assert read(AvroDeserializer(registry, schema=json.dumps(schema)), written) == {
+        "id": 1,
+        "note": "-",
+    }
+
+
+@pytest.mark.parametrize(("is_key", "subject"), [(True, "orders-key"), (False, "orders-value")])
+def test_the_registry_is_asked_about_keys_or_about_values(
+    monkeypatch: pytest.MonkeyPatch, is_key: bool, subject: str
+) -> None:
+    registry, asked = a_registry(), []
+    written = AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=is_key))
+    has = registry.get_schema
+
+    def get_schema(schema_id: int, subject_name: str, *rest: Any, **named: Any) -> Any:
+        asked.append(subject_name)
+        return has(schema_id, subject_name, *rest, **named)
+
+    monkeypatch.setattr(registry, "get_schema", get_schema)
+
+    assert read(AvroDeserializer(registry, is_key=is_key), written) == "alice"
+    assert set(asked) == {subject}
+
+
+@pytest.mark.parametrize("registry", ["http://localhost:1", {"url": "http://localhost:1"}])
+def test_connections_to_a_registry_are_closed_unless_they_are_the_users(
+    monkeypatch: pytest.MonkeyPatch, registry: Any
+) -> None:
+    closed: list[SchemaRegistryClient] = []
+    monkeypatch.setattr(SchemaRegistryClient, "close", lambda self: closed.append(self))
+    of_the_user = SchemaRegistryClient({"url": "http://localhost:1"})
+
+    AvroDeserializer(of_the_user).close()
+    assert closed == []
+
+    AvroDeserializer(registry).close()
+    assert len(closed) == 1
+
+
 def _context(topic: str, *, is_key: bool) -> object:
     return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
 
@@ -148,9 +196,24 @@ def test_a_consumer_takes_it_without_a_warning(deserializer: Deserializer[object
     deserializer.close()
 
 
-@pytest.mark.parametrize("deserializer", MADE[:3], ids=lambda one: type(one).__name__)
-def test_a_tombstone_is_none(deserializer: Deserializer[object]) -> None:
-    assert read(deserializer, None) is None
+@pytest.mark.parametrize(
+    "make",
+    [
+        TextDeserializer,
+        JsonDeserializer,
+        lambda: JsonDeserializer(Order),
+        lambda: PydanticDeserializer(Order),
+        lambda: MsgspecDeserializer(Order),
+        lambda: AvroDeserializer(a_registry(), Order),
+    ],
+)
+def test_a_tombstone_is_none(make: Callable[[], Deserializer[object]]) -> None:
+    assert read(make(), None) is None
+
+
+def test_a_format_that_msgspec_does_not_have_here_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be 'json' or 'msgpack', not 'yaml'"):
+        MsgspecDeserializer(Order, format="yaml")  # type: ignore[arg-type]
 
 
 def test_a_library_that_is_missing_is_named_with_what_installs_it() -> None:
