@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -20,6 +21,15 @@ def test_everything_is_read_in_every_way(way: str) -> None:
         sim.consumers(group="g", topics=[orders], count=2, way=way, looked_at=True)
         sim.chaos(rate=0.3, for_=20).run(for_=20)
         sim.heal().progress().check()
+
+
+def test_a_thread_that_looks_at_the_consumer_looks_on() -> None:
+    with Simulation(3) as sim:
+        orders = sim.topic("orders", records=10)
+        (member,) = sim.consumers(group="g", topics=[orders], looked_at=True)
+        sim.run(for_=20)
+
+        assert [task.over for task in member.tasks] == [False, False]
 
 
 @pytest.mark.parametrize("group", ["h", None])
@@ -54,9 +64,11 @@ def test_each_habit_leaves_a_loop_that_reads_on(by_hand: bool, commits: bool) ->
         assert {"position.sought", "partitions.paused", "partitions.resumed"} <= asked
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
-@pytest.mark.parametrize("way", ["polls", "iterates"])
-def test_whatever_a_signal_handler_does_everything_is_read(handler: str, way: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "handler"),
+    [*itertools.product(["polls", "iterates"], HANDLERS), ("takes one", "close")],
+)
+def test_whatever_a_signal_handler_does_everything_is_read(way: str, handler: str) -> None:
     with Simulation(9) as sim:
         orders = sim.topic("orders", partitions=3, records=50)
         sim.trickle(orders, per_second=20, seconds=20)

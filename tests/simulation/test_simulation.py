@@ -323,6 +323,28 @@ def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
         sim.run(until=lambda: alice.task.over)
 
 
+def test_the_first_simulation_of_a_process_may_run_in_any_thread() -> None:
+    """Only the main thread can set what a signal does (`blocking`)."""
+    program = """
+import threading
+from aktor.simulation import Simulation
+
+def run() -> None:
+    with Simulation(1) as sim:
+        orders = sim.topic("orders", records=5)
+        sim.consumers(group="g", topics=[orders])
+        sim.progress().check()
+    print("read")
+
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert ran.stdout == "read\n", ran.stderr
+
+
 def test_a_deadlock_shows_who_waits_for_what() -> None:
     with Simulation() as sim:
         sim.member(lambda: sim.scheduler.running.wait(float("inf"), "Godot"))  # type: ignore[union-attr]

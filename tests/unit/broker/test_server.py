@@ -139,6 +139,18 @@ def test_what_is_no_request_ends_its_connection_and_no_other(
     assert not bugs(caplog)
 
 
+def test_a_client_is_known_by_its_address(
+    client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="aktor")
+
+    client.send(struct.pack(">i", -1))
+    assert client.closed
+
+    told = [record.__dict__.get("aktor", {}) for record in caplog.records]
+    assert {one["client"] for one in told if "client" in one} == {"127.0.0.1"}
+
+
 def test_a_large_request_that_is_no_produce_is_refused(client: RawClient) -> None:
     size = 8 * 1024 * 1024 + 1
     whole = struct.pack(">ihhih", size, 3, 12, 1, -1) + bytes(size)

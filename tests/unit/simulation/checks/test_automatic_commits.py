@@ -56,6 +56,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
             [to_commit("x", 4, "asked"), UNANSWERED, later(61)],
             [given("x", 5, 7), back("x"), later(61), to_commit("x", 8, "auto")],
             [("x", "coordinator.lost", {}), COORDINATED, later(61)],
+            [restarted("commits"), later(130)],  # a full interval, and no commit in flight
         ]
     ],
 ]

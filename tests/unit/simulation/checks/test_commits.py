@@ -433,6 +433,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
         commits.nobody_is_told_that_nothing_is_committed,
         [assigned("x"), committed(5), reset("x", NOTHING_COMMITTED)],
     ),
+    (  # the look-up is older than the commit
+        commits.nobody_is_told_that_nothing_is_committed,
+        [committed(5), ("x", "user.finds_nothing_committed", {"partition": "a-0", "seconds": 2})],
+    ),
 ]
 
 
