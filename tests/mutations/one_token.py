@@ -1,6 +1,8 @@
 """Bugs of one token: `<` for `<=`, `or` for `and`, another action in the table of error codes.
 
 They were drawn once and stand in one_token.jsonl, by the text of their lines: a file may be moved.
+With each stands a test that finds it (`found_by`), or why no test can (`equivalent`). If its line
+has become another one, the list has the nearest that there is.
 `python -m tests.mutations.one_token` draws those of the present sources anew.
 """
 
@@ -67,7 +69,11 @@ class NotThereError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneToken:
-    """`old` at this column of the `nth` line with this text, both without indentation, is `new`."""
+    """`old` at this column of the `nth` line with this text, both without indentation, is `new`.
+
+    `found_by` is a test that fails then, by its id, and `equivalent` says why none can; both are
+    empty if that is not known.
+    """
 
     of: str
     file: str
@@ -76,6 +82,8 @@ class OneToken:
     column: int
     old: str
     new: str
+    found_by: str = ""
+    equivalent: str = ""
 
     def put_into(self, root: Path) -> Path:
         """Change the file below `root`. Returns it, relative to `root`. Raises NotThereError."""

@@ -40,11 +40,13 @@ class StormsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """One bug, a historic or a gross one: `bug` says which, `seen` what its users saw."""
+    """One bug, a historic or a gross one: `bug` says which, `seen` what its users saw, and
+    `found_by` which test finds it ("" if that is not known)."""
 
     path: Path
     bug: str
     seen: str
+    found_by: str = ""
 
     @property
     def name(self) -> str:
@@ -73,12 +75,16 @@ def mutations() -> list[Mutation]:
 
 
 def read(path: Path) -> Mutation:
-    """A patch with its header: "Bug: ..." and "Seen: ...". Raises PatchError without them."""
+    """A patch with its header: "Bug: ...", "Seen: ...", and perhaps "Found by: ...".
+
+    Raises PatchError without the first two.
+    """
     header, _, _ = path.read_text().partition("diff --git ")
     told = dict(line.split(": ", 1) for line in header.splitlines() if ": " in line)
     if not {"Bug", "Seen"} <= told.keys():
         raise PatchError(f"{path.name} does not say which bug it is, and what users saw")
-    return Mutation(path=path, bug=told["Bug"], seen=told["Seen"])
+    found_by = told.get("Found by", "")
+    return Mutation(path=path, bug=told["Bug"], seen=told["Seen"], found_by=found_by)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 import shutil
+import symtable
 from pathlib import Path
 
 import pytest
@@ -34,12 +37,48 @@ QUICK = [
 @pytest.mark.parametrize("mutation", mutations(), ids=lambda one: one.path.stem)
 def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation: Mutation) -> None:
     with mutated(mutation) as folder:
-        here = Path("aktor/managers/fetch/manager.py")
+        changed = [
+            one
+            for one in Path("aktor").rglob("*.py")
+            if (folder / one).read_bytes() != one.read_bytes()
+        ]
 
-        assert (folder / here).exists()
-        assert any(
-            (folder / one).read_bytes() != one.read_bytes() for one in Path("aktor").rglob("*.py")
-        )
+        assert changed
+        assert {name for one in changed for name in unknown_names(folder / one)} == set()
+
+
+def unknown_names(file: Path) -> set[str]:
+    """The names that code reads, and that neither its module nor Python has.
+
+    A patch that applies where a variable has another name now would be found by any test: not as
+    the bug that it was.
+    """
+    module = symtable.symtable(file.read_text(), str(file), "exec")
+    tables, read = [module], set[str]()
+    for table in tables:
+        tables += table.get_children()
+        read |= {one.get_name() for one in table.get_symbols() if one.is_global()}
+    return read - {*module.get_identifiers(), *dir(builtins), "__file__"}
+
+
+def test_a_name_that_nothing_has_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text("import sys\ndef a(b):\n    return [c for d in b], sys, len, e.f, a\n")
+
+    assert unknown_names(file) == {"c", "e"}
+
+
+def test_the_tests_that_find_bugs_are_there() -> None:
+    """By their ids; `python -m tests.mutations.strength --of known` runs them."""
+    gone = []
+    known = {one.found_by for one in one_tokens()} | {one.found_by for one in mutations()}
+    for test in sorted(known - {""}):
+        path, _, name = test.partition("[")[0].partition("::")
+        file = ROOT / path
+        if not (file.exists() and re.search(rf"^def {name}\(", file.read_text(), re.MULTILINE)):
+            gone.append(test)
+
+    assert gone == []
 
 
 def test_bugs_of_one_token_can_be_put_into_the_code_as_it_is(tmp_path: Path) -> None:
