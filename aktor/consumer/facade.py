@@ -619,10 +619,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._guard.check_process()
         if self._guard.ending:  # by a signal handler, as this call came in
             raise StopIteration("KafkaConsumer closed")
-        kind = type(self)
-        if (kind.poll, kind._poll_once) != _POLLS or not {"poll", "_poll_once"}.isdisjoint(
-            vars(self)
-        ):
+        if self._has_another_poll():
             return None
         self._begin_call()
         record: ConsumerRecord[K, V] | None = self._run(
@@ -634,6 +631,18 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         if record is None:
             raise self._engine.call.own(StopIteration())
         return record
+
+    def _has_another_poll(self) -> bool:
+        kind = self._kind()
+        replaced = (kind.poll, kind._poll_once) != _POLLS
+        return replaced or not {"poll", "_poll_once"}.isdisjoint(vars(self))
+
+    def _kind(self) -> type[KafkaConsumer[Any, Any]]:
+        """Its class as the user knows it: a simulation puts one of its own before that."""
+        return type(self)
+
+    def _poll_to_iterate(self, timeout_ms: float) -> dict[TopicPartition, list[Any]]:
+        return self.poll(timeout_ms=timeout_ms, max_records=1)
 
     def _next_of_poll(self) -> ConsumerRecord[K, V]:
         """The next record of a `poll` that a subclass has, or that was put in place of ours (by a
@@ -649,7 +658,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             left = deadline - self._core.clock()
             if left <= 0:
                 raise StopIteration
-            for records in self.poll(timeout_ms=left * 1000, max_records=1).values():
+            for records in self._poll_to_iterate(left * 1000).values():
                 self._polled += ((self._epoch_of(record), record) for record in records)
         raise StopIteration("KafkaConsumer closed")
 

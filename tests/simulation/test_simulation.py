@@ -68,6 +68,40 @@ def test_a_member_runs_ordinary_code_in_virtual_time() -> None:
     assert time.process_time() - began < 20.0
 
 
+class Counting(KafkaConsumer):
+    """A user's class with a poll of its own."""
+
+    polls = 0
+
+    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
+        self.polls += 1
+        return super().poll(*args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [KafkaConsumer, Counting])
+def test_an_iteration_calls_the_poll_of_the_users_class_and_not_that_of_the_simulation(
+    kind: type[KafkaConsumer],
+) -> None:
+    polls = 0
+
+    def work() -> None:
+        nonlocal polls
+        settings = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 2000}
+        with kind(
+            orders, group_id="g", bootstrap_servers=sim.bootstrap_servers, **settings
+        ) as consumer:
+            assert len(list(consumer)) == 20
+            polls = getattr(consumer, "polls", 0)
+
+    with Simulation(1) as sim:
+        orders = sim.topic("orders", records=20)
+        member = sim.member(work)
+        sim.run(until=lambda: member.task.over)
+        sim.check()
+
+    assert (polls >= 20) == (kind is Counting)
+
+
 def test_members_share_the_partitions_and_read_everything() -> None:
     with Simulation(seed=2) as sim:
         orders = sim.topic("orders", partitions=4, records=500)

@@ -56,7 +56,7 @@ def _takes_one(loop: Loop, consumer: KafkaConsumer) -> None:
 def _see_whether_it_is_open(consumer: KafkaConsumer, *, has_read: bool) -> None:
     """An iteration of a consumer that was closed ends as if there were no records."""
     if not has_read:
-        consumer.subscription()
+        consumer.known_topics()  # one of the calls that raise then, and asks nobody
 
 
 def _polls_columns(loop: Loop, consumer: KafkaConsumer) -> None:

@@ -276,6 +276,14 @@ class _Observed(KafkaConsumer):
     def __next__(self) -> Any:
         return self._observe_next(super().__next__)
 
+    def _kind(self) -> type[KafkaConsumer]:
+        kind: type[KafkaConsumer] = type(self).__bases__[1]
+        return kind
+
+    def _poll_to_iterate(self, timeout_ms: float) -> dict[Any, list[Any]]:
+        # What it returns is noted when the iteration hands it out.
+        return super().poll(timeout_ms=timeout_ms, max_records=1)
+
     def _observe_next(self, next_record: Callable[[], Any]) -> Any:
         self._came_back()
         try:
