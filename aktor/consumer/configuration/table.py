@@ -162,7 +162,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             unset=(None,),
             meaning=(
                 "the rack we are in; brokers may then have us fetch from a replica near by"
-                " (KIP-392)"
+                " (KIP-392), and a leader that looks at racks, as Java's, assign partitions that"
+                " are near (KIP-881)"
             ),
         ),
         Setting(
@@ -265,7 +266,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="partition_assignment_strategy",
             check=_assignors,
             kind="str | Iterable[object] | None",
-            unset=(None,),
+            unset=(None, ""),
             meaning=(
                 "the assignors, preferred first: names (`'range'`, `'roundrobin'`, `'sticky'`,"
                 " `'cooperative-sticky'`, Java's classes), classes or instances"

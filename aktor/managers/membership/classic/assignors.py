@@ -28,6 +28,9 @@ __all__ = ["AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
 #: Subscriptions from this version on carry the owned partitions and their generation (KIP-792).
 _WITH_GENERATION = 2
 
+#: From this version on they carry the member's rack (KIP-881).
+_WITH_RACK = 3
+
 
 class AssignorError(Exception):
     """An assignor of this name has raised the cause."""
@@ -42,9 +45,13 @@ class Assignors:
 
     `strategy` holds classes or instances. `cooperative` is the highest protocol that all of them
     support, as in the Java client (KIP-429). Raises `ConfigurationError` if there is none.
+
+    A member says its `rack`, if it has one: a leader of another kind, as Java's client, may give it
+    the partitions that have a replica there. (Ours does not look at racks.)
     """
 
-    def __init__(self, strategy: Sequence[Any]) -> None:
+    def __init__(self, strategy: Sequence[Any], rack: str = "") -> None:
+        self._rack = rack or None
         made = [mended(assignor) for assignor in strategy]
         self.by_name: dict[str, Any] = {assignor.name: assignor for assignor in made}
         common = frozenset(RebalanceProtocol)
@@ -87,14 +94,15 @@ class Assignors:
             # A cooperative member reports what it owns now: the assignor remembers only its last
             # assignment. The topics are in order, as in Java: in another order they would look like
             # another subscription, with which a member joins again.
-            owns, lowest = self.cooperative, _WITH_GENERATION if self.cooperative else 0
+            owns, rack = self.cooperative, made.rack_id or self._rack
+            lowest = _WITH_RACK if rack else _WITH_GENERATION if owns else 0
             made = ConsumerProtocolSubscription(
                 version=max(made.version or 0, lowest),
                 topics=sorted(made.topics),
                 user_data=made.user_data,
                 owned_partitions=_listed(owned) if owns else made.owned_partitions,
                 generation_id=generation if owns else made.generation_id,
-                rack_id=made.rack_id,
+                rack_id=rack,
             )
         return bytes(made.encode())
 

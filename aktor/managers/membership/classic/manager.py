@@ -75,6 +75,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     """
 
     READS = (
+        "client_rack",
         "enable_auto_commit",
         "group_id",
         "group_instance_id",
@@ -100,7 +101,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         trace: Trace | None = None,
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
-        assignors = Assignors(settings.partition_assignment_strategy)
+        assignors = Assignors(settings.partition_assignment_strategy, settings.client_rack)
         self._member = Member(
             settings, assignors, incarnation=incarnation, say=self._say, log=self.log
         )

@@ -143,6 +143,25 @@ def test_every_assignor_is_offered_in_the_order_of_preference() -> None:
     assert sorted(decoded.topics) == ["a", "b"]
 
 
+@pytest.mark.parametrize("cooperative", [False, True])
+@pytest.mark.parametrize(("rack", "version"), [("r1", 3), ("", None)])
+def test_a_member_says_its_rack_to_the_leader_if_it_has_one(
+    rack: str, version: int | None, cooperative: bool
+) -> None:
+    """KIP-881. Without a rack the subscription is what it would be without the KIP."""
+    kind = CooperativeStickyAssignor if cooperative else RangePartitionAssignor
+    harness = MembershipHarness(
+        settings=Settings(group_id="g", client_rack=rack), partition_assignment_strategy=(kind,)
+    )
+
+    harness.wants_to_join("a")
+
+    (offer,) = harness.sent(JoinGroupRequest).body.protocols
+    decoded = ConsumerProtocolSubscription.decode(offer.metadata)
+    assert (decoded.rack_id or "") == rack
+    assert decoded.version == (version or (2 if cooperative else 0))
+
+
 def test_by_default_the_assignors_are_those_of_kafka_pythons_consumer() -> None:
     harness = MembershipHarness()
 
