@@ -26,8 +26,12 @@ def servers(name: str, value: Any) -> str | list[Any]:
 
 def addresses(given: str | list[Any]) -> tuple[tuple[str, int], ...]:
     """The (host, port) of each of the servers; raises ConfigurationError where it cannot be."""
-    items: list[Any] = given.split(",") if isinstance(given, str) else given
-    # "a:9092," has one server. (kafka-python takes the empty one for this machine.)
+    given = [given] if isinstance(given, str) else given
+    # A list of one text from the environment, "a:9092,b:9092", has two servers, and "a:9092," has
+    # one. (kafka-python finds no broker in the first, and takes the empty one for this machine.)
+    items: list[Any] = []
+    for item in given:
+        items += item.split(",") if isinstance(item, str) else [item]
     items = [item for item in items if not isinstance(item, str) or item.strip()]
     if not items:
         raise ConfigurationError("bootstrap_servers is empty: name at least one broker, host:port")

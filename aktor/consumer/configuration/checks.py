@@ -49,7 +49,10 @@ def anything(name: str, value: Any) -> Any:
 _WRITTEN: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 #: Truth as an environment variable has it.
-_WRITTEN_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+_WRITTEN_TRUTH: Final = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
 
 
 def as_number(value: Any) -> Any:
@@ -136,11 +139,12 @@ def group_id(name: str, value: Any) -> str:
 
 
 def one_of(*choices: str) -> Check:
-    """Exactly one of these; a misspelt one is told which."""
+    """One of these, in small or capital letters; a misspelt one is told which."""
 
     def check(name: str, value: Any) -> str:
+        given = value.strip().casefold() if isinstance(value, str) else value
         for choice in choices:
-            if value == choice:
+            if given == choice.casefold():
                 return choice
         must = f"one of {', '.join(map(repr, choices))}"
         raise refusal(name, value, must + did_you_mean(nearest(value, choices)))

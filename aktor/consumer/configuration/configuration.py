@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from aktor.consumer.configuration import bootstrap, checks, security
+from aktor.consumer.configuration import bootstrap, checks, peers, security
 from aktor.consumer.configuration.checks import INT32_MAX
 from aktor.consumer.configuration.secrets import Masked, Secret
 from aktor.consumer.configuration.table import (
@@ -31,32 +31,6 @@ __all__ = ["DEFAULT_CONFIG", "parse"]
 IDLE_WAIT: Final = 2.0
 #: What kafka-python takes for brokers before 3.0 (DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735).
 SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
-
-
-#: Names from other clients that are spelt too differently for a guess.
-_FOREIGN_NAMES: Final = {
-    "api_version_auto_timeout_ms": "bootstrap_timeout_ms",
-    "default_topic_offset_reset": "auto_offset_reset",
-    "enable_auto_offset_store": "enable_auto_commit",
-    "fetch_message_max_bytes": "max_partition_fetch_bytes",
-    "fetch_wait_max_ms": "fetch_max_wait_ms",
-    "metadata_broker_list": "bootstrap_servers",
-    "oauth_cb": "sasl_oauth_token_provider",
-    "queued_max_messages_kbytes": "max_buffered_bytes",
-    "rebalance_timeout_ms": "max_poll_interval_ms",
-    "sasl_password": "sasl_plain_password",
-    "sasl_username": "sasl_plain_username",
-    "socket_timeout_ms": "request_timeout_ms",
-    "ssl_ca_location": "ssl_cafile",
-    "ssl_certificate_location": "ssl_certfile",
-    "ssl_cipher_suites": "ssl_ciphers",
-    "ssl_crl_location": "ssl_crlfile",
-    "ssl_endpoint_identification_algorithm": "ssl_check_hostname",
-    "ssl_key_location": "ssl_keyfile",
-    "ssl_key_password": "ssl_password",
-    "ssl_truststore_location": "ssl_cafile",
-    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
-}
 
 
 def parse(
@@ -95,17 +69,20 @@ def parse(
 def _refuse_unknown(configs: Mapping[str, Any]) -> None:
     unknown = [name for name in configs if name not in SETTINGS]
     if unknown:
-        texts = (f"{name!r}{checks.did_you_mean(_nearest_setting(name))}" for name in unknown)
+        texts = (f"{name!r}{_hint(name)}" for name in unknown)
         raise ConfigurationError(f"unknown setting {'; '.join(texts)}")
 
 
-def _nearest_setting(name: str) -> str | None:
+def _hint(name: str) -> str:
+    """What the user may have meant, to append to an unknown name."""
     plain = re.sub(r"[^a-z0-9]+", "_", str(name).lower())
     if plain in ("topic", "topics"):
-        raise ConfigurationError(
-            f"unknown setting {name!r}: topics are given by position, as in KafkaConsumer('orders')"
-        )
-    return _FOREIGN_NAMES.get(plain) or checks.nearest(plain, SETTINGS)
+        return " (topics are given by position, as in KafkaConsumer('orders'))"
+    if (same := peers.SAME.get(plain)) is not None:
+        return checks.did_you_mean(same)
+    if (advice := peers.advice(plain)) is not None:
+        return f" ({advice})"
+    return checks.did_you_mean(checks.nearest(plain, SETTINGS))
 
 
 def _take_deprecated(configs: Mapping[str, Any], config: dict[str, Any], log: Trace) -> None:

@@ -161,9 +161,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="str | None",
             unset=(None,),
             meaning=(
-                "the rack we are in; brokers may then have us fetch from a replica near by"
-                " (KIP-392), and a leader that looks at racks, as Java's, assign partitions that"
-                " are near (KIP-881)"
+                "the rack we are in; brokers may have us fetch from a replica near by (KIP-392),"
+                " and Java's leaders assign what is near (KIP-881)"
             ),
         ),
         Setting(
