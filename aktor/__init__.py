@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from aktor.consumer.configuration.keywords import ConsumerSettings
     from aktor.consumer.core.subscription import SubscriptionPattern
     from aktor.consumer.facade import KafkaConsumer
-    from aktor.consumer.status import ConsumerStatus, PartitionStatus
+    from aktor.consumer.status import (
+        BrokerStatus,
+        ConsumerStatus,
+        Health,
+        PartitionStatus,
+        WaitingFor,
+    )
     from aktor.consumer.subscription_state import (
         AsyncConsumerRebalanceListener,
         ConsumerRebalanceListener,
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncConsumerRebalanceListener",
+    "BrokerStatus",
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
@@ -54,6 +61,7 @@ __all__ = [
     "ConsumerStatus",
     "DefaultSerializer",
     "Deserializer",
+    "Health",
     "IsolationLevel",
     "JsonSerializer",
     "KafkaAdminClient",
@@ -67,6 +75,7 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
     "TopicPartitionReplica",
+    "WaitingFor",
     "__version__",
     "errors",
     "install",
@@ -79,6 +88,7 @@ __all__ = [
 #: All names of `kafka` are here: a program need only replace the name of the package.
 _MODULES: Final = {
     "AsyncConsumerRebalanceListener": "aktor.consumer.subscription_state",
+    "BrokerStatus": "aktor.consumer.status",
     "ConsumerGroupMetadata": "aktor.structs",
     "ConsumerRebalanceListener": "aktor.consumer.subscription_state",
     "ConsumerRecord": "aktor.structs",
@@ -86,6 +96,7 @@ _MODULES: Final = {
     "ConsumerStatus": "aktor.consumer.status",
     "DefaultSerializer": "aktor.serializer",
     "Deserializer": "aktor.serializer",
+    "Health": "aktor.consumer.status",
     "IsolationLevel": "kafka.protocol.consumer",
     "JsonSerializer": "aktor.serializer",
     "KafkaAdminClient": "aktor.admin",
@@ -99,6 +110,7 @@ _MODULES: Final = {
     "SubscriptionPattern": "aktor.consumer.core.subscription",
     "TopicPartition": "aktor.structs",
     "TopicPartitionReplica": "aktor.structs",
+    "WaitingFor": "aktor.consumer.status",
     "install": "aktor.installation",
     "json_columns": "aktor.consumer.columns.json_columns",
     "uninstall": "aktor.installation",

@@ -21,21 +21,14 @@ def live(status: ConsumerStatus) -> str:
 
     A cluster that is down is no reason: the consumer goes on by itself when it is back.
     """
-    return "" if status.state.startswith("running") else status.state
+    return status.alive.because
 
 
 def ready(status: ConsumerStatus) -> str:
-    """Why no records are read; "" if they are."""
-    if status.state != "running":
-        return status.state
-    if status.group_id is not None and status.member_state != "stable":
+    """Why no records are read; "" if they are, or would be if there were any."""
+    if status.group_id is not None and status.member_state != "stable" and not status.partitions:
         return f"the member is {status.member_state}"
-    troubles = [
-        f"{one.topic}-{one.partition}: {it.trouble}"
-        for one, it in status.partitions.items()
-        if it.trouble
-    ]
-    return "; ".join(troubles)
+    return status.healthy.because
 
 
 @contextmanager

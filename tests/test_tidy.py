@@ -519,7 +519,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
         "agents": set(),
         "habits": set(),
-        "status": set(),
+        "present": {"core"},
+        "status": {"present"},
         "future": set(),
         # Where programs import from, as from kafka-python's modules of these names.
         "fetcher": set(),
@@ -532,7 +533,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "assembly": {"core", "deserializers", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
         | {"deserializers"}
-        | {"future", "habits", "internals", "metrics", "status", "subscription_state", "system"},
+        | {"future", "habits", "internals", "metrics", "present", "status", "subscription_state"}
+        | {"system"},
     },
     "simulation": {
         **{name: set() for name in ("errors", "history", "revision")},

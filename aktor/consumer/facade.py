@@ -54,7 +54,9 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
-from aktor.consumer.status import ConsumerStatus, PartitionStatus
+from aktor.consumer.present import picture, reasons
+from aktor.consumer.status import ConsumerStatus
+from aktor.consumer.status import make as make_status
 from aktor.consumer.system import HOST, Host
 from aktor.errors import ConfigurationError
 from aktor.events.lifecycle import ActorStatus, ReportStatus
@@ -1148,61 +1150,37 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             self._measured.update(self._engine, self._actors())
 
     def status(self) -> ConsumerStatus:
-        """The actors, the member's state in its group, the assignment, and how far it was read.
+        """How the consumer is now: what it waits for, ages, the member, the assignment, how far it
+        was read, whether it is well.
 
-        Works in every state, also after `close` and after a failure; `str()` of it reads well.
+        Works in every state, also after `close` and after a failure, in any thread, and asks
+        nobody: it takes far less than a millisecond, also if the background thread hangs. `str()`
+        of it reads well.
         """
-        delivery = self._engine.delivery
-        read_committed = self._settings.isolation_level == "read_committed"
-        partitions = {}
-        for partition, state in delivery.partitions.items():
-            # Read once: another thread may move them meanwhile.
-            position = self._engine.iteration.offset_of(state)
-            end = state.last_stable_offset if read_committed else state.high_watermark
-            partitions[partition] = PartitionStatus(
-                position=position,
-                end=end,
-                lag=None if position is None or end is None else max(0, end - position),
-                paused=state.paused,
-                buffered_bytes=state.buffered_bytes,
-                trouble=self._trouble_of(partition)
-                or ("" if state.subscribed else "its topic is not subscribed any more"),
-            )
-        actors = self._actors()
-        member = self._core.port.membership.member
-        return ConsumerStatus(
+        return make_status(
+            self._picture(),
             client_id=self._settings.client_id,
-            state=self._state(actors),
-            group_id=self._settings.group_id,
             group_protocol=self._group_protocol(),
-            member_id=member.member_id,
-            generation=member.generation,
-            member_state=member.state.value.strip("<>"),
-            subscription=self._engine.subscription.topics,
-            partitions=partitions,
-            actors=actors,
-            reader=reader_in_use(),
+            member=self._core.port.membership.member,
+            actors=[one for one in self._dispatcher.running if one.name != SUPERVISOR],
         )
 
-    def _trouble_of(self, topic_partition: TopicPartition) -> str:
-        leader = self._core.port.cluster.leader(*topic_partition)
-        why = self._core.port.connections.lost.get(leader.leader) if leader is not None else None
-        return f"its leader cannot be reached ({why})" if why else ""
+    def why(self) -> str:
+        """Why nothing is delivered now, in a sentence made of facts: what is not happening, since
+        when, because of whom (a broker and its address, the group, the application's own poll or
+        listener with its line), what happens next and when.
+
+        As `status`: in every state, in any thread, in less than a millisecond.
+        """
+        return reasons.why(self._picture())
+
+    def _picture(self) -> picture.Picture:
+        return picture.take(self._engine, self._dispatcher, self._guard)
 
     def _group_protocol(self) -> str:
         """The protocol that the group speaks; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
         return (self._core.port.membership.spoken or setting) if setting == "auto" else setting
-
-    def _state(self, actors: tuple[ActorStatus, ...]) -> str:
-        if self._guard.closed:
-            return "closed"
-        if self._core.port.failure is not None:
-            return f"failed: {self._core.port.failure}"
-        if not actors:
-            return "unresponsive"
-        trouble = self._core.port.connections.unreachable
-        return "running" if trouble is None else f"running, but {trouble.args[0]}"
 
     def _actors(self) -> tuple[ActorStatus, ...]:
         if self._guard.closed or self._guard.forked or self._core.port.failure is not None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from aktor.actors.runtime.dispatcher import CooperativeActor
+from aktor.consumer.present import health, reasons
+from aktor.consumer.present.health import WELL, Health
+from aktor.consumer.present.picture import PartitionSeen, Picture
+from aktor.consumer.present.reasons import FAULT_AFTER, WaitingFor
 from aktor.events.lifecycle import ActorStatus
+from aktor.events.membership import MemberChanged
+from aktor.events.present import BrokerNow
+from aktor.records import status as reader_in_use
 from aktor.structs import TopicPartition
 
-__all__ = ["ConsumerStatus", "PartitionStatus"]
+__all__ = ["BrokerStatus", "ConsumerStatus", "Health", "PartitionStatus", "WaitingFor", "make"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +33,42 @@ class PartitionStatus:
     lag: int | None
     paused: bool
     buffered_bytes: int
-    #: Why no records come: its leader has not been reached for 30 s.
+    #: Why no records come, if that is a fault: its leader has not answered for a second, ...
     trouble: str = ""
+    #: What the next record waits for, in words (`because`), and for how many seconds; None: it is
+    #: not known since when.
+    waiting_for: WaitingFor = WaitingFor.FETCH
+    because: str = ""
+    waiting: float | None = None
+    #: How many seconds behind the records are, by their own timestamps: the age of the next one to
+    #: be delivered, at most. 0.0 without lag; None: not known.
+    lag_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    """One broker to which the consumer talks; ages are in seconds.
+
+    `last_answer`: how long ago it has answered; `failing`: for how long all attempts have failed;
+    None: never, or not at all. `error` says how the last attempt ended.
+    """
+
+    node: int
+    address: str
+    connected: bool
+    last_answer: float | None
+    failing: float | None = None
+    attempts: int = 0
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerStatus:
     """The actors, the member's state in its group, the assignment, and how far it was read.
 
-    `state` is "running", "running, but <why no broker can be reached>", "closed", "failed: <error>"
-    or "unresponsive" (the background thread did not answer within a second). `group_protocol` is
+    `state` is "running", "running, but <what is wrong>", "closed", "failed: <error>" or
+    "unresponsive" (the background thread has not turned for a second). `why` says in a sentence
+    what is not happening, as `consumer.why()`. `group_protocol` is
     "classic", "consumer", or "auto" while that setting has not been decided; `generation` is the
     member's epoch in the second. `reader` is what reads record batches: "compiled", or "Python"
     and why (`aktor.records`).
@@ -50,6 +85,21 @@ class ConsumerStatus:
     partitions: Mapping[TopicPartition, PartitionStatus]
     actors: tuple[ActorStatus, ...]
     reader: str
+    why: str = ""
+    waiting_for: WaitingFor | None = None
+    alive: Health = WELL
+    healthy: Health = WELL
+    last_poll: float | None = None
+    last_heartbeat: float | None = None
+    last_record: float | None = None
+    last_commit: float | None = None
+    brokers: Mapping[int, BrokerStatus] = field(default_factory=dict)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How many seconds the partition that is furthest behind is, None while any is unknown."""
+        lags = [state.lag_seconds for state in self.partitions.values()]
+        return None if None in lags else max((lag for lag in lags if lag is not None), default=0.0)
 
     @property
     def lag(self) -> int | None:
@@ -59,6 +109,8 @@ class ConsumerStatus:
 
     def __str__(self) -> str:
         lines = [f"consumer {self.client_id}: {self.state}"]
+        if self.why:
+            lines.append(self.why)
         if self.group_id is not None:
             member = self.member_id or "not a member"
             lines.append(
@@ -69,15 +121,135 @@ class ConsumerStatus:
             lines.append(f"subscribed to {', '.join(sorted(self.subscription))}")
         for partition, status in sorted(self.partitions.items()):
             paused = ", paused" if status.paused else ""
+            seconds = "" if status.lag_seconds is None else f" ({status.lag_seconds:.1f} s)"
+            said = status.trouble or status.because
             lines.append(
                 f"  {partition.topic}-{partition.partition}: position {_or(status.position)},"
-                f" end {_or(status.end)}, lag {_or(status.lag)}{paused}"
-                f"{f', {status.trouble}' if status.trouble else ''}"
+                f" end {_or(status.end)}, lag {_or(status.lag)}{seconds}{paused}"
+                f"{f', {said}' if said else ''}"
+            )
+        ages = [
+            f"{name} {age:.1f} s ago"
+            for name, age in (
+                ("poll", self.last_poll),
+                ("heartbeat", self.last_heartbeat),
+                ("record", self.last_record),
+                ("commit", self.last_commit),
+            )
+            if age is not None
+        ]
+        if ages:
+            lines.append(f"last {', '.join(ages)}")
+        for broker in self.brokers.values():
+            told = (
+                "never answered"
+                if broker.last_answer is None
+                else (f"answered {broker.last_answer:.1f} s ago")
+            )
+            fails = "" if broker.failing is None else f", fails for {broker.failing:.1f} s"
+            lines.append(
+                f"  broker {broker.node} at {broker.address}: {told}{fails}"
+                f"{f' ({broker.error})' if broker.error else ''}"
             )
         lines.append(f"reader: {self.reader}")
         for actor in self.actors:
             lines.append(f"  actor {actor.name}: incarnation {actor.incarnation}")
         return "\n".join(lines)
+
+
+def make(
+    p: Picture,
+    *,
+    client_id: str,
+    group_protocol: str,
+    member: MemberChanged,
+    actors: Iterable[CooperativeActor],
+) -> ConsumerStatus:
+    """The status of the consumer of which `p` is the picture."""
+    main, waiting = reasons.of_consumer(p), reasons.of_partitions(p)
+    partitions = {tp: _partition(p, it, waiting[tp]) for tp, it in p.partitions.items()}
+    return ConsumerStatus(
+        client_id=client_id,
+        state=_state(p),
+        group_id=p.group_id,
+        group_protocol=group_protocol,
+        member_id=member.member_id,
+        generation=member.generation,
+        member_state=member.state.value.strip("<>"),
+        subscription=p.topics,
+        partitions=partitions,
+        actors=() if p.closed or p.failure else tuple(map(_actor, actors)),
+        reader=reader_in_use(),
+        why=reasons.why(p),
+        waiting_for=None if main is None else main.waiting_for,
+        alive=health.alive(p),
+        healthy=health.healthy(p, main, waiting.values()),
+        last_poll=_age(p.application.polled_at, p.now),
+        last_heartbeat=None if p.member is None else _age(p.member.answered_at, p.now),
+        last_record=_age(p.application.delivered_at, p.now),
+        last_commit=None if p.commits is None else _age(p.commits.committed_at, p.now),
+        brokers={node: _broker(one, p.now) for node, one in sorted(p.network.brokers.items())},
+    )
+
+
+def _state(p: Picture) -> str:
+    """The consumer in a word; if something is wrong, also what."""
+    if p.closed:
+        return "closed"
+    if p.failure:
+        return f"failed: {p.failure}"
+    if p.overdue >= FAULT_AFTER:
+        return "unresponsive"
+    wrong = reasons.wrong(p)
+    return f"running, but {wrong}" if wrong else "running"
+
+
+def _age(at: float, now: float) -> float | None:
+    return None if at == -math.inf else max(0.0, now - at)
+
+
+def _partition(p: Picture, it: PartitionSeen, reason: reasons.Reason) -> PartitionStatus:
+    return PartitionStatus(
+        position=it.position,
+        end=it.end,
+        lag=it.lag,
+        paused=it.paused,
+        buffered_bytes=it.buffered - it.arrived,
+        trouble=reason.text if reason.fault or not it.subscribed else "",
+        waiting_for=reason.waiting_for,
+        because=reason.text,
+        waiting=_age(reason.since, p.now),
+        lag_seconds=_behind(p, it),
+    )
+
+
+def _behind(p: Picture, it: PartitionSeen) -> float | None:
+    if it.lag == 0:
+        return 0.0
+    if it.lag is None or it.next_at < 0:
+        return None
+    return max(0.0, p.wall - it.next_at / 1000.0)
+
+
+def _broker(one: BrokerNow, now: float) -> BrokerStatus:
+    return BrokerStatus(
+        node=one.node,
+        address=one.address,
+        connected=one.connected,
+        last_answer=_age(one.heard_at, now),
+        failing=now - one.failing_since if one.fails and one.failing_since is not None else None,
+        attempts=one.attempts if one.fails else 0,
+        error=one.error if one.fails else "",
+    )
+
+
+def _actor(actor: CooperativeActor) -> ActorStatus:
+    return ActorStatus(
+        name=actor.name,
+        incarnation=actor.incarnation,
+        dead_letters=actor.dead_letters,
+        broker_version=actor.broker_version,
+    )
 
 
 def _or(value: int | None) -> str:

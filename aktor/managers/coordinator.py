@@ -32,6 +32,7 @@ from aktor.events.coordinator import (
 from aktor.events.metadata import Broker, RefreshMetadata
 from aktor.events.metric import COORDINATOR_METRICS, Metric
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
+from aktor.events.present import CoordinatorNow
 from aktor.events.routes import COORDINATOR, NETWORK
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import explained, named_node
@@ -134,6 +135,38 @@ class CoordinatorManager(RequestManager):
         self._suspected_at = -math.inf
         #: A coordinator whose connection was refused or closed, and when the next may be tried.
         self._unreachable: tuple[Broker, float] | None = None
+        #: The last coordinator that was known; since when none is, how often one was looked for
+        #: since, how the last look-up ended, and whether it was refused for good.
+        self._last: Broker | None = None
+        self._unknown_since = -math.inf
+        self._asked = 0
+        self._trouble = ""
+        self._is_refused = False
+        self._shown: tuple[object, ...] = ()
+
+    def note_present(self, now: float) -> None:
+        """Show whether the coordinator is known, if that has changed."""
+        known = self.state is CoordinatorState.KNOWN
+        if known:
+            self._unknown_since = -math.inf
+        elif self._unknown_since == -math.inf:
+            self._unknown_since = now
+        due = max(self._failures.retry_at, self._suspicions.retry_at)
+        retry_at = -math.inf if self.state is CoordinatorState.ASKED else due
+        shown = (known, self._last, self._asked, self._trouble, retry_at)
+        if shown == self._shown or self.settings.group_id is None:
+            return
+        self._shown, last = shown, self._last
+        self.present = CoordinatorNow(
+            known=known,
+            node=-1 if last is None else last.node_id,
+            address="" if last is None else f"{last.host}:{last.port}",
+            since=self._unknown_since,
+            asked=self._asked,
+            trouble=self._trouble,
+            retry_at=retry_at,
+            refused=self._is_refused,
+        )
 
     def measure(self, _now: float) -> Mapping[Metric, float]:
         """Which broker is the coordinator."""
@@ -156,6 +189,7 @@ class CoordinatorManager(RequestManager):
             return due
 
         self._move(CoordinatorEvent.SENT)
+        self._asked += 1
         body = FindCoordinatorRequest(
             # Version 4 asks for a list of keys (KIP-699); what the version lacks is not encoded.
             key=self.settings.group_id,
@@ -201,7 +235,8 @@ class CoordinatorManager(RequestManager):
                 return
         self._move(CoordinatorEvent.FOUND)
         self._failures.reset()
-        self.broker = found
+        self.broker = self._last = found
+        self._asked, self._trouble, self._is_refused = 0, "", False
         self.log.info(
             "coordinator.found",
             group=self.settings.group_id,
@@ -229,6 +264,7 @@ class CoordinatorManager(RequestManager):
         self._move(CoordinatorEvent.FAILED)
         self._failures.pause(min(retry_at, now + LOOK_AGAIN))
         because = f"broker {broker.node_id} at {broker.host}:{broker.port} cannot be reached"
+        self._last, self._trouble = broker, because
         self.log.debug(
             "coordinator.retried",
             group=self.settings.group_id,
@@ -260,6 +296,8 @@ class CoordinatorManager(RequestManager):
 
     def _failed(self, error: Exception, now: float, jitter: float) -> None:
         self._move(CoordinatorEvent.FAILED)
+        self._trouble = str(error.args[0]) if error.args else type(error).__name__
+        self._is_refused = Do.RAISE in means(Answer.FIND_COORDINATOR, type(error))
         if Do.RAISE not in means(Answer.FIND_COORDINATOR, type(error)):
             retry_at = self._failures.failed(now, jitter)
             self.log.info(
@@ -314,6 +352,7 @@ class CoordinatorManager(RequestManager):
     def _lose(self, broker: Broker, because: str) -> None:
         self._move(CoordinatorEvent.SUSPECTED)
         self.broker = None
+        self._trouble = because
         self.log.info(
             "coordinator.lost",
             group=self.settings.group_id,

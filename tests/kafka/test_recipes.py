@@ -129,7 +129,7 @@ def test_health_check_is_ready_once_the_member_is_and_not_live_once_it_is_closed
         assert answer(port, "/ready") == (200, "ok")
         assert answer(port, "/no")[0] == 503
         consumer.close()
-        assert answer(port, "/live") == (503, "closed")
+        assert answer(port, "/live") == (503, "the consumer is closed")
 
 
 def test_a_background_reader_commits_what_it_has_handled_when_it_is_stopped(

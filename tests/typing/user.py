@@ -10,17 +10,20 @@ from typing import NamedTuple, TypedDict, assert_type
 
 from aktor import (
     AsyncConsumerRebalanceListener,
+    BrokerStatus,
     ConsumerGroupMetadata,
     ConsumerRebalanceListener,
     ConsumerRecord,
     ConsumerSettings,
     ConsumerStatus,
+    Health,
     KafkaConsumer,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionStatus,
     SubscriptionPattern,
     TopicPartition,
+    WaitingFor,
 )
 from aktor.deserializers import (
     AvroDeserializer,
@@ -252,6 +255,11 @@ def main() -> None:
     assert_type(consumer.config["max_poll_records"], int)
     assert_type(consumer.bootstrap_connected(), bool)
     assert_type(consumer.status(), ConsumerStatus)
+    assert_type(consumer.why(), str)
+    assert_type(consumer.status().healthy, Health)
+    assert_type(consumer.status().healthy.because, str)
+    assert_type(consumer.status().brokers, Mapping[int, BrokerStatus])
+    assert_type(consumer.status().waiting_for, WaitingFor | None)
     assert_type(consumer.status().partitions, Mapping[TopicPartition, PartitionStatus])
 
     assert_type(consumer.process(bill), Processed)

@@ -19,6 +19,7 @@ from aktor.actors.network.lanes import Lanes
 from aktor.actors.network.least_loaded import least_loaded
 from aktor.actors.network.links import ClientRequest, Link, LinkEvent, LinkState
 from aktor.actors.network.metrics import NetworkMetrics, milliseconds
+from aktor.actors.network.present import network_now
 from aktor.actors.network.unreachable import Complaints
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
@@ -126,6 +127,8 @@ class NetworkActor(CooperativeActor):
         ]
         self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
         self._complaints = Complaints(self._bootstrap, self.log)
+        #: Something has happened to a link that `present` does not tell yet.
+        self._has_news = True
         # A report waits its turn in the inbox like any message.
         self._net = net(super().say)
 
@@ -213,6 +216,7 @@ class NetworkActor(CooperativeActor):
     @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """Follow the brokers: some are new, have moved or have left."""
+        self._has_news = True
         lanes = self._lanes
         for broker in message.cluster.brokers.values():
             if broker.node_id not in lanes.nodes:
@@ -256,6 +260,7 @@ class NetworkActor(CooperativeActor):
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Group requests go to this broker, over connections that no Fetch can block."""
         broker, lanes = message.broker, self._lanes
+        self._has_news = True
         lanes.coordinator_found()
         if lanes.coordinator is not None and lanes.coordinator.node == broker.node_id:
             for link in lanes.of_coordinator():
@@ -301,6 +306,7 @@ class NetworkActor(CooperativeActor):
             return
         now = self._moment.heed(report.now)
         link.opened(now)
+        self._has_news = True
         self._metrics.opened(now)
         self.broker_version = report.broker_version
         self.log.info(
@@ -338,6 +344,7 @@ class NetworkActor(CooperativeActor):
     def _on_refused(self, link: Link, error: Exception) -> None:
         """The broker refused our credentials. Other brokers will, too, and a retry does not help:
         tell the application at once."""
+        self._has_news = True
         link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
@@ -369,6 +376,7 @@ class NetworkActor(CooperativeActor):
         session to be sent."""
         if link not in self._lanes.of_coordinator():
             return
+        self._has_news = True
         latest = self._moment.now + stretched(COORDINATOR_PAUSE, self._moment.next_jitter())
         retry_at, because = min(link.attempts.retry_at, latest), reason_of(error)
         link.attempts.pause(retry_at)
@@ -390,6 +398,8 @@ class NetworkActor(CooperativeActor):
         now = self._moment.heed(report.now)
         self._prove(link)
         link.answered(now, report.throttle)
+        if report.throttle:
+            self._has_news = True
         if waiting.body_name == "Metadata":
             self._complaints.advertised.told_by(link.address)
         self._metrics.answered(
@@ -421,6 +431,7 @@ class NetworkActor(CooperativeActor):
 
     def _prove(self, link: Link) -> None:
         if not link.proven:
+            self._has_news = True
             link.prove()
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             if self._bootstrap.answered():
@@ -446,6 +457,9 @@ class NetworkActor(CooperativeActor):
         wake_at = AGAIN
         while wake_at == AGAIN:
             wake_at = min([duty(now) for duty in self._handlers.duties])
+        if self._has_news:
+            self._has_news = False
+            self.present = network_now(self._lanes.all(), self._bootstrap)
         self._say(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
@@ -587,6 +601,7 @@ class NetworkActor(CooperativeActor):
         return max(link.send_at(self.settings.max_in_flight), self._lanes.in_order_at(link))
 
     def _connect(self, link: Link, now: float) -> None:
+        self._has_news = True
         self._bootstrap.tried(now)
         link.begin(f"{link.name}#{self.incarnation}.{next(self._numbers)}", now)
         self._lanes.opened(link)
@@ -612,6 +627,7 @@ class NetworkActor(CooperativeActor):
             return
         if link.state is LinkState.READY:
             self._metrics.closed(self._moment.now)
+        self._has_news = True
         link.on(LinkEvent.DROPPED)
         self._lanes.closed(link.key)
         self._net.close_connection(link.key)
@@ -627,6 +643,7 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, KafkaConnectionError(text), node=link.node)
 
     def _back_off(self, link: Link, error: Exception) -> None:
+        self._has_news = True
         failure = error if not link.proven else None
         link.attempts.failed(self._moment.now, self._moment.next_jitter(), failure)
 

@@ -91,6 +91,6 @@ def _failed_nodes(links: Iterable[Link]) -> frozenset[int]:
     heard: dict[int, float] = {}
     failed: dict[int, float] = {}
     for link in links:
-        heard[link.node] = max(heard.get(link.node, -math.inf), link.heard_at)
+        heard[link.node] = max(heard.get(link.node, -math.inf), link.heard.at)
         failed[link.node] = max(failed.get(link.node, -math.inf), link.attempts.failed_at)
     return frozenset(node for node, moment in failed.items() if moment > heard[node])

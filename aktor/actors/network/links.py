@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.events.network import Request
+from aktor.events.present import Heard
 from aktor.state_table import follow
 
 __all__ = ["ConnectionAttempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
@@ -39,6 +40,11 @@ class ConnectionAttempts:
     def retry_at(self) -> float:
         """No attempt may be begun before this time."""
         return self._backoff.retry_at
+
+    @property
+    def failures(self) -> int:
+        """How many attempts in a row have failed."""
+        return self._backoff.failures
 
     def begin(self, now: float) -> None:
         """An attempt begins."""
@@ -145,7 +151,7 @@ class Link:
         self.attempts = ConnectionAttempts(backoff)
         self.used_at = -math.inf
         #: When the last answer came.
-        self.heard_at = -math.inf
+        self.heard = Heard()
         self.throttled_until = -math.inf
         #: If an answer is late, but some of its bytes have come, it is waited for until this time.
         self.patient_until = -math.inf
@@ -223,7 +229,8 @@ class Link:
 
     def answered(self, now: float, throttle: float) -> None:
         """An answer came; the broker wants no request for `throttle` seconds."""
-        self.used_at = self.heard_at = now
+        self.used_at = now
+        self.heard.note(now)
         if throttle:
             self.throttled_until = now + throttle
 
@@ -249,7 +256,8 @@ class Link:
         """Take over the open connection of another link to the same address."""
         self.on(LinkEvent.ADOPTED)
         self.key, self.in_flight = other.give()
-        self.proven, self.used_at, self.heard_at = other.proven, other.used_at, other.heard_at
+        self.proven, self.used_at = other.proven, other.used_at
+        self.heard.note(other.heard.at)
         self.throttled_until = other.throttled_until
 
     def give(self) -> tuple[str, dict[int, ClientRequest]]:

@@ -34,6 +34,7 @@ from aktor.events.message import Message
 from aktor.events.metric import Metric
 from aktor.events.routes import SUPERVISOR
 from aktor.trace import Trace, silent
+from aktor.values import Value
 
 __all__ = [
     "Bell",
@@ -223,6 +224,9 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     dead_letters = 0
     #: See `ActorStatus`.
     broker_version: tuple[int, ...] | None = None
+    #: What the actor knows of the present, for `status()` and `why()`: a frozen value, which the
+    #: actor replaces as a whole. Any thread may read it. None: it has not had a tick yet.
+    present: Value | None = None
 
     def measure(self, now: float) -> Mapping[Metric, float]:
         """What the actor has measured, for `metrics()`; empty for an actor without metrics."""
@@ -378,6 +382,7 @@ class Dispatcher:
         trace: Trace | None = None,
     ) -> None:
         self.clock = clock
+        self.wall = wall
         #: The sleeper of the actor that was connected last and has one; None if there was none.
         self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).bind(actor="dispatcher")
@@ -395,6 +400,9 @@ class Dispatcher:
         #: simulations, which inject faults.
         self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
         self._sleeping = False
+        #: Until when the thread sleeps, and when it last came back from a sleep.
+        self._sleeps_until = math.inf
+        self._awake_since = -math.inf
         self._stopping = False
         #: The program exits: outside of calls the thread rests.
         self.exits = False
@@ -419,6 +427,17 @@ class Dispatcher:
     def receivers_of(self, kind: type) -> tuple[str, ...]:
         """The names of the receivers of this type of message."""
         return self._routes.get(kind, ())
+
+    def present_of(self, name: str) -> Value | None:
+        """What this actor knows of the present; None: it is not running, or has had no tick yet.
+        From any thread."""
+        actor = self._actors.get(name)
+        return None if actor is None else actor.present
+
+    @property
+    def running(self) -> tuple[CooperativeActor, ...]:
+        """The actors that run now. From any thread."""
+        return tuple(self._actors.copy().values())
 
     # -- talking (any thread)
 
@@ -579,6 +598,7 @@ class Dispatcher:
     def start_thread(self, name: str) -> None:
         """Turn on a daemon thread of this name until `stop`."""
         self._thread = _Thread(target=self._run, name=name, daemon=True)
+        self._awake_since = self.clock()
         try:
             self._thread.start()
         except RuntimeError:  # no more threads are to be had
@@ -591,6 +611,11 @@ class Dispatcher:
     def alive(self) -> bool:
         """True while the thread turns."""
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def thread_id(self) -> int | None:
+        """By what Python knows the thread; None before it runs."""
+        return self._thread_id
 
     @property
     def turns_here(self) -> bool:
@@ -609,6 +634,22 @@ class Dispatcher:
             and self._thread_id != threading.get_ident()
             and not sys.is_finalizing()
         )
+
+    def overdue(self, now: float) -> float:
+        """For how many seconds the thread has done nothing though it should: it is in one turn, or
+        has overslept. inf: it has ended. From any thread.
+
+        A dispatcher without a thread of its own (a simulation) is never late.
+        """
+        thread = self._thread
+        if thread is None or thread.rests:
+            return 0.0
+        if thread.is_gone:
+            return math.inf
+        since = self._awake_since  # read first: the thread may go to sleep meanwhile
+        if self._sleeping:
+            since = max(since, self._sleeps_until)
+        return max(0.0, now - since)
 
     def stop(self, timeout: float) -> bool:
         """End the thread and wait for it; False if it did not end in time."""
@@ -704,6 +745,7 @@ class Dispatcher:
         assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
         if self._stopping:
             return
+        self._sleeps_until = wake_at
         self._sleeping = True
         try:
             if self._order.waiting:
@@ -715,6 +757,7 @@ class Dispatcher:
                 return
             self.sleeper.wait(max(0.0, wake_at - self.clock()))
         finally:
+            self._awake_since = self.clock()
             self._sleeping = False
 
 

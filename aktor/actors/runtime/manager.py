@@ -159,6 +159,9 @@ class RequestManager(CooperativeActor):
         """The duties, in the order in which they are done. Read once."""
         return ()
 
+    def note_present(self, now: float) -> None:
+        """Replace `present`, if what it tells has changed. Called after the duties of each tick."""
+
     # -- what they call
 
     def send(self, request: Request) -> None:
@@ -214,6 +217,7 @@ class RequestManager(CooperativeActor):
     def _on_tick(self, tick: Tick) -> None:
         self.wall = tick.wall
         wake_at = self._do_duties(tick.now, tick.jitter)
+        self.note_present(tick.now)
         outgoing = self._outgoing
         last = outgoing.ticked
         if last is None or outgoing.requests or last.requests or wake_at != last.wake_at:

@@ -9,6 +9,7 @@ background what changed, give out records if there are any, else wait.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Final, Protocol, TypeVar
 
@@ -90,6 +91,8 @@ class Engine:
         self.leaving = Leaving(core, self.rebalancing, self.positions, self.questions)
         callbacks = CommitCallbacks(core.call, self.rebalancing.user_code, on_auto_commit)
         self.in_hand = InHand()
+        #: When a poll last gave records out.
+        self.delivered_at = -math.inf
         self.commits = Commits(self.questions, callbacks)
         self.background = Background(
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
@@ -107,7 +110,7 @@ class Engine:
         if self.commits.callbacks.running:
             self.commits.callbacks.begin_call()
         if self.rebalancing.user_code.name:
-            self.rebalancing.user_code.enter("")
+            self.rebalancing.user_code.leave()
         if self.recovery.restoring is not None:
             self.recovery.begin_call()
         delivery, iteration = self.delivery, self.iteration
@@ -265,7 +268,9 @@ class Engine:
             if error is self.call.ended_in:  # not an interrupt: positions may be wrong after it
                 self.heartbeat.be_heard(now)
             raise
-        if not records:
+        if records:
+            self.delivered_at = now
+        else:
             self.heartbeat.be_heard(now)
         return records
 

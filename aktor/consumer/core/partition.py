@@ -84,6 +84,19 @@ RELEASED: Final = -1
 Consumed = tuple[int | None, int, tuple[tuple[int, int], ...]]
 
 
+#: Where the header of a record batch has its format version ("magic") and its newest timestamp.
+_MAGIC: Final = 16
+_MAX_TIMESTAMP: Final = slice(35, 43)
+
+
+def newest_in(data: memoryview) -> int:
+    """The newest timestamp in the first of these record batches, in ms since the epoch; -1: it is
+    not known (no batch, or one of a format before Kafka 0.11)."""
+    if len(data) < _MAX_TIMESTAMP.stop or data[_MAGIC] < 2:
+        return -1
+    return int.from_bytes(data[_MAX_TIMESTAMP], "big", signed=True)
+
+
 class Partition:
     """One assigned partition.
 
@@ -111,6 +124,7 @@ class Partition:
         "log_start",
         "offset",
         "paused",
+        "read_until",
         "reader",
         "reset",
         "stage",
@@ -146,6 +160,9 @@ class Partition:
         self.log_ends: tuple[int, int] | None = None
         #: The first offset of the log, as the latest Fetch told it.
         self.log_start: int | None = None
+        #: The timestamp in the first batch of the last chunk that was read to its end, in ms since
+        #: the epoch; -1: there was none, or the batch is of an old format.
+        self.read_until = -1
         self.chunks: deque[Chunk] = deque()
         self.reader: RecordReader | None = None
         #: Records that were decoded for an iteration and not handed out; given out first.
@@ -213,6 +230,7 @@ class Partition:
         )
         self.error = None
         self.fetched_anew = False
+        self.read_until = -1
         self.reset = reset
 
     def renew(self, epoch: int) -> None:
@@ -332,6 +350,7 @@ class Partition:
         """The next chunk is decoded to its end."""
         chunk = self.chunks.popleft()
         self.reader = None
+        self.read_until = newest_in(chunk.data)
         return chunk
 
     def take_refusal(self) -> Exception | None:

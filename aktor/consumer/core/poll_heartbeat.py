@@ -15,6 +15,7 @@ another member. The group must confirm the member before records are given out a
 from __future__ import annotations
 
 import math
+import threading
 from typing import Final
 
 from aktor.consumer.core.delivery import Delivery
@@ -62,6 +63,10 @@ class PollHeartbeat:
         self._publish = publish
         self._urgent = False
         self._told_at = -math.inf
+        #: When the application was last in a poll, and in which thread. (The thread is noted with
+        #: each `Poll` that is told: to ask for it costs more than the time.)
+        self.polled_at = -math.inf
+        self.thread = 0
         #: Whether positions or freed bytes were sent without a wake, and the background was not
         #: woken since; and how many bytes.
         self._unread = False
@@ -82,6 +87,7 @@ class PollHeartbeat:
 
     def tell(self, now: float, *, force: bool = False) -> None:
         """Tell a `Poll` if there is news, or if it is time for one; `force`: in any case."""
+        self.polled_at = now
         delivery = self._delivery
         credit = delivery.credit
         freed = credit.unreported
@@ -98,6 +104,7 @@ class PollHeartbeat:
         )
         if news and not wake and now < self._told_at + NEWS_EVERY:
             return
+        self.thread = threading.get_ident()
         moved = delivery.take_moved()
         incarnation, given_back = credit.incarnation, credit.given_back
         self._told_at = now

@@ -9,6 +9,7 @@ is the same for both group protocols.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -50,14 +51,30 @@ TakenFor: TypeAlias = Step | ActorsRestarted | Occasion
 class UserCode:
     """Owns the name of the user's callback that the application thread is in, "" if in none."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "running")
 
     def __init__(self) -> None:
         self.name = ""
+        #: The listener's method that runs, since when, and in which thread; None: none runs. It
+        #: stays while the method calls the consumer.
+        self.running: tuple[str, float, int] | None = None
 
     def enter(self, name: str) -> None:
         """The thread goes on in this callback, or in none ("")."""
         self.name = name
+
+    def begin(self, method: str, now: float) -> None:
+        """This method of the listener is called now."""
+        self.running = method, now, threading.get_ident()
+
+    def back_to(self, outer: tuple[str, float, int] | None) -> None:
+        """The method has returned, or raised; it was called inside of the `outer` one, if any."""
+        self.running = outer
+
+    def leave(self) -> None:
+        """No callback runs any more: the call was interrupted."""
+        self.name = ""
+        self.running = None
 
 
 class _Outcome:
@@ -114,7 +131,7 @@ class Rebalancing:
 
     def repair(self) -> None:
         """The last call was interrupted, perhaps in a callback: no callback runs now."""
-        self.user_code.enter("")
+        self.user_code.leave()
         self._in_callback = frozenset()
 
     def run(self, step: Step, event: Step | None = None) -> Waiting[BaseException | None]:
@@ -203,9 +220,10 @@ class Rebalancing:
     ) -> Waiting[None]:
         callback = getattr(self.listener, name)
         began = self._clock()
-        before = self.user_code.name
+        before, outer = self.user_code.name, self.user_code.running
         try:
             self.user_code.enter("a rebalance listener")
+            self.user_code.begin(name, began)
             outcome.begin()
             result = callback(partitions)
             if inspect.isawaitable(result):
@@ -233,4 +251,5 @@ class Rebalancing:
                 ms=round((self._clock() - began) * 1000, 1),
             )
         finally:
+            self.user_code.back_to(outer)
             self.user_code.enter(before)

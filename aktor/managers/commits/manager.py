@@ -42,6 +42,7 @@ from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged, LogsTruncated, TruncationFound
+from aktor.events.present import CommitsNow
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
 from aktor.managers.commits.consumed import UNHEARD, AutoCommitClock, Consumed
 from aktor.managers.commits.context import CommitMember, CommitTopics
@@ -486,12 +487,14 @@ class CommitManager(RequestManager):
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _CommitSent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
-        self._say_stored(sent.commits, codes)
+        if self._say_stored(sent.commits, codes):
+            self.present = CommitsNow(committed_at=received.now)
         for commit in sent.commits:
             self._settle(commit, sent, codes, received)
 
-    def _say_stored(self, commits: Iterable[Commit], codes: Mapping[TopicPartition, int]) -> None:
-        """Say which of these commits' offsets are stored; of a partition, the last one."""
+    def _say_stored(self, commits: Iterable[Commit], codes: Mapping[TopicPartition, int]) -> bool:
+        """Say which of these commits' offsets are stored; of a partition, the last one. False: none
+        are."""
         sent: dict[TopicPartition, OffsetAndMetadata] = {}
         for commit in commits:
             sent |= commit.remaining
@@ -502,6 +505,7 @@ class CommitManager(RequestManager):
         }
         if stored:
             self._say(OffsetsCommitted(offsets=stored))
+        return bool(stored)
 
     def _settle(
         self,

@@ -183,7 +183,7 @@ class FetchAnswer(Mutable):
             self._retry_later(cursor, "the log of a follower diverges")
             return
         epoch, offset = diverging
-        cursor.stop()
+        cursor.stop("its log was truncated")
         self._diverged[cursor.tp] = Divergence(
             epoch=cursor.epoch,
             position=cursor.position,
@@ -303,20 +303,20 @@ class FetchAnswer(Mutable):
             cursor.rest(until=self.now + UNKNOWN_PACE)
 
     def _retry_later(self, cursor: FetchCursor, because: str) -> None:
-        cursor.retry_later(self.now, self.jitter)
+        cursor.retry_later(self.now, self.jitter, because)
         self._failed.setdefault(because, []).append(cursor.tp)
 
     def _halt(self, cursor: FetchCursor, error: Exception) -> None:
         """Tell the application the error, after the records already buffered. Do not fetch the
         partition until a seek or a reset."""
-        cursor.stop()
+        cursor.stop(str(error))
         self._tell_error(cursor, error)
         self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
 
     def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
         """Tell the application the error once, and retry from time to time: an operator may mend
         the cause."""
-        if not cursor.refused(until=self.now + REFUSED_PAUSE):
+        if not cursor.refused(until=self.now + REFUSED_PAUSE, because=str(error)):
             return
         self._tell_error(cursor, error)
         self.log.warning("fetch.refused", partition=cursor.tp, offset=cursor.at, because=error)

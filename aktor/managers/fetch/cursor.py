@@ -55,6 +55,7 @@ class FetchCursor:
         "told_watermarks",
         "topic_id",
         "tp",
+        "trouble",
         "validating",
     )
 
@@ -84,6 +85,8 @@ class FetchCursor:
         self.told_watermarks: Watermarks | None = None
         #: The partition is not fetched before `backoff.retry_at`.
         self.backoff = backoff
+        #: How the last Fetch of it has failed, in words; "": it has not.
+        self.trouble = ""
         #: Bytes that the application holds; `_spans` are their (end offset, size).
         self.buffered = 0
         #: More is fetched while the application has not read what it holds.
@@ -180,30 +183,34 @@ class FetchCursor:
 
     def try_again(self) -> None:
         """Forget the failures: the partition may be fetched at once."""
+        self.trouble = ""
         self.backoff.reset()
 
-    def retry_later(self, now: float, jitter: float) -> None:
+    def retry_later(self, now: float, jitter: float, because: str = "") -> None:
         """Fetching it failed: ask for it again after the backoff."""
+        self.trouble = because
         self.backoff.failed(now, jitter)
 
     def rest(self, until: float) -> None:
         """Do not ask for it before this time, however short the backoff is."""
         self.backoff.pause(max(self.backoff.retry_at, until))
 
-    def refused(self, until: float) -> bool:
+    def refused(self, until: float, because: str = "") -> bool:
         """The broker refuses the partition, perhaps until an operator mends the cause: try again at
         `until`.
 
         Returns True if the application must be told: this is the first refusal since the last
         answer without one.
         """
+        self.trouble = because
         self.backoff.pause(until)
         is_news = not self._is_refusal_told
         self._is_refusal_told = True
         return is_news
 
-    def stop(self) -> None:
+    def stop(self, because: str = "") -> None:
         """Do not fetch the partition until it is sought or reset."""
+        self.trouble = because
         self.stopped = True
 
     # -- from which broker
@@ -277,6 +284,7 @@ class FetchCursor:
         """The broker has sent these watermarks and no error. Returns True if the application does
         not know them yet and must be told."""
         self._is_refusal_told = False
+        self.trouble = ""
         is_news = watermarks != self.told_watermarks
         self.told_watermarks = watermarks
         return is_news
@@ -285,6 +293,7 @@ class FetchCursor:
         """The application is given `size` bytes that lead up to the offset `end`, and told the
         watermarks that came with them."""
         self._is_refusal_told = False
+        self.trouble = ""
         self.told_watermarks = watermarks
         self._spans.append((end, size))
         self.buffered += size

@@ -36,6 +36,7 @@ from aktor.events.positions import (
     SeekPartitions,
     ValidatePositions,
 )
+from aktor.events.present import FetchNow
 from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch.answer import FetchAnswer
 from aktor.managers.fetch.cursor import FetchCursor
@@ -172,6 +173,8 @@ class FetchManager(RequestManager):
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
         )
         self._plan = FetchPlan(self._room)
+        #: Brokers whose answer to a Fetch is late, and since when it is owed.
+        self._late: dict[int, float] = {}
         #: The partitions of which the application may have bytes that it did not read yet.
         self._buffered: dict[TopicPartition, None] = {}
         self._nodes: dict[int, _Node] = {}
@@ -208,6 +211,14 @@ class FetchManager(RequestManager):
     def measure(self, now: float) -> Mapping[Metric, float]:
         """The sizes of Fetches."""
         return self._metrics.measure(now)
+
+    def note_present(self, now: float) -> None:
+        """Show which partitions are not fetched, and whose answers are late, if that has
+        changed."""
+        plan = self._plan
+        if plan.has_news:
+            plan.shown()
+            self.present = FetchNow(hindered=plan.hindered.copy(), late=self._late.copy())
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
@@ -378,6 +389,9 @@ class FetchManager(RequestManager):
                 continue
             if now >= node.late_at:
                 node.wait_until(now + stretched(LATE, jitter))
+                if node_id not in self._late:
+                    self._late[node_id] = node.asked.sent_at
+                    self._plan.show_again()
                 self._say(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
             wake_at = min(wake_at, node.late_at)
         return wake_at
@@ -577,6 +591,8 @@ class FetchManager(RequestManager):
         that was reserved is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
         node.ended(asked)
+        if self._late and not asked.sessionless and self._late.pop(asked.node, None) is not None:
+            self._plan.show_again()
         self._room.release(asked.reserved)
         return node
 

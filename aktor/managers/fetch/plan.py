@@ -19,6 +19,7 @@ from kafka.structs import TopicPartition
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.metadata import Cluster
 from aktor.events.positions import Assigned
+from aktor.events.present import Hindrance
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.room import FetchRoom
 from aktor.values import Mutable
@@ -45,6 +46,11 @@ class FetchState(Enum):
     CROWDED = auto()
     READY = auto()
 
+
+#: Before Python 3.12 a member of an Enum class is slow to read; each look compares with these.
+_READY: Final = FetchState.READY
+_CROWDED: Final = FetchState.CROWDED
+_PAUSED: Final = FetchState.PAUSED
 
 #: Partitions in these states are read from their node, or will be soon: the node gets a share of
 #: the room.
@@ -120,11 +126,23 @@ class FetchPlan:
         self._room = room
         self._states: dict[TopicPartition, _PartitionState] = {}
         self._shares: dict[int, _Share] = {}
+        #: Why partitions are not fetched that the application wants to read; and whether that has
+        #: changed since it was shown.
+        self.hindered: dict[TopicPartition, Hindrance] = {}
+        self.has_news = True
         # In the order in which they were touched.
         self._touched: dict[TopicPartition, None] = {}
         #: When to look at each partition again; and a heap of these times, some of them outdated.
         self._alarm_at: dict[TopicPartition, float] = {}
         self._alarms: list[tuple[float, TopicPartition]] = []
+
+    def shown(self) -> None:
+        """What hinders partitions is shown now."""
+        self.has_news = False
+
+    def show_again(self) -> None:
+        """Something else has changed that is shown with it."""
+        self.has_news = True
 
     # -- what happens to partitions
 
@@ -263,7 +281,39 @@ class FetchPlan:
             self._states[tp] = after
             self._put_in(cursor, after)
         self._set_alarm(tp, cursor, after)
+        if cursor is None or after is None:
+            if self.hindered.pop(tp, None) is not None:
+                self.has_news = True
+        else:
+            state = after.state
+            fetched = state is _READY or state is _CROWDED or state is _PAUSED
+            if not fetched or cursor.trouble:
+                self._hinder(cursor, after, now)
+            elif tp in self.hindered:
+                del self.hindered[tp]
+                self.has_news = True
         return after
+
+    def _hinder(self, cursor: FetchCursor, after: _PartitionState, now: float) -> None:
+        """Note why this partition is not fetched; since when, if the reason is a new one."""
+        state = after.state.name.lower()
+        if cursor.trouble and not cursor.stopped:
+            state = "failing"  # also while the next attempt is under way
+        elif cursor.stopped:
+            state = "stopped"
+        elif cursor.tp in self.unpolled:
+            state = "unpolled"
+        elif cursor.offset is None and after.source is None:
+            state = "leaderless"
+        before = self.hindered.get(cursor.tp)
+        since = before.since if before is not None and before.state == state else now
+        until = cursor.backoff.retry_at
+        hindrance = Hindrance(
+            state=state, since=since, node=after.source, until=until, trouble=cursor.trouble
+        )
+        if hindrance != before:
+            self.hindered[cursor.tp] = hindrance
+            self.has_news = True
 
     def _state_of(self, cursor: FetchCursor, fair: int, now: float) -> _PartitionState:
         tp = cursor.tp

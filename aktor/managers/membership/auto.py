@@ -122,6 +122,11 @@ class AutoMembershipManager(RequestManager):
             self._say(message)
         return wake_at
 
+    def note_present(self, now: float) -> None:
+        """Show where the member of the chosen manager is."""
+        self._chosen.note_present(now)
+        self.present = self._chosen.present
+
     def _judge(self, said: list[Message]) -> list[Message]:
         """Replace the consumer protocol's manager if the group does not speak that protocol.
 

@@ -57,6 +57,21 @@ class HeartbeatState:
         return self._exchange.in_flight
 
     @property
+    def attempt(self) -> int:
+        """The number of the last heartbeat."""
+        return self._exchange.number
+
+    @property
+    def failures(self) -> int:
+        """How many heartbeats in a row have failed."""
+        return self._exchange.failures
+
+    @property
+    def session_until(self) -> float:
+        """When the session ends, if no heartbeat is answered; -inf: there is none."""
+        return self._session_until
+
+    @property
     def retry_at(self) -> float:
         """When the backoff is over: from then on a heartbeat need not wait for its interval."""
         return self._exchange.retry_at

@@ -37,6 +37,7 @@ from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.metric import Metric
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
+from aktor.events.present import MemberNow
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
 from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer
 from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
@@ -103,6 +104,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
         self._leaves = Leaves(settings)
+        #: How the last request to the coordinator ended; "": it was answered.
+        self._trouble = ""
+        #: What `present` was made of: the values, when the member came to this step, and the last
+        #: heartbeat with the time when it was sent.
+        self._shown: tuple[object, ...] = ()
+        self._step_since = (("", ""), -math.inf)
+        self._beat = (0, -math.inf)
 
     @property
     @abstractmethod
@@ -112,6 +120,51 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def measure(self, now: float) -> Mapping[Metric, float]:
         """Rebalances."""
         return self._member.rebalance.metrics.measure(now)
+
+    # -- what is shown
+
+    def note_present(self, now: float) -> None:
+        """Show where the member is, if that has changed."""
+        member, beats = self._member, self._heartbeat_state
+        here = member.state.value, self._step
+        if here != self._step_since[0]:
+            self._step_since = here, now
+        if beats.attempt != self._beat[0]:
+            self._beat = beats.attempt, now
+        shown = (
+            self._step_since,
+            self._beat if beats.in_flight else None,
+            beats.answered_at,
+            beats.due,
+            beats.session_until,
+            beats.failures,
+            self._timer.expires_at,
+            len(member.owned),
+            self._trouble,
+        )
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self.present = MemberNow(
+            state=here[0],
+            step=here[1],
+            since=self._step_since[1],
+            owned=len(member.owned),
+            rebalancing_since=member.rebalance.began_at,
+            asked_at=self._beat[1] if beats.in_flight else math.inf,
+            answered_at=beats.answered_at,
+            heartbeat_due=beats.due,
+            failures=beats.failures,
+            session=beats.session,
+            session_until=beats.session_until,
+            poll_by=self._timer.expires_at,
+            trouble=self._trouble,
+        )
+
+    @property
+    @abstractmethod
+    def _step(self) -> str:
+        """What the member waits for, see `MemberNow`."""
 
     # -- what is said
 
@@ -253,6 +306,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _extend_session(self, asked_at: float) -> None:
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
+        self._trouble = ""
         until = self._heartbeat_state.extend(asked_at)
         if until is not None:
             self._say(SessionExtended(until=until))
@@ -373,11 +427,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """What to do about a request that failed. The coordinator is suspected if the table of
         errors says so."""
         meaning = means(answer, type(failed.error))
+        self._trouble = str(failed.error)
         if Do.FIND_COORDINATOR in meaning and failed.node is not None:
             self._suspect(failed.node, str(failed.error))
         return meaning
 
     def _suspect(self, node: int, because: str) -> None:
+        self._trouble = because
         self.log.info("coordinator.suspected", node=node, because=because)
         self._say(SuspectCoordinator(node_id=node, because=because))
 

@@ -235,6 +235,15 @@ class GroupMember(ABC, Generic[S, T]):
         return self._revocation is not None
 
     @property
+    def application_step(self) -> str:
+        """What the rebalance waits for at the application's side: "callback" (it applies a step, or
+        runs its listener), "commit" (the last one before a revocation), or ""."""
+        if self._revocation is not None:
+            return "commit" if self._revocation.waits_for_commit else "callback"
+        waits = self._is_assigning and self.rebalance.callback_succeeded is None
+        return "callback" if waits else ""
+
+    @property
     @abstractmethod
     def _is_assigning(self) -> bool:
         """Whether the application applies an assignment, or runs its assigned callback."""

@@ -124,6 +124,11 @@ class Revocation:
         return message
 
     @property
+    def waits_for_commit(self) -> bool:
+        """Whether the positions are being committed; otherwise the application is at work."""
+        return self.stage is RevocationStage.COMMITTING
+
+    @property
     def commit_until(self) -> float:
         """When to go on without the commit."""
         return self._commit_until if self.stage is RevocationStage.COMMITTING else math.inf

@@ -8,8 +8,9 @@ about positions (consuming, seeking, committing) happens elsewhere.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from typing import Any
+from typing import Any, Final
 
 from kafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -38,6 +39,7 @@ from aktor.events.positions import (
     SeekPartitions,
     ValidatePositions,
 )
+from aktor.events.present import PositionNow, PositionsNow
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
 from aktor.managers.positions.leaders import Asked, Leaders
 from aktor.managers.positions.new_partitions import NewPartitions, Verdict
@@ -48,6 +50,17 @@ from aktor.managers.positions.validation import Validation
 from aktor.protocol.partitions import listed
 
 __all__ = ["PositionManager"]
+
+#: What partitions in these states wait for, as `PositionNow` calls it.
+_STAGES: Final = {
+    State.INITIALIZING: "committed",
+    State.AWAIT_RESET: "reset",
+    State.VALIDATING: "validation",
+    State.TRUNCATED: "truncated",
+    State.FAILED: "failed",
+}
+
+_NOBODY_WAITS: Final = PositionsNow()
 
 
 class PositionManager(RequestManager):
@@ -290,6 +303,34 @@ class PositionManager(RequestManager):
             self._reset_positions,
             self._validate_positions,
             self._ask_questions,
+        )
+
+    def note_present(self, now: float) -> None:
+        """Show which partitions have no position, or one in doubt, and what they wait for."""
+        before = self.present if isinstance(self.present, PositionsNow) else _NOBODY_WAITS
+        waiting = {
+            tp: self._position_now(tp, stage, before.waiting.get(tp), now)
+            for state, stage in _STAGES.items()
+            for tp in self._partitions.those(state)
+        }
+        if not waiting:
+            self.present = _NOBODY_WAITS
+        elif waiting != before.waiting:
+            self.present = PositionsNow(waiting=waiting)
+
+    def _position_now(
+        self, tp: TopicPartition, stage: str, before: PositionNow | None, now: float
+    ) -> PositionNow:
+        partition = self._partitions[tp]
+        exchange, asked = partition.exchange, partition.asked
+        under_way = asked if exchange.in_flight else None
+        return PositionNow(
+            stage=stage,
+            since=before.since if before is not None and before.stage == stage else now,
+            node=None if under_way is None else under_way.node,
+            asked_at=math.inf if under_way is None else under_way.at,
+            trouble="" if partition.trouble is None else str(partition.trouble),
+            retry_at=exchange.retry_at,
         )
 
     def _end_overdue(self, now: float, _jitter: float) -> float:

@@ -120,6 +120,21 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Our id, and those of the members that have yet to leave."""
         return frozenset({self._member.member_id, *self._leaves.member_ids}) - {""}
 
+    @property
+    def _step(self) -> str:
+        state, member = self._member.state, self._member
+        if state is _STABLE:
+            return ""
+        if step := member.application_step:
+            return step
+        if state is _UNJOINED:
+            return "poll" if member.subscription else ""
+        if self._coordinator is None:
+            return "coordinator"
+        if self._joins.in_flight:
+            return "members"
+        return "metadata" if state is State.SYNCING else "backoff"
+
     def _news(self) -> Iterable[MemberChanged]:
         return self._member.news(self._leaves.member_ids)
 

@@ -197,6 +197,19 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
 
+    @property
+    def _step(self) -> str:
+        state, member = self._member.state, self._member
+        if step := member.application_step:
+            return step
+        if state is State.UNSUBSCRIBED or state is State.STALE:
+            return "poll" if member.subscription else ""
+        if self._coordinator is None:
+            return "coordinator"
+        if state is State.RECONCILING:
+            return "metadata"
+        return "" if state is State.STABLE else "answer"
+
     # -- deciding
 
     def duties(self) -> tuple[Duty, ...]:

@@ -1,0 +1,46 @@
+"""What the network actor publishes of the brokers: `NetworkNow`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from aktor.actors.network.links import Link, LinkState
+from aktor.actors.sockets.diagnosis import reason_of
+from aktor.errors import AuthenticationError
+from aktor.events.present import BrokerNow, NetworkNow
+
+__all__ = ["network_now"]
+
+
+def network_now(links: Iterable[Link], servers: Iterable[Link]) -> NetworkNow:
+    """The brokers to which these links lead, and the bootstrap servers."""
+    by_node: dict[int, list[Link]] = {}
+    for link in links:
+        by_node.setdefault(link.node, []).append(link)
+    return NetworkNow(
+        brokers={node: _broker_now(those) for node, those in by_node.items()},
+        servers=tuple(_broker_now([server]) for server in servers),
+    )
+
+
+def _broker_now(links: list[Link]) -> BrokerNow:
+    failing = [link for link in links if link.attempts.failing_since is not None]
+    last = max(failing, key=lambda link: link.attempts.failed_at, default=None)
+    begun = [link.attempts.begun_at for link in links if link.state is LinkState.CONNECTING]
+    return BrokerNow(
+        node=links[0].node,
+        address=links[0].address,
+        connected=any(link.state is LinkState.READY for link in links),
+        connecting_since=min(begun, default=None),
+        failing_since=min(
+            (link.attempts.failing_since or -math.inf for link in failing), default=None
+        ),
+        failed_at=-math.inf if last is None else last.attempts.failed_at,
+        attempts=sum(link.attempts.failures for link in failing),
+        error="" if last is None or last.failure is None else reason_of(last.failure),
+        retry_at=min((link.attempts.retry_at for link in failing), default=-math.inf),
+        refused=any(isinstance(link.failure, AuthenticationError) for link in links),
+        throttled_until=max(link.throttled_until for link in links),
+        heard=tuple(link.heard for link in links),
+    )

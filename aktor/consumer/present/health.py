@@ -1,0 +1,66 @@
+"""Whether a consumer is well: the two rules for Kubernetes' probes, see `docs/operate.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from aktor.consumer.present.picture import Picture
+from aktor.consumer.present.reasons import Reason
+from aktor.values import Value
+
+__all__ = ["HANGS_AFTER", "UNHEALTHY_AFTER", "WELL", "Health", "alive", "healthy"]
+
+#: A background thread that has not turned for so long, in seconds, is taken for dead.
+HANGS_AFTER: Final = 10.0
+
+#: A fault may last so long, in seconds, before the consumer is not healthy any more.
+UNHEALTHY_AFTER: Final = 10.0
+
+
+class Health(Value, kw_only=False):
+    """Whether a rule holds: true or false, and why not (`because`, "" if it holds)."""
+
+    ok: bool
+    because: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+#: The rule holds.
+WELL: Final = Health(True)
+
+
+def alive(p: Picture) -> Health:
+    """Whether a restart of the process would not help (a liveness probe). A cluster that is down is
+    no reason for a restart: the consumer goes on by itself when it is back."""
+    if p.closed:
+        return Health(False, "the consumer is closed")
+    if p.failure:
+        return Health(False, f"the consumer has failed: {p.failure}")
+    if p.overdue >= HANGS_AFTER:
+        return Health(False, f"the background thread has not turned for {p.overdue:.0f} s")
+    app = p.application
+    late = 0.0 if app.waits or app.polled_at < 0 else p.now - app.polled_at
+    if p.in_group and late >= p.max_poll_interval:
+        at = f" (it is at {app.line})" if app.line else ""
+        return Health(False, f"the application has not polled for {late:.0f} s{at}")
+    return WELL
+
+
+def healthy(p: Picture, of_consumer: Reason | None, of_partitions: Iterable[Reason]) -> Health:
+    """Whether records are read, or would be if there were any (a readiness probe)."""
+    living = alive(p)
+    if not living:
+        return living
+    reasons = (*of_partitions,) if of_consumer is None else (of_consumer, *of_partitions)
+    for reason in reasons:
+        if reason.fault and p.now - reason.since >= UNHEALTHY_AFTER:
+            return Health(False, reason.text)
+    member = p.member
+    if p.in_group and p.subscribed and member is not None and member.state != "stable":
+        on_the_way = p.now - member.since
+        if on_the_way >= p.session_timeout and not p.partitions:
+            return Health(False, f"the member is {member.state} for {on_the_way:.0f} s")
+    return WELL

@@ -1,0 +1,203 @@
+"""The picture of a consumer at one moment, of which `why()` and `status()` are made.
+
+It is put together from what each owner has published: the actors' `present`, the snapshots of the
+application's port, and the application's own half. To take it waits for nobody and asks nobody, so
+that it can be taken from any thread, also while the background thread hangs or has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.guard import ThreadGuard
+from aktor.consumer.core.partition import Partition, Stage, newest_in
+from aktor.consumer.present.stack import line_of
+from aktor.events.metadata import Cluster
+from aktor.events.present import (
+    CommitsNow,
+    CoordinatorNow,
+    FetchNow,
+    MemberNow,
+    NetworkNow,
+    PositionsNow,
+)
+from aktor.events.routes import COMMITS, COORDINATOR, FETCH, MEMBERSHIP, NETWORK, POSITIONS
+from aktor.structs import TopicPartition
+from aktor.values import Value
+
+__all__ = ["ApplicationNow", "PartitionSeen", "Picture", "take"]
+
+#: An application that has not polled for so long, in seconds, holds up what is buffered.
+LATE_POLL: Final = 1.0
+
+
+class ApplicationNow(Value):
+    """The application's thread: when it last polled (-inf: never), whether a call of it waits for
+    the cluster now, and which method of its rebalance listener runs, since when. `line` is where
+    it is, if it is late: not in a call that waits, and it has not polled for a second."""
+
+    polled_at: float
+    waits: bool
+    callback: str
+    callback_since: float
+    line: str
+    delivered_at: float
+
+
+class PartitionSeen(Value):
+    """One assigned partition, as the application has it. `buffered` counts bytes, also those that
+    no poll has taken over yet (`arrived`), `records` the offsets that are buffered. `next_at` is
+    the timestamp of what comes next, in ms, at the latest (-1: not known)."""
+
+    position: int | None
+    end: int | None
+    lag: int | None
+    high_watermark: int | None
+    paused: bool
+    stage: Stage
+    subscribed: bool
+    buffered: int
+    arrived: int
+    records: int
+    next_at: int
+    error: str
+
+
+class Picture(Value):
+    """All that is known of the consumer now. `now` is the dispatcher's clock, `wall` seconds since
+    the epoch. `overdue`: for how long the background thread has not turned, and where it is."""
+
+    now: float
+    wall: float
+    closed: bool = False
+    failure: str = ""
+    overdue: float = 0.0
+    background_line: str = ""
+    group_id: str | None = None
+    in_group: bool = False
+    topics: frozenset[str] = frozenset()
+    subscribed: bool = False
+    assigned_by_user: bool = False
+    session_timeout: float = 10.0
+    max_poll_interval: float = 300.0
+    room: int = 0
+    buffered: int = 0
+    isolated: bool = False
+    unreachable: str = ""
+    cluster: Cluster = field(default_factory=Cluster)
+    session_until: float = -math.inf
+    application: ApplicationNow
+    network: NetworkNow = field(default_factory=NetworkNow)
+    coordinator: CoordinatorNow | None = None
+    member: MemberNow | None = None
+    fetch: FetchNow = field(default_factory=FetchNow)
+    positions: PositionsNow = field(default_factory=PositionsNow)
+    commits: CommitsNow | None = None
+    partitions: Mapping[TopicPartition, PartitionSeen] = field(default_factory=dict)
+
+
+def take(engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard) -> Picture:
+    """The picture of the consumer to which these belong. From any thread."""
+    settings, port = engine.core.settings, engine.core.port
+    subscription = engine.subscription
+    now = dispatcher.clock()
+    closed, failure = guard.closed, port.failure
+    ended = closed or failure is not None
+    overdue = 0.0 if ended or guard.forked else dispatcher.overdue(now)
+    shown = {} if ended else {one.name: one.present for one in dispatcher.running}
+    unreachable = port.connections.unreachable
+    network, fetch = shown.get(NETWORK), shown.get(FETCH)
+    positions = shown.get(POSITIONS)
+    partitions = _partitions(engine)
+    return Picture(
+        now=now,
+        wall=dispatcher.wall(),
+        closed=closed,
+        failure="" if failure is None else str(failure),
+        overdue=overdue,
+        background_line=_line_of(dispatcher.thread_id, overdue),
+        group_id=settings.group_id,
+        in_group=subscription.in_group,
+        topics=subscription.topics,
+        subscribed=subscription.is_subscribed,
+        assigned_by_user=subscription.assigned_by_user,
+        session_timeout=settings.session_timeout,
+        max_poll_interval=settings.max_poll_interval,
+        room=settings.max_buffered_bytes,
+        buffered=sum(one.buffered for one in partitions.values()),
+        isolated=settings.isolation_level == "read_committed",
+        unreachable="" if unreachable is None else str(unreachable.args[0]),
+        cluster=port.cluster,
+        session_until=port.membership.session_until,
+        application=_application(engine, guard, now),
+        network=network if isinstance(network, NetworkNow) else NetworkNow(),
+        coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
+        member=_only(shown.get(MEMBERSHIP), MemberNow),
+        fetch=fetch if isinstance(fetch, FetchNow) else FetchNow(),
+        positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
+        commits=_only(shown.get(COMMITS), CommitsNow),
+        partitions=partitions,
+    )
+
+
+def _line_of(background: int | None, overdue: float) -> str:
+    return "" if overdue < LATE_POLL or background is None else line_of(background, ours=True)
+
+
+def _only(value: Value | None, kind: type[Any]) -> Any:
+    return value if isinstance(value, kind) else None
+
+
+def _application(engine: Engine, guard: ThreadGuard, now: float) -> ApplicationNow:
+    heartbeat, running = engine.heartbeat, engine.rebalancing.user_code.running
+    callback, since, thread = running or ("", -math.inf, heartbeat.thread)
+    waits = bool(guard.away) and running is None
+    late = not waits and now - max(heartbeat.polled_at, since) >= LATE_POLL
+    return ApplicationNow(
+        polled_at=heartbeat.polled_at,
+        waits=waits,
+        callback=callback,
+        callback_since=since,
+        line=line_of(thread) if (late or running) and thread else "",
+        delivered_at=engine.delivered_at,
+    )
+
+
+def _partitions(engine: Engine) -> dict[TopicPartition, PartitionSeen]:
+    isolated = engine.core.settings.isolation_level == "read_committed"
+    arrived: dict[TopicPartition, int] = {}
+    for chunk in engine.core.port.chunks.copy():
+        arrived[chunk.partition] = arrived.get(chunk.partition, 0) + chunk.size
+    return {
+        partition: _seen(
+            state, engine.iteration.offset_of(state), isolated, arrived.get(partition, 0)
+        )
+        for partition, state in engine.delivery.partitions.items()
+    }
+
+
+def _seen(state: Partition, position: int | None, isolated: bool, arrived: int) -> PartitionSeen:
+    # Each field is read once: another thread may move the partition meanwhile.
+    ends, chunks, error = state.log_ends, state.chunks.copy(), state.error
+    end = None if ends is None else ends[1] if isolated else ends[0]
+    lag = None if position is None or end is None else max(0, end - position)
+    last = chunks[-1].end if chunks else -1
+    return PartitionSeen(
+        position=position,
+        end=end,
+        lag=lag,
+        high_watermark=None if ends is None else ends[0],
+        paused=state.paused,
+        stage=state.stage,
+        subscribed=state.subscribed,
+        buffered=sum([chunk.size for chunk in chunks]) + arrived,
+        arrived=arrived,
+        records=max(0, last - position) if position is not None else 0,
+        next_at=newest_in(chunks[0].data) if chunks else state.read_until,
+        error="" if error is None else str(error),
+    )

@@ -1,0 +1,777 @@
+"""Why nothing is delivered: two tables of reasons, in order of priority, and the sentence of `why`.
+
+Each reason is a function of the picture: it says None if it does not apply, else a `Reason`, which
+has what `status()`, `why()`, `healthy` and the event `delivery.stalled` tell. A guess is no reason:
+each text says only what an owner has published.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from aktor.consumer.core.partition import Stage
+from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
+from aktor.events.present import BrokerNow, PositionNow
+from aktor.structs import TopicPartition
+from aktor.values import Value
+
+__all__ = [
+    "FAULT_AFTER",
+    "Reason",
+    "WaitingFor",
+    "of_consumer",
+    "of_partition",
+    "of_partitions",
+    "why",
+    "wrong",
+]
+
+#: A failure that is younger, in seconds, is one of those that pass: a connection that the broker
+#: has closed and that is opened again. It is no reason yet.
+FAULT_AFTER: Final = 1.0
+
+
+class WaitingFor(enum.Enum):
+    """What the next record of a partition waits for."""
+
+    RECORDS = "nothing new"
+    """All that was written has been delivered, as far as the leader has told."""
+
+    FETCH = "fetch"
+    """It is being fetched, or delivered: nothing hinders it."""
+
+    APPLICATION = "application"
+    """Records are here, or could be. The application has not polled for a second or more."""
+
+    CALLBACK = "callback"
+    """A method of the rebalance listener has not returned."""
+
+    PAUSED = "paused"
+    """The user has paused the partition."""
+
+    BUFFER = "buffer full"
+    """The buffer (`max_buffered_bytes`) is full of other partitions' records."""
+
+    TRANSACTION = "open transaction"
+    """With read_committed: what follows belongs to a transaction that is still open."""
+
+    SESSION = "session unconfirmed"
+    """The session may be over, so another member may own the partition. What is buffered is
+    withheld until a heartbeat is answered."""
+
+    GROUP = "group"
+    """The member has no partitions yet, or gives this one up: a rebalance is under way."""
+
+    COORDINATOR = "coordinator"
+    """The group's coordinator is not known, or does not answer."""
+
+    POSITION = "position"
+    """Its position is being looked up or validated."""
+
+    LEADER = "no leader"
+    """No broker leads the partition, or the topic does not exist."""
+
+    BROKER = "broker"
+    """The broker that leads it cannot be reached, or does not answer."""
+
+    THROTTLED = "throttled"
+    """The broker wants no request before some time: a quota is used up."""
+
+    REFUSED = "refused"
+    """The broker refuses it, or its next record cannot be read: `poll` raises the error."""
+
+    SUBSCRIPTION = "subscription"
+    """Nothing is subscribed to or assigned."""
+
+    CONSUMER = "consumer"
+    """The consumer is closed or has failed, or its background thread does not turn."""
+
+
+class Reason(Value, kw_only=False):
+    """Why something is not delivered. `text` is a clause without a stop; `since` is when it began,
+    by the consumer's clock (-inf: not known). A `fault` is nothing that the application has asked
+    for, and nothing usual. `then`: what happens next, as a sentence, or ""."""
+
+    waiting_for: WaitingFor
+    text: str
+    since: float
+    fault: bool
+    then: str = ""
+
+
+# -- words
+
+
+def _seconds(span: float) -> str:
+    if span == math.inf:
+        return "unknown time"
+    return f"{span:.1f} s" if span < 100 else f"{span:.0f} s"
+
+
+def _for(since: float, now: float) -> str:
+    return "" if since == -math.inf else f" for {_seconds(max(0.0, now - since))}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _named(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _in(at: float, now: float, what: str) -> str:
+    """ "<what> is made in 0.3 s", if it is known when."""
+    if at == -math.inf or at <= now:
+        return f"{what} is under way"
+    return f"{what} is made in {_seconds(at - now)}" if at < math.inf else ""
+
+
+def _broker_name(broker: BrokerNow) -> str:
+    return broker.address if broker.node < 0 else f"broker {broker.node}, {broker.address}"
+
+
+def _silence(broker: BrokerNow, now: float) -> str:
+    """ "has not answered for 7.2 s (connection refused, 14 attempts)"."""
+    heard = broker.heard_at
+    known = heard if heard > -math.inf else _since(broker)
+    return f"has {'not' if heard > -math.inf else 'never'} answered{_for(known, now)}{_how(broker)}"
+
+
+def _how(broker: BrokerNow) -> str:
+    error = _first_line(broker.error) or ("it hung up" if broker.failing_since else "")
+    attempts = _plural(broker.attempts, "attempt") if broker.attempts else ""
+    inside = ", ".join(filter(None, (error, attempts)))
+    return f" ({inside})" if inside else ""
+
+
+def _first_line(text: str, most: int = 160) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def _since(broker: BrokerNow) -> float:
+    begun = [at for at in (broker.failing_since, broker.connecting_since) if at is not None]
+    return min(begun, default=-math.inf)
+
+
+def is_down(broker: BrokerNow | None, now: float) -> bool:
+    """Whether this broker has not answered for a second since it failed, or since we try to connect
+    to it."""
+    if broker is None:
+        return False
+    trying = broker.connecting_since is not None and not broker.connected
+    begun = broker.connecting_since if trying else None
+    if broker.fails:
+        begun = broker.failing_since
+    return begun is not None and now - begun >= FAULT_AFTER
+
+
+def down_since(broker: BrokerNow) -> float:
+    """When it answered last, or, if it never did, when the first attempt failed."""
+    return broker.heard_at if broker.heard_at > -math.inf else _since(broker)
+
+
+# -- reasons that concern the whole consumer
+
+
+def _closed(p: Picture) -> Reason | None:
+    if not p.closed:
+        return None
+    return Reason(WaitingFor.CONSUMER, "the consumer is closed", -math.inf, fault=False)
+
+
+def _failed(p: Picture) -> Reason | None:
+    if not p.failure:
+        return None
+    text = f"the consumer has failed: {_first_line(p.failure, 400)}"
+    return Reason(WaitingFor.CONSUMER, text, -math.inf, True, "Close it and make a new one.")
+
+
+def _hangs(p: Picture) -> Reason | None:
+    if p.overdue < FAULT_AFTER:
+        return None
+    if p.overdue == math.inf:
+        text, since = "the background thread has ended", -math.inf
+    else:
+        where = f" (it is at {p.background_line})" if p.background_line else ""
+        text = f"the background thread has not turned for {_seconds(p.overdue)}{where}"
+        since = p.now - p.overdue
+    return Reason(WaitingFor.CONSUMER, text, since, fault=True)
+
+
+def _login_refused(p: Picture) -> Reason | None:
+    refusing = [one for one in _all_brokers(p) if one.refused and one.fails]
+    if not refusing:
+        return None
+    last = max(refusing, key=lambda one: one.failed_at)
+    since = last.failing_since or -math.inf
+    text = f"{_broker_name(last)} refuses our login ({_first_line(last.error)}){_for(since, p.now)}"
+    return Reason(WaitingFor.REFUSED, text, since, True, _next_attempt(last, p.now))
+
+
+def _nobody_there(p: Picture) -> Reason | None:
+    """No broker that was tried answers, neither one of the cluster nor a bootstrap server."""
+    brokers = _all_brokers(p)
+    if p.unreachable:
+        since = max([one.heard_at for one in brokers], default=-math.inf)
+        return Reason(WaitingFor.BROKER, _first_line(p.unreachable, 400), since, fault=True)
+    if any(one.connected and not one.fails for one in brokers):
+        return None
+    down = [one for one in brokers if is_down(one, p.now)]
+    if not down:
+        return None
+    heard = max(one.heard_at for one in brokers)
+    since = heard if heard > -math.inf else min(map(_since, down))
+    named = ", ".join(f"{_broker_name(one)}{_how(one)}" for one in down[:3])
+    more = f" and {len(down) - 3} more" if len(down) > 3 else ""
+    text = f"no broker can be reached{_for(since, p.now)}: {named}{more}"
+    soonest = min(down, key=lambda one: one.retry_at)
+    return Reason(WaitingFor.BROKER, text, since, True, _next_attempt(soonest, p.now))
+
+
+def _next_attempt(broker: BrokerNow, now: float) -> str:
+    said = _in(broker.retry_at, now, "the next attempt")
+    return f"{said[0].upper()}{said[1:]}." if said else ""
+
+
+def _all_brokers(p: Picture) -> list[BrokerNow]:
+    known = list(p.network.brokers.values())
+    addresses = {one.address for one in known}
+    return [*known, *(one for one in p.network.servers if one.address not in addresses)]
+
+
+def _in_callback(p: Picture) -> Reason | None:
+    app = p.application
+    if not app.callback:
+        return None
+    at = f" ({app.line})" if app.line else ""
+    text = f"the listener's {app.callback} has not returned{_for(app.callback_since, p.now)}{at}"
+    long = p.now - app.callback_since >= p.session_timeout
+    then = _poll_deadline(p)
+    return Reason(WaitingFor.CALLBACK, text, app.callback_since, long, then)
+
+
+def _poll_deadline(p: Picture) -> str:
+    """When the group goes on without an application that does not poll."""
+    if not p.in_group or p.application.polled_at == -math.inf:
+        return ""
+    by = p.application.polled_at + p.max_poll_interval
+    if p.now < by:
+        return f"If it does not poll, the member leaves its group in {_seconds(by - p.now)}."
+    return (
+        "The member has left its group (max_poll_interval_ms); it joins again with the next poll."
+    )
+
+
+def _polls_late(p: Picture) -> Reason | None:
+    """The application has not polled for a second, and records could be given out."""
+    late = _lateness(p)
+    if late < LATE_POLL or not (p.partitions or p.in_group):
+        return None
+    expired = p.in_group and late >= p.max_poll_interval
+    if not (expired or any(one.buffered and not one.paused for one in p.partitions.values())):
+        return None
+    app = p.application
+    return Reason(WaitingFor.APPLICATION, _late_text(p), app.polled_at, expired, _poll_deadline(p))
+
+
+def _lateness(p: Picture) -> float:
+    """For how long the application has not polled; 0 while a call of it waits for the cluster."""
+    app = p.application
+    if app.waits or app.polled_at == -math.inf:
+        return 0.0
+    return p.now - app.polled_at
+
+
+def _late_text(p: Picture) -> str:
+    at = f" (it is at {p.application.line})" if p.application.line else ""
+    return f"the application has not polled{_for(p.application.polled_at, p.now)}{at}"
+
+
+def _nothing_wanted(p: Picture) -> Reason | None:
+    if p.subscribed or p.assigned_by_user:
+        return None
+    text = "nothing is subscribed to, and nothing is assigned"
+    return Reason(WaitingFor.SUBSCRIPTION, text, -math.inf, fault=False)
+
+
+def _coordinator(p: Picture) -> Reason | None:
+    """The coordinator does not answer, or is not known."""
+    it, member = p.coordinator, p.member
+    if p.group_id is None or it is None:
+        return None
+    broker = p.network.brokers.get(it.node)
+    if it.refused:
+        text = f"the group {p.group_id!r} may not be used: {_first_line(it.trouble, 300)}"
+        return Reason(WaitingFor.REFUSED, text, it.since, True, _again(it.retry_at, p.now))
+    if is_down(broker, p.now):
+        assert broker is not None, "a broker that is down is known"
+        text = f"the coordinator ({_broker_name(broker)}) {_silence(broker, p.now)}"
+        then = _session_end(p) or _next_attempt(broker, p.now)
+        return Reason(WaitingFor.COORDINATOR, text, down_since(broker), True, then)
+    if not it.known and p.now - it.since >= FAULT_AFTER:
+        last = f", last: {_first_line(it.trouble)}" if it.trouble else ""
+        looked = _plural(it.asked, "look-up")
+        text = f"the group's coordinator has not been known{_for(it.since, p.now)} ({looked}{last})"
+        then = _session_end(p) or _again(it.retry_at, p.now)
+        return Reason(WaitingFor.COORDINATOR, text, it.since, True, then)
+    name = f"broker {it.node}, {it.address}"
+    if member is not None and member.failures and p.now - member.answered_at >= FAULT_AFTER:
+        times = f"{_plural(member.failures, 'heartbeat')} failed"
+        last = f", last: {_first_line(member.trouble)}" if member.trouble else ""
+        span = "" if member.answered_at == -math.inf else _for(member.answered_at, p.now)
+        text = f"the coordinator ({name}) has not answered a heartbeat{span} ({times}{last})"
+        return Reason(WaitingFor.COORDINATOR, text, member.answered_at, True, _session_end(p))
+    if member is not None and p.now - member.asked_at >= FAULT_AFTER:
+        ago = _seconds(p.now - member.asked_at)
+        text = f"the coordinator ({name}) has not answered the heartbeat that was sent {ago} ago"
+        return Reason(WaitingFor.COORDINATOR, text, member.asked_at, True, _session_end(p))
+    return None
+
+
+def _again(retry_at: float, now: float) -> str:
+    said = _in(retry_at, now, "the next look-up")
+    return f"{said[0].upper()}{said[1:]}." if said else ""
+
+
+def _session_end(p: Picture) -> str:
+    member = p.member
+    if member is None or not p.partitions or not p.in_group or p.session_until == -math.inf:
+        return ""
+    length = _seconds(member.session)
+    if p.now <= p.session_until:
+        left = _seconds(p.session_until - p.now)
+        return (
+            f"The session ({length}) is over in {left}; from then on records are withheld until a"
+            " heartbeat is answered."
+        )
+    return ""
+
+
+def _no_assignment(p: Picture) -> Reason | None:
+    """The group has given this member no partitions, or not yet."""
+    if p.partitions or not p.subscribed:
+        return None
+    if not p.in_group:
+        return _no_topic(p)
+    member = p.member
+    if member is None:
+        return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
+    if member.state == "stable":
+        return _no_topic(p) or Reason(
+            WaitingFor.GROUP, "the group has given this member no partitions", member.since, False
+        )
+    long = p.now - member.since >= max(p.session_timeout, 3 * FAULT_AFTER)
+    text = f"{_step_text(p, member.step, member.trouble)}{_for(member.since, p.now)}"
+    waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP
+    fault = long and member.step != "poll"
+    return Reason(waits, text, member.since, fault, _no_topic_note(p))
+
+
+def _step_text(p: Picture, step: str, trouble: str) -> str:
+    because = f" ({_first_line(trouble)})" if trouble else ""
+    return {
+        "poll": "the member joins its group with the next poll, which has not come",
+        "coordinator": "the member waits for the group's coordinator to be found",
+        "members": "the group's coordinator waits for other members to join, or to assign",
+        "callback": "the rebalance waits for the application (a poll, or its listener)",
+        "commit": "the rebalance waits for the last commit before a revocation",
+        "metadata": "the rebalance waits for the metadata of the group's topics",
+        "backoff": f"the member waits to join again{because}",
+        "answer": f"the group has not taken the member in{because}",
+    }.get(step, "the member is not stable")
+
+
+def _no_topic(p: Picture) -> Reason | None:
+    """Topics that are subscribed to are not there, or may not be described."""
+    forbidden = sorted(p.topics & p.cluster.forbidden)
+    if forbidden:
+        text = f"the topic {forbidden[0]!r} may not be described by this principal"
+        return Reason(WaitingFor.REFUSED, text, -math.inf, fault=True)
+    if p.cluster.version <= 0:
+        return Reason(
+            WaitingFor.BROKER, "no broker has described the cluster yet", -math.inf, False
+        )
+    missing = sorted(p.topics - p.cluster.topics.keys())
+    if missing:
+        these = ", ".join(map(repr, missing[:3]))
+        text = f"no broker knows the topic{'s' if len(missing) > 1 else ''} {these}"
+        then = "It is read as soon as it exists (looked for every metadata_max_age_ms)."
+        return Reason(WaitingFor.LEADER, text, -math.inf, True, then)
+    return None
+
+
+def _no_topic_note(p: Picture) -> str:
+    missing = _no_topic(p)
+    if missing is None or missing.waiting_for is not WaitingFor.LEADER:
+        return ""
+    return f"{missing.text[0].upper()}{missing.text[1:]}."
+
+
+def _session(p: Picture) -> Reason | None:
+    """The session may be over: nothing is given out before a heartbeat is answered."""
+    if not p.in_group or not p.partitions or p.now <= p.session_until:
+        return None
+    member = p.member
+    if member is None:
+        return Reason(WaitingFor.SESSION, "the member is being restarted", -math.inf, fault=True)
+    since = p.session_until
+    length = _seconds(member.session)
+    if since == -math.inf:
+        text = "the group has not confirmed the member yet"
+    else:
+        text = f"the session ({length}) may be over{_for(since, p.now)}: no heartbeat was answered"
+    return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
+
+
+#: Reasons of the whole consumer, the most important first.
+REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
+    _closed,
+    _failed,
+    _hangs,
+    _login_refused,
+    _nobody_there,
+    _in_callback,
+    _polls_late,
+    _nothing_wanted,
+    _coordinator,
+    _no_assignment,
+    _session,
+)
+
+#: Those of them that keep records of every partition back. (The coordinator does so once the
+#: session is over, or while there are no partitions.)
+_COVERING: Final = (_closed, _failed, _hangs, _login_refused, _nobody_there, _in_callback)
+
+
+def of_consumer(p: Picture) -> Reason | None:
+    """The most important reason that concerns the whole consumer."""
+    return next(_that_apply(p, REASONS), None)
+
+
+def _that_apply(
+    p: Picture, reasons: tuple[Callable[[Picture], Reason | None], ...]
+) -> Iterator[Reason]:
+    for reason in reasons:
+        if (found := reason(p)) is not None:
+            yield found
+
+
+# -- reasons that concern one partition
+
+
+def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    since = -math.inf if p.member is None else p.member.since
+    if it.stage is Stage.PENDING_REVOCATION:
+        return Reason(WaitingFor.GROUP, "it is about to be revoked", since, fault=False)
+    if not it.subscribed:
+        text = "its topic is not subscribed any more"
+        return Reason(WaitingFor.GROUP, text, -math.inf, fault=False)
+    if it.stage is Stage.PENDING_CALLBACK:
+        text = "on_partitions_assigned has not returned, or has failed"
+        return Reason(WaitingFor.CALLBACK, text, since, fault=False)
+    return None
+
+
+def _paused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if not it.paused:
+        return None
+    return Reason(WaitingFor.PAUSED, "the application has paused it", -math.inf, fault=False)
+
+
+def _has_error(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if not it.error:
+        return None
+    hindrance = p.fetch.hindered.get(tp)
+    since = -math.inf if hindrance is None else hindrance.since
+    text = f"poll raises an error until it is dealt with: {_first_line(it.error)}"
+    return Reason(WaitingFor.REFUSED, text, since, fault=True)
+
+
+def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if p.cluster.leader(*tp) is not None or p.cluster.version <= 0:
+        return None
+    hindrance = p.fetch.hindered.get(tp)
+    since = -math.inf if hindrance is None else hindrance.since
+    if tp.topic in p.cluster.forbidden:
+        text = "its topic may not be described by this principal"
+        return Reason(WaitingFor.REFUSED, text, since, fault=True)
+    topic = p.cluster.topics.get(tp.topic)
+    if topic is None:
+        text = f"no broker knows the topic {tp.topic!r}"
+    elif tp.partition not in topic.partitions:
+        text = f"the topic has no such partition (it has {len(topic.partitions)})"
+    else:
+        text = "no broker leads it"
+    then = "The metadata is asked for again and again."
+    return Reason(WaitingFor.LEADER, f"{text}{_for(since, p.now)}", since, True, then)
+
+
+def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    broker = _source(p, tp)
+    if broker is None or not is_down(broker, p.now):
+        return None
+    text = f"its leader ({_broker_name(broker)}) {_silence(broker, p.now)}"
+    return Reason(WaitingFor.BROKER, text, down_since(broker), True, _next_attempt(broker, p.now))
+
+
+def _source(p: Picture, tp: TopicPartition) -> BrokerNow | None:
+    leader = p.cluster.leader(*tp)
+    return None if leader is None else p.network.brokers.get(leader.leader)
+
+
+def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    waiting = p.positions.waiting.get(tp)
+    if waiting is None:
+        if it.position is None:
+            text = "its position is being looked up"
+            return Reason(WaitingFor.POSITION, text, -math.inf, fault=False)
+        return None
+    text = {
+        "committed": "its committed offset is being looked up",
+        "reset": "its position is being looked up (ListOffsets)",
+        "validation": "it is being asked whether the new leader has what was read",
+        "truncated": "its log was truncated below the position",
+        "failed": "no position was found; poll raises the error",
+    }.get(waiting.stage, "its position is being looked up")
+    text = f"{text}{_for(waiting.since, p.now)}{_asked(p, waiting)}"
+    old = p.now - waiting.since >= FAULT_AFTER
+    then = "" if waiting.asked_at < math.inf else _in(waiting.retry_at, p.now, "the next attempt")
+    then = f"{then[0].upper()}{then[1:]}." if then and waiting.trouble else ""
+    return Reason(WaitingFor.POSITION, text, waiting.since, old, then)
+
+
+def _asked(p: Picture, waiting: PositionNow) -> str:
+    said = []
+    if waiting.node is not None:
+        broker = p.network.brokers.get(waiting.node)
+        name = f"broker {waiting.node}" if broker is None else _broker_name(broker)
+        ago = _seconds(p.now - waiting.asked_at)
+        said.append(f"{name} was asked {ago} ago and has not answered")
+    if waiting.trouble:
+        said.append(f"last: {_first_line(waiting.trouble)}")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    hindrance = p.fetch.hindered.get(tp)
+    if hindrance is None or hindrance.state not in ("failing", "stopped"):
+        return None
+    old = p.now - hindrance.since >= FAULT_AFTER
+    trouble = _first_line(hindrance.trouble) or "an error"
+    text = f"its Fetch is refused{_for(hindrance.since, p.now)}: {trouble}"
+    then = _in(hindrance.until, p.now, "the next attempt") if hindrance.state == "failing" else ""
+    then = f"{then[0].upper()}{then[1:]}." if then else ""
+    return Reason(WaitingFor.REFUSED, text, hindrance.since, old, then)
+
+
+def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    leader = p.cluster.leader(*tp)
+    since = None if leader is None else p.fetch.late.get(leader.leader)
+    if leader is None or since is None:
+        return None
+    broker = p.network.brokers.get(leader.leader)
+    name = f"broker {leader.leader}" if broker is None else _broker_name(broker)
+    text = f"its leader ({name}) has not answered a Fetch{_for(since, p.now)}"
+    return Reason(WaitingFor.BROKER, text, since, fault=True)
+
+
+def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    broker = _source(p, tp)
+    if broker is None or broker.throttled_until <= p.now:
+        return None
+    left = _seconds(broker.throttled_until - p.now)
+    text = f"{_broker_name(broker)} throttles us (a quota is used up): {left} more"
+    return Reason(WaitingFor.THROTTLED, text, broker.heard_at, fault=False)
+
+
+def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    hindrance = p.fetch.hindered.get(tp)
+    late = _lateness(p)
+    if hindrance is not None and hindrance.state == "unpolled":
+        text = "the application has not polled since it was assigned"
+        return Reason(WaitingFor.APPLICATION, text, hindrance.since, fault=False)
+    if not it.buffered or late < LATE_POLL:
+        return None
+    return Reason(WaitingFor.APPLICATION, _late_text(p), p.application.polled_at, fault=False)
+
+
+def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if it.buffered or not it.lag or p.buffered < p.room * 9 // 10:
+        return None
+    text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
+    return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)
+
+
+def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if not p.isolated or it.lag != 0 or it.buffered:
+        return None
+    behind = (it.high_watermark or 0) - (it.position or 0)
+    if behind <= 0:
+        return None
+    text = f"{_plural(behind, 'record')} behind the position belong to an open transaction"
+    return Reason(WaitingFor.TRANSACTION, text, -math.inf, fault=False)
+
+
+def _nothing_new(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if it.lag != 0 or it.buffered:
+        return None
+    told = _source(p, tp)
+    since = -math.inf if told is None else told.heard_at
+    ago = "" if since == -math.inf else f" (its leader answered {_seconds(p.now - since)} ago)"
+    return Reason(WaitingFor.RECORDS, f"there is nothing new{ago}", -math.inf, fault=False)
+
+
+#: Reasons of one partition, the most important first.
+OF_PARTITION: Final[
+    tuple[Callable[[Picture, TopicPartition, PartitionSeen], Reason | None], ...]
+] = (
+    _given_up,
+    _paused,
+    _has_error,
+    _no_leader,
+    _leader_down,
+    _position,
+    _refused,
+    _late_answer,
+    _throttled,
+    _unpolled,
+    _no_room,
+    _open_transaction,
+    _nothing_new,
+)
+
+_FETCHED: Final = Reason(WaitingFor.FETCH, "it is being fetched", -math.inf, fault=False)
+
+
+def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
+    """What each assigned partition waits for."""
+    covering = next(_that_apply(p, _COVERING), None) or _session_reason(p)
+    return {tp: covering or of_partition(p, tp, it) for tp, it in p.partitions.items()}
+
+
+def _session_reason(p: Picture) -> Reason | None:
+    """The session may be over: why no heartbeat is answered, if that is known."""
+    unconfirmed = _session(p)
+    if unconfirmed is None:
+        return None
+    cause = _coordinator(p)
+    text = unconfirmed.text if cause is None else f"{unconfirmed.text}: {cause.text}"
+    return Reason(WaitingFor.SESSION, text, unconfirmed.since, fault=True)
+
+
+def of_partition(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason:
+    """What this partition waits for, as far as it alone is concerned."""
+    for reason in OF_PARTITION:
+        if (found := reason(p, tp, it)) is not None:
+            return found
+    return _FETCHED
+
+
+# -- the sentence
+
+
+def why(p: Picture) -> str:
+    """What is not happening now, since when, because of whom, and what happens next."""
+    waiting = of_partitions(p)
+    reason = of_consumer(p)
+    if reason is None:
+        return _of_the_partitions(p, waiting)
+    return " ".join(
+        filter(None, (_head(p, reason), _withheld(p), reason.then, _not_yours(p, reason)))
+    )
+
+
+def wrong(p: Picture) -> str:
+    """The worst that is wrong, in a clause; "" if nothing is."""
+    reason = of_consumer(p)
+    if reason is not None:
+        return reason.text if reason.fault else ""
+    faulty = {tp: reason for tp, reason in of_partitions(p).items() if reason.fault}
+    if not faulty:
+        return ""
+    first = _oldest(faulty)
+    more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
+    return f"nothing of {_named(first)}{more} is delivered: {faulty[first].text}"
+
+
+def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
+    return min(reasons, key=lambda tp: (reasons[tp].since, tp))
+
+
+def _head(p: Picture, reason: Reason) -> str:
+    if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
+        return f"Records are still delivered, but {reason.text}."
+    return f"Nothing is delivered: {reason.text}."
+
+
+def _withheld(p: Picture) -> str:
+    unconfirmed = _session(p)
+    if unconfirmed is None or p.member is None:
+        return ""
+    count = sum(one.records for one in p.partitions.values())
+    if not count or p.session_until == -math.inf:
+        return ""
+    length = _seconds(p.member.session)
+    return (
+        f"{_plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld, since"
+        f" the session ({length}) may be over."
+    )
+
+
+def _not_yours(p: Picture, reason: Reason) -> str:
+    """Whether it is the application's code that holds things up."""
+    if reason.waiting_for in (WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.SUBSCRIPTION):
+        return ""
+    if p.closed or p.failure:
+        return ""
+    app = p.application
+    if app.callback:
+        return f"The listener's {app.callback} has not returned either."
+    if app.polled_at == -math.inf:
+        return "The application has not polled yet."
+    if _lateness(p) >= LATE_POLL:
+        late = _late_text(p)
+        return f"And {late}."
+    if not reason.fault:
+        return ""
+    if app.waits:
+        return "Not your code: a poll is waiting."
+    return f"Not your code: the last poll was {_seconds(max(0.0, p.now - app.polled_at))} ago."
+
+
+def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> str:
+    """The sentence if nothing hinders the whole consumer: the worst that hinders a partition."""
+    faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
+    if faulty:
+        first = _oldest(faulty)
+        reason = faulty[first]
+        same = sorted(tp for tp, other in faulty.items() if other.waiting_for is reason.waiting_for)
+        names = ", ".join(map(_named, same[:5])) + (" ..." if len(same) > 5 else "")
+        rest = len(waiting) - len(faulty)
+        others = f" ({rest} of {len(waiting)} partitions are not concerned)" if rest else ""
+        head = f"Nothing is delivered of {names}{others}: {_named(first)}: {reason.text}."
+        return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
+    kinds = {reason.waiting_for for reason in waiting.values()}
+    if WaitingFor.FETCH in kinds:
+        if p.application.delivered_at > -math.inf:
+            ago = _seconds(p.now - p.application.delivered_at)
+            return f"Records are fetched and delivered: the last ones {ago} ago."
+        return "Records are being fetched; none were delivered yet."
+    for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
+        these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
+        if these and kind is not WaitingFor.RECORDS:
+            text = waiting[these[0]].text
+            names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
+            if kind is WaitingFor.APPLICATION:
+                return f"Nothing is delivered: {text}. {_poll_deadline(p)}".strip()
+            return f"Nothing is delivered of {names}: {text}."
+    last = p.application.delivered_at
+    ago = (
+        "none was delivered yet" if last == -math.inf else f"the last {_seconds(p.now - last)} ago"
+    )
+    return f"There is nothing new: all records that the brokers have told of are delivered ({ago})."

@@ -1,0 +1,165 @@
+"""What each actor knows of the present, for `status()` and `why()`.
+
+These are no messages. An actor keeps the value in its `present` and replaces it as a whole, at the
+end of a tick in which something has changed; any thread reads it there at any time, also while the
+background thread hangs. Times are those of the dispatcher's clock: who looks computes the ages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import field
+
+from kafka.structs import TopicPartition
+
+from aktor.values import Value
+
+__all__ = [
+    "BrokerNow",
+    "CommitsNow",
+    "CoordinatorNow",
+    "FetchNow",
+    "Heard",
+    "Hindrance",
+    "MemberNow",
+    "NetworkNow",
+    "PositionNow",
+    "PositionsNow",
+]
+
+
+class Heard:
+    """When a broker has last answered on one connection. It changes with each answer, so it is a
+    slot: the network actor writes it, any thread reads it."""
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at = -math.inf
+
+    def note(self, now: float) -> None:
+        """The broker has answered."""
+        self.at = now
+
+
+class BrokerNow(Value):
+    """One broker, or bootstrap server (`node` < 0), over all connections to it.
+
+    `failing_since`: the first failure in a row; `failed_at` the last one. `attempts` counts the
+    failures, `error` says how the last one ended ("": it hung up), `retry_at` when the next attempt
+    may begin. `refused`: it refuses our credentials.
+    """
+
+    node: int
+    address: str
+    connected: bool
+    connecting_since: float | None
+    failing_since: float | None
+    failed_at: float
+    attempts: int
+    error: str
+    retry_at: float
+    refused: bool
+    throttled_until: float
+    heard: tuple[Heard, ...]
+
+    @property
+    def heard_at(self) -> float:
+        """When it has last answered; -inf: never."""
+        return max([one.at for one in self.heard], default=-math.inf)
+
+    @property
+    def fails(self) -> bool:
+        """Whether it has not answered since the last failure."""
+        return self.failing_since is not None and self.heard_at < self.failed_at
+
+
+class NetworkNow(Value):
+    """The brokers of the cluster and the bootstrap servers, each once."""
+
+    brokers: Mapping[int, BrokerNow] = field(default_factory=dict)
+    servers: tuple[BrokerNow, ...] = ()
+
+
+class CoordinatorNow(Value):
+    """Whether the coordinator is known. `node` and `address` are those of the last one that was;
+    `since`: from when on it has not been known; `asked` counts the look-ups since, `trouble` says
+    how the last one ended, `retry_at` when the next one is due (-inf: it is under way)."""
+
+    known: bool
+    node: int
+    address: str
+    since: float
+    asked: int
+    trouble: str
+    retry_at: float
+    refused: bool
+
+
+class MemberNow(Value):
+    """The member in its group.
+
+    `step` says what a member that is not stable waits for: "poll", "coordinator", "members" (the
+    coordinator keeps its JoinGroup or SyncGroup), "callback", "commit", "metadata", "answer", or
+    "". `since`: from when on it has been in that state and step. `asked_at` is when the heartbeat
+    in flight was sent (inf: none is), `answered_at` when the last one was answered.
+    """
+
+    state: str
+    step: str
+    since: float
+    owned: int
+    rebalancing_since: float
+    asked_at: float
+    answered_at: float
+    heartbeat_due: float
+    failures: int
+    session: float
+    session_until: float
+    poll_by: float
+    trouble: str
+
+
+class Hindrance(Value):
+    """Why one partition is not fetched: the state of the plan, since when, from which broker it
+    would be fetched, and until when it waits (inf: for a message)."""
+
+    state: str
+    since: float
+    node: int | None
+    until: float
+    trouble: str
+
+
+class FetchNow(Value):
+    """The partitions that are not fetched, and since when the answers of brokers are late."""
+
+    hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
+    late: Mapping[int, float] = field(default_factory=dict)
+
+
+class PositionNow(Value):
+    """What the position of one partition waits for: "committed" (OffsetFetch, asked of the
+    coordinator), "reset" (ListOffsets), "validation" (OffsetForLeaderEpoch), "truncated" or
+    "failed" (the application decides); since when; which broker is asked and since when; how the
+    last attempt ended; when the next one is due."""
+
+    stage: str
+    since: float
+    node: int | None
+    asked_at: float
+    trouble: str
+    retry_at: float
+
+
+class PositionsNow(Value):
+    """The partitions that have no position, or one that is in doubt."""
+
+    waiting: Mapping[TopicPartition, PositionNow] = field(default_factory=dict)
+
+
+class CommitsNow(Value):
+    """When offsets were last stored; -inf: never."""
+
+    committed_at: float

@@ -1,0 +1,259 @@
+"""What `status()` and `why()` say in an incident: who, since when, what happens next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.errors import UnknownTopicOrPartitionError
+
+from aktor import ConsumerRebalanceListener
+from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.status import ConsumerStatus, WaitingFor
+from tests.scenarios.reading import T0, T1, a_member, read
+from tests.scenarios.world import World, seeds
+
+REFUSED = "Connection refused"
+
+
+@pytest.fixture(params=seeds(2))
+def world(request: Any) -> Iterator[World]:
+    with World(request.param) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 40)
+        yield world
+
+
+def lose(world: World, consumer: KafkaConsumer, *nodes: int) -> None:
+    """From now on these brokers (all, if none is named) refuse connections, and hang up."""
+    for node in nodes or tuple(world.cluster.up):
+        world.cluster.unreachable[f"b{node}"] = REFUSED
+    world.host(consumer).cut()
+
+
+def poll_for(world: World, consumer: KafkaConsumer, seconds: float) -> ConsumerStatus:
+    """Poll for so long; returns how it looks then."""
+    until = world.now + seconds
+    while world.now < until:
+        with contextlib.suppress(UnknownTopicOrPartitionError):
+            consumer.poll(timeout_ms=100)
+    return consumer.status()
+
+
+def a_reader(world: World) -> KafkaConsumer:
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0, T1])
+    assert len(read(world, consumer, 80)) == 80
+    return consumer
+
+
+def test_with_nothing_wrong_it_says_that_there_is_nothing_new(world: World) -> None:
+    consumer = a_member(world)
+    assert len(read(world, consumer, 80)) == 80
+
+    status = poll_for(world, consumer, 5.0)
+
+    assert status.state == "running"
+    assert status.why.startswith("There is nothing new")
+    assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.RECORDS}
+    assert status.healthy
+    assert status.alive
+    assert status.lag_seconds == 0.0
+    assert status.last_poll is not None
+    assert status.last_poll < 0.3
+    assert status.last_heartbeat is not None
+    assert status.last_heartbeat < 3.5
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_if_all_brokers_are_gone_it_names_them_and_says_since_when(
+    world: World, group_id: str | None
+) -> None:
+    consumer = a_member(world, group_id=group_id)
+    read(world, consumer, 80)
+    lose(world, consumer)
+
+    status = poll_for(world, consumer, 7.0)
+
+    assert status.state.startswith("running, but no broker can be reached for ")
+    assert "b1:9092 (Connection refused, " in status.why
+    assert "Not your code: the last poll was 0." in status.why
+    assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.BROKER}
+    assert all(one.trouble for one in status.partitions.values())
+    assert status.healthy, "it lasts for less than ten seconds"
+    assert not poll_for(world, consumer, 5.0).healthy
+
+    world.cluster.unreachable.clear()
+    status = poll_for(world, consumer, 30.0)
+    assert (status.state, bool(status.healthy)) == ("running", True)
+
+
+def test_if_the_coordinator_is_gone_it_is_named_and_the_end_of_the_session_too(
+    world: World,
+) -> None:
+    consumer = a_member(world, session_timeout_ms=6000, heartbeat_interval_ms=1000)
+    read(world, consumer, 80)
+    node = world.cluster.coordinator("g")
+    lose(world, consumer, node)
+
+    before = poll_for(world, consumer, 3.0)
+    who = f"the coordinator (broker {node}, b{node}:9092) has not answered for "
+    assert before.state.startswith(f"running, but {who}")
+    assert before.why.startswith(f"Records are still delivered, but {who}")
+    assert "The session (6.0 s) is over in " in before.why
+    assert "Not your code" in before.why
+
+    after = poll_for(world, consumer, 5.0)
+    assert after.why.startswith(f"Nothing is delivered: {who}")
+    assert {one.waiting_for for one in after.partitions.values()} == {WaitingFor.SESSION}
+    assert not poll_for(world, consumer, 5.0).healthy
+
+
+def test_records_that_are_withheld_are_counted(world: World) -> None:
+    consumer = a_member(world, session_timeout_ms=6000, heartbeat_interval_ms=1000)
+    read(world, consumer, 80)
+    world.cluster.drop_next("Heartbeat", times=100)
+    poll_for(world, consumer, 7.0)
+    world.cluster.produce("orders", 0, b"a", b"b", b"c")
+
+    status = poll_for(world, consumer, 1.0)
+
+    assert (
+        "3 records are buffered and withheld, since the session (6.0 s) may be over" in status.why
+    )
+    assert "the coordinator" in status.why
+    assert status.partitions[T0].waiting_for is WaitingFor.SESSION
+
+
+def test_if_one_leader_is_gone_its_partition_says_so_and_the_other_does_not(world: World) -> None:
+    consumer = a_reader(world)
+    node = world.cluster.log("orders", 0).leader
+    lose(world, consumer, node)
+
+    status = poll_for(world, consumer, 4.0)
+
+    first, second = status.partitions[T0], status.partitions[T1]
+    assert first.waiting_for is WaitingFor.BROKER
+    assert first.trouble.startswith(f"its leader (broker {node}, b{node}:9092) has not answered")
+    assert second.waiting_for is WaitingFor.RECORDS
+    assert "Nothing is delivered of orders-0 (1 of 2 partitions are not concerned)" in status.why
+
+
+def test_a_position_that_is_looked_up_in_vain_names_the_broker_that_was_asked(
+    world: World,
+) -> None:
+    world.cluster.drop_next("ListOffsets", times=100)
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0])
+
+    status = poll_for(world, consumer, 2.0)
+
+    node = world.cluster.log("orders", 0).leader
+    assert status.partitions[T0].waiting_for is WaitingFor.POSITION
+    assert f"broker {node}, b{node}:9092" in status.why
+    assert "ListOffsets" in status.why
+
+
+def test_a_paused_partition_is_the_users_own_wish_and_no_fault(world: World) -> None:
+    consumer = a_reader(world)
+    world.cluster.fill("orders", 10)
+    consumer.pause(T0, T1)
+
+    status = poll_for(world, consumer, 20.0)
+
+    assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.PAUSED}
+    assert status.why == (
+        "Nothing is delivered of orders-0, orders-1: the application has paused it."
+    )
+    assert status.state == "running"
+    assert status.healthy
+
+
+def test_an_application_that_does_not_poll_is_told_so_with_its_line(world: World) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    world.cluster.fill("orders", 10)
+    consumer.poll(timeout_ms=0)
+
+    world.sleep(30.0)
+    status = consumer.status()
+
+    assert status.partitions[T0].waiting_for is WaitingFor.APPLICATION
+    assert "the application has not polled for 30.0 s (it is at scenarios/" in status.why
+    assert "the member leaves its group in 270 s" in status.why
+    assert "Not your code" not in status.why
+    assert status.alive
+
+    world.sleep(290.0)
+    assert not consumer.status().alive
+    assert "the member has left its group" in consumer.why().lower()
+
+
+def test_a_listener_that_does_not_return_is_named_with_its_line(world: World) -> None:
+    seen: list[ConsumerStatus] = []
+
+    class Slow(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            world.sleep(4.0)
+            seen.append(consumer.status())
+
+    consumer = world.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["orders"], listener=Slow())
+    read(world, consumer, 80, within=20.0)
+
+    status = seen[0]
+    assert "the listener's on_partitions_assigned has not returned for 4.0 s" in status.why
+    assert "scenarios/" in status.why
+    assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.CALLBACK}
+
+
+def test_without_a_subscription_it_says_so(world: World) -> None:
+    consumer = world.consumer(group_id="g")
+
+    assert consumer.why() == (
+        "Nothing is delivered: nothing is subscribed to, and nothing is assigned."
+    )
+
+
+def test_a_topic_that_does_not_exist_is_named(world: World) -> None:
+    consumer = world.consumer("oders", group_id="g")
+
+    status = poll_for(world, consumer, 10.0)
+
+    assert "no broker knows the topic 'oders'" in status.why
+    assert status.waiting_for is WaitingFor.LEADER
+
+
+def test_a_member_that_waits_for_another_to_join_says_so(world: World) -> None:
+    other = a_member(world)
+    read(world, other, 80)
+    consumer = a_member(world)  # the other one does not poll any more
+
+    status = poll_for(world, consumer, 5.0)
+
+    assert "the group's coordinator waits for other members to join" in status.why
+    assert status.waiting_for is WaitingFor.GROUP
+    other.poll(timeout_ms=0)
+
+
+def test_before_the_first_poll_it_says_what_the_member_waits_for(world: World) -> None:
+    consumer = a_member(world)
+    world.sleep(3.0)
+
+    assert "the member joins its group with the next poll" in consumer.why()
+
+
+def test_after_close_and_at_any_time_it_answers(world: World) -> None:
+    consumer = a_reader(world)
+    consumer.close()
+
+    status = consumer.status()
+    assert status.why == "Nothing is delivered: the consumer is closed."
+    assert not status.alive
+    assert not status.healthy
+    assert str(status)
