@@ -151,8 +151,6 @@ class KafkaConsumer(Generic[K, V]):
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._host, self._dispatcher, self._core, self._engine = made
         self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
-        #: How many bytes of values the next columns will probably have.
-        self._expected_bytes = 0
         self._records = self._iterate()
         if topics:
             try:
@@ -436,10 +434,9 @@ class KafkaConsumer(Generic[K, V]):
             key="key" in names,
             value="value" in names,
             headers="headers" in names,
-            expected=self._expected_bytes,
+            expected=self._engine.expected_bytes,
         )
-        subscribed = self._engine.subscription.topics
-        topics = sorted(subscribed or {one.topic for one in self._engine.delivery.partitions})
+        topics = self._engine.topics_in_order
         make = functools.partial(arrow.batch_of, names=names, topics=topics)
         timeout = arguments.seconds(timeout_ms)
         batch = await self._call(
@@ -451,7 +448,6 @@ class KafkaConsumer(Generic[K, V]):
                 deserialized=self._to_close != [None, None],
             ),
         )
-        self._expected_bytes = wanted.size or self._expected_bytes
         if not batch.num_rows and self._guard.ending:
             raise ConsumerStoppedError
         return batch

@@ -234,8 +234,6 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._driver = Blocking(self._bell, dispatcher.clock)
         if self._measured is not None:
             self._measured.begin(self._measure, dispatcher.clock)
-        #: How many bytes of values the next columns will probably have.
-        self._expected_bytes = 0
         if topics:
             try:
                 self.subscribe(topics)
@@ -441,7 +439,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         names = arrow.checked_columns(columns)
         limit = arguments.record_limit(max_records)
         wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
-        make = functools.partial(arrow.batch_of, names=names, topics=self._topics_in_order())
+        make = functools.partial(arrow.batch_of, names=names, topics=self._engine.topics_in_order)
         return self._poll_arrow(arguments.seconds(timeout_ms), wanted, make)
 
     def arrow_batches(
@@ -463,7 +461,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         def make(columns: Columns) -> pyarrow.RecordBatch | None:
             if not columns.rows:
                 return None
-            return arrow.batch_of(columns, names, self._topics_in_order())
+            return arrow.batch_of(columns, names, self._engine.topics_in_order)
 
         return Calls(next_batch)
 
@@ -522,15 +520,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def _poll_range(self, timeout: float, names: Sequence[str]) -> pyarrow.RecordBatch:
         """As `poll_arrow`, of a bounded range."""
         wanted = self._new_columns(10_000, None, names)
-        topics = self._topics_in_order()
+        topics = self._engine.topics_in_order
         make = functools.partial(import_arrow().batch_of, names=names, topics=topics)
         return self._poll_arrow(timeout, wanted, make, follows_policy=False)
-
-    def _topics_in_order(self) -> list[str]:
-        """The topics that are read, in the same order for each batch."""
-        engine = self._engine
-        subscribed = engine.subscription.topics
-        return sorted(subscribed or {partition.topic for partition in engine.delivery.partitions})
 
     def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
         return Columns(
@@ -539,7 +531,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             key="key" in names,
             value="value" in names,
             headers="headers" in names,
-            expected=self._expected_bytes,
+            expected=self._engine.expected_bytes,
         )
 
     @exclusive
@@ -560,7 +552,6 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
                 follows_policy=follows_policy,
             )
         )
-        self._expected_bytes = columns.size or self._expected_bytes
         if made is None:  # here, since after this method an interrupt would lose the rows
             raise self._engine.call.own(StopIteration())
         return made

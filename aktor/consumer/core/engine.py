@@ -98,6 +98,9 @@ class Engine:
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
         )
 
+        #: How many bytes of values the next columns will probably have: as many as the last ones.
+        self.expected_bytes = 0
+
     @property
     def _timed(self) -> tuple[_Timed, ...]:
         """The parts that must act in a waiting poll at a certain time; each owns that time."""
@@ -207,6 +210,7 @@ class Engine:
             return self.delivery.take_columns(columns)
 
         yield from self._poll(deadline, take)
+        self.expected_bytes = columns.size or self.expected_bytes
         return make(columns)
 
     def next_record(self, deadline: float, limit: int) -> Waiting[Any]:
@@ -358,6 +362,11 @@ class Engine:
             yield from self.commits.commit_quietly(consumed)
         self.subscription.assign_by_user()
         self.positions.assign(partitions, offsets)
+
+    @property
+    def topics_in_order(self) -> list[str]:
+        """The topics that are read, in the same order for each batch of columns."""
+        return sorted(self.subscription.topics or self.delivery.topics)
 
     @property
     def subscribed_topics(self) -> set[str] | None:

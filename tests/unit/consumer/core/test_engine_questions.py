@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 from aktor.events.answers import Answered
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
@@ -135,3 +135,15 @@ def test_of_the_topics_that_the_brokers_match_those_are_known_that_are_assigned(
     harness.engine.delivery.assign([A], {})
 
     assert harness.engine.subscribed_topics == {A.topic}
+
+
+def test_columns_have_the_topics_in_one_order_whichever_were_assigned_first() -> None:
+    harness = EngineHarness()
+    last, first = TopicPartition("z", 0), TopicPartition("a", 0)
+
+    harness.assign([last, first])
+    assert harness.engine.topics_in_order == ["a", "z"]
+
+    harness = EngineHarness(group_id="group")
+    harness.engine.subscribe(frozenset(["z", "m", "a"]), None)
+    assert harness.engine.topics_in_order == ["a", "m", "z"]
