@@ -326,8 +326,8 @@ def assigned(tree: ast.AST) -> Iterator[tuple[str, str, ast.expr | None]]:
 SET_BY_OTHERS = {
     # From letting go of a consumer to the return of its method there must be no call, for Python
     # may run a signal handler in it.
-    ("consumer/core/guard.py", "guard.begun"),
-    ("consumer/core/guard.py", "guard.holder"),
+    ("consumer/core/guarded.py", "guard.begun"),
+    ("consumer/core/guarded.py", "guard.holder"),
     # An attribute of Python's `weakref.finalize`.
     ("consumer/facade.py", "dropped.atexit"),
 }

@@ -54,14 +54,6 @@ class TaskGuard(Guard[Turn]):
         self.away: set[Turn] = set()
         self._queue: deque[tuple[Turn, asyncio.Future[None]]] = deque()
 
-    def is_within(self, caller: Turn, holder: Turn) -> bool:
-        """Whether the call of `caller` is that of `holder`."""
-        return caller is holder
-
-    def is_running(self, holder: Turn) -> bool:
-        """A call says that it ends; only one that blocked the loop for ever could not."""
-        return True
-
     def refusal(self, holder: Turn | None) -> ConcurrentAccessError:
         """The error of a call that cannot wait for its turn."""
         here = asyncio.current_task()

@@ -38,11 +38,10 @@ from aktor.consumer.assembly import assemble, run_last_callbacks
 from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
-from aktor.consumer.core.call_queue import LOOK_EVERY
-from aktor.consumer.core.guard import (
+from aktor.consumer.core.guard import LOOK_EVERY, ThreadGuard
+from aktor.consumer.core.guarded import (
     Close,
     Guarded,
-    ThreadGuard,
     closing,
     exclusive,
     handing_out,

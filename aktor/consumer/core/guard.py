@@ -1,65 +1,46 @@
-"""How a call begins and ends, and what interrupts demand: see `docs/interrupts.md`.
+"""Who may be inside a consumer: one call at a time, in its process, until it is closed.
 
-One call at a time is inside a consumer, in the process that made it, until it is closed. Those of
-other threads wait (`call_queue`). A public call is *outermost*, or *nested*: made by a callback of
-the user's, or by a signal handler that ran in the middle of our own code. The frame of the
-outermost call holds the guard. An interrupt (Ctrl-C, or an exception of a signal handler) may come
-between any two lines, so that a call can end without releasing the guard. Then its frame does not
-run any more: the next call sees that, takes the guard over, and repairs what was left half done
-(`broken`).
+A thread's call is known by its frame. A call enters, and leaves when it ends. A call that only
+waits for the cluster (a `poll` for records, a `commit` for its answer) leaves meanwhile, and enters
+again before it goes on: so calls of other threads do not wait for it. A call that finds another one
+inside stands in the queue; the first of the queue enters next, also if the one that leaves comes
+back at once.
 
-How a call ends (`_guarded`): it looks whether a nested `close` waits for its end, releases the
-guard, and returns; at the exit of the program it lets the background thread rest before. Between
-these lines CPython runs no signal handlers; an exception that a debugger puts there makes the call
-a broken one, too. Records count as delivered when the method has returned.
+An interrupt (Ctrl-C, or an exception of a signal handler) may end a call on any line, so that it
+neither leaves nor gives up its place. Its frame does not run any more then. Those that wait look
+for that again and again, and take over. Nothing here holds a lock while it waits, so a signal
+handler, a finalizer or a callback may call the consumer at any time: a call of the thread that is
+inside, or waits, is *nested*, and never waits.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
+import contextlib
+import math
 import os
 import sys
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar
 
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from aktor.actors.runtime.dispatcher import Bell
+from aktor.errors import ConsumerClosedError, ConsumerForkedError
 
-from aktor.actors.runtime.dispatcher import Bell, Dispatcher
-from aktor.consumer.core.call_queue import LOOK_EVERY, CallQueue, is_below, runs
-from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.questions import ANSWER_GRACE
-from aktor.consumer.core.waiting import Bells
-from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
-
-__all__ = [
-    "Close",
-    "Guard",
-    "Guarded",
-    "ThreadGuard",
-    "closing",
-    "exclusive",
-    "handing_out",
-    "looking",
-]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["LOOK_EVERY", "Guard", "ThreadGuard"]
 
 #: By what a call is known.
 H = TypeVar("H")
 
-#: In place of the result of a call that has none yet.
-_NOTHING = object()
+#: How often a call that waits looks whether the one before it was interrupted, in seconds.
+LOOK_EVERY: Final = 0.05
 
-#: How soon `close` looks whether the calls of other threads have ended, in seconds; then it waits
-#: twice as long for the next look, and so on.
-CLOSE_LOOKS: Final = 0.001
+#: How often the first of the queue looks, in seconds, and how many times, once the call that is
+#: inside has said that it leaves. It says so before it leaves: afterwards it only returns.
+LEAVES_NOW: Final = 0.0005
+LOOKS_SOON: Final = 20
 
-#: The part of its time for which `close` lets a commit of another thread go on.
-COMMIT_SHARE: Final = 0.25
 
 #: Counts the forks that led to this process; it is read faster than `getpid`.
 _forks = 0
@@ -75,16 +56,15 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 class Guard(Generic[H]):
-    """Owns the right to be inside the consumer.
+    """Owns whether a call is inside, and whether the consumer is closed.
 
-    By what a call is known, its *holder*, is the driver's: a thread knows a call by its frame
-    (`ThreadGuard`); an asyncio consumer would know it by its task, and bring a guard of its own.
+    By what a call is known, its *holder*, is the driver's: a thread's by its frame (`ThreadGuard`),
+    that of the consumer for asyncio by an object of its own.
     """
 
     __slots__ = (
         "_forks",
         "_pid",
-        "_rare",
         "begun",
         "broken",
         "closed",
@@ -106,25 +86,8 @@ class Guard(Generic[H]):
         #: At most one entry, for None: the holder of the outermost call. A dict's `setdefault` is
         #: atomic, and `del` is no call, after which Python would run signal handlers.
         self.holder: dict[None, H] = {}
-        self._rare = threading.RLock()
         self._pid = os.getpid()
         self._forks = _forks
-
-    # -- what a driver's guard says of its calls
-
-    def is_within(self, caller: H, holder: H) -> bool:
-        """Whether the call of `caller` is that of `holder`, or was made by it, directly or not."""
-        raise NotImplementedError
-
-    def is_running(self, holder: H) -> bool:
-        """Whether this call has not ended."""
-        raise NotImplementedError
-
-    def refusal(self, holder: H | None) -> ConcurrentAccessError:
-        """The error of a call that comes while this one is inside; None: it is not known which."""
-        raise NotImplementedError
-
-    # -- entering and leaving
 
     @property
     def forked(self) -> bool:
@@ -142,36 +105,6 @@ class Guard(Generic[H]):
             self.check_process()
         if self.closed:
             raise ConsumerClosedError
-
-    def enter(self, caller: H) -> bool:
-        """Enter with this call; False if it is nested in the one that is inside.
-
-        Raises ConcurrentAccessError if another one is inside.
-        """
-        if self._forks != _forks:
-            self.check_process()
-        return self.holder.setdefault(None, caller) is caller or self._take_over(caller)
-
-    def _take_over(self, caller: H) -> bool:
-        if not self._rare.acquire(blocking=False):
-            raise self.refusal(None)
-        try:
-            while (holder := self.holder.setdefault(None, caller)) is not caller:
-                if self.is_within(caller, holder):
-                    return False
-                if self.is_running(holder):
-                    raise self.refusal(holder)
-                if self.holder.get(None) is holder:  # otherwise it was released just now
-                    self.note_interrupted()
-                    self.holder[None] = caller
-            return True
-        finally:
-            self._rare.release()
-
-    def note_interrupted(self) -> None:
-        """The call that is inside was interrupted, and another one takes its place."""
-        self.broken = self.broken or self.begun
-        self.begun = False
 
     def begin(self) -> None:
         """The call that is inside begins. An interrupted call before it was repaired."""
@@ -201,36 +134,36 @@ class Guard(Generic[H]):
         """The consumer is closed: no call may enter any more."""
         self.ending = self.closed = True
 
-    def leave(self, holder: H) -> None:
-        """Release the guard, if this call still holds it."""
-        self.begun = False
-        if self.holder.get(None) is holder:
-            del self.holder[None]
+
+class _Place:
+    """A call that stands in the queue."""
+
+    __slots__ = ("bell", "frame")
+
+    def __init__(self, frame: FrameType, bell: Bell) -> None:
+        self.frame = frame
+        self.bell = bell
 
 
 class ThreadGuard(Guard[FrameType]):
-    """The guard of calls that block their threads: each is known by its frame. Calls of other
-    threads wait in `queue`."""
+    """The guard of calls that block their threads. Owns which calls have let others in while they
+    wait, and which ones stand in the queue. Each is known by the frame of the outermost call of its
+    thread."""
 
-    __slots__ = ("away", "places", "queue")
+    __slots__ = ("_taking_over", "away", "places")
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = CallQueue(self.holder, self.note_interrupted)
-        #: Those of the queue: each call looks at them.
-        self.places, self.away = self.queue.places, self.queue.away
-
-    def is_within(self, caller: FrameType, holder: FrameType) -> bool:
-        """Whether the frame of `caller` is `holder`, or was called by it."""
-        return is_below(holder, caller)
-
-    def is_running(self, holder: FrameType) -> bool:
-        """Whether the frame is on the stack of any thread, or of a greenlet that waits."""
-        return runs(holder)
+        #: Calls that have let others in while they wait for the cluster, each with whether it has
+        #: begun while the program exits.
+        self.away: dict[FrameType, bool] = {}
+        #: Calls that stand in the queue.
+        self.places: deque[_Place] = deque()
+        self._taking_over = threading.RLock()
 
     def check_iterable(self) -> None:
         """End an iteration over a consumer that was closed, or is to be closed."""
-        if self.ending and (self.closed or not self.queue.is_inside(sys._getframe())):
+        if self.ending and (self.closed or not self.is_inside(sys._getframe())):
             raise StopIteration("KafkaConsumer closed")
 
     def check_usable(self) -> None:
@@ -240,417 +173,192 @@ class ThreadGuard(Guard[FrameType]):
         """
         if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
             self.check_process()
-        if self.ending and (self.closed or not self.queue.is_inside(sys._getframe())):
+        if self.ending and (self.closed or not self.is_inside(sys._getframe())):
             raise ConsumerClosedError
 
-    def enter(self, caller: FrameType) -> bool:
+    # -- who is here
+
+    def is_nested(self, frame: FrameType) -> bool:
+        """Whether this thread is in a call already, which is inside, or waits."""
+        frames = {*self.holder.values(), *list(self.away), *(one.frame for one in [*self.places])}
+        outer: FrameType | None = frame
+        while outer is not None and outer not in frames:
+            outer = outer.f_back
+        return outer is not None
+
+    def is_inside(self, frame: FrameType) -> bool:
+        """Whether this thread's call is inside."""
+        holder = self.holder.get(None)
+        return holder is not None and _is_below(holder, frame)
+
+    @property
+    def owner(self) -> str:
+        """The name of the thread that is inside, for an error."""
+        holder = self.holder.get(None)
+        for thread in threading.enumerate():
+            if _is_below(holder, sys._current_frames().get(thread.ident or 0)):
+                return thread.name
+        return "unknown"
+
+    # -- entering and leaving
+
+    def enter(self, frame: FrameType) -> bool:
         """Enter with this call; False if its thread is in a call already, or if there are calls of
         other threads."""
         if self._forks != _forks:
             self.check_process()
         if self.places or self.away:
             return False
-        return self.holder.setdefault(None, caller) is caller
+        return self.holder.setdefault(None, frame) is frame
 
-    def let_others_in(self) -> FrameType:
-        """The call that is inside waits for the cluster, and nothing is half done. Returns its
-        frame, for `come_back` of the queue."""
-        self.begun = False
-        return self.queue.let_others_in(late=self.late)
+    def enter_beside(self, frame: FrameType) -> bool:
+        """Enter though other calls have let others in; False if one is inside or in the queue."""
+        return not self.places and self.holder.setdefault(None, frame) is frame
+
+    def wait(
+        self,
+        frame: FrameType,
+        until: float,
+        *,
+        bell: Bell,
+        clock: Callable[[], float],
+        may_enter: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Stand in the queue until it is this call's turn, and enter; False: not by `until`.
+
+        It also ends, with False, as soon as `may_enter` returns False.
+        """
+        place, soon = _Place(frame, bell), 0
+        try:
+            self.places.append(place)
+            while not self._take_turn(place):
+                now = clock()
+                if now >= until or not may_enter():
+                    self._give_up(place)
+                    return False
+                rung = bell.wait(min(until - now, LEAVES_NOW if soon else LOOK_EVERY))
+                soon = LOOKS_SOON if rung else max(0, soon - 1)
+        except BaseException:
+            self._give_up(place)
+            raise
+        return True
+
+    def _take_turn(self, place: _Place) -> bool:
+        """Enter, if this call is the first in the queue, and no other is inside."""
+        while (first := self.places[0]) is not place:
+            if _runs(first.frame):
+                return False
+            self._remove(first)  # it was interrupted, and could not give up its place
+        frame = place.frame
+        if (holder := self.holder.setdefault(None, frame)) is not frame:
+            if _runs(holder) or not self._taking_over.acquire(blocking=False):
+                return False
+            try:
+                if self.holder.get(None) is not holder:
+                    return False  # it was released just now
+                # The call that was inside was interrupted.
+                self.broken = self.broken or self.begun
+                self.begun = False
+                self.holder[None] = frame
+            finally:
+                self._taking_over.release()
+        self._remove(place)
+        self._forget_the_interrupted()
+        return True
+
+    def _give_up(self, place: _Place) -> None:
+        """An interrupt ends the wait, perhaps when its turn had come. A call that was away is away
+        still: the end of it must not touch what the call that enters now does."""
+        self._remove(place)
+        self._release_holder(place.frame)
+
+    def _remove(self, place: _Place) -> None:
+        with contextlib.suppress(ValueError):
+            self.places.remove(place)
+
+    def leave(self, frame: FrameType) -> None:
+        """This call is not inside any more, and is not away."""
+        if self.holder.get(None) is frame or not self.holder:
+            self.begun = False
+        self.away.pop(frame, None)
+        self._release_holder(frame)
+
+    def _release_holder(self, frame: FrameType) -> None:
+        self.call_next()
+        if self.holder.get(None) is frame:
+            del self.holder[None]
+
+    def call_next(self) -> None:
+        """The call that is inside is about to leave: wake the first in the queue."""
+        with contextlib.suppress(IndexError):
+            self.places[0].bell.ring()
+
+    def call_all(self) -> None:
+        """Wake all in the queue: they may have to give up."""
+        for place in [*self.places]:
+            place.bell.ring()
+
+    # -- calls that let others in
 
     @property
     def in_use(self) -> bool:
         """Whether a call is inside, or one that began at the exit waits for the cluster."""
         return bool(self.holder) or any([*self.away.values()])
 
-    def leave(self, holder: FrameType) -> None:
-        """Release the guard, if this call still holds it."""
-        if self.holder.get(None) is holder or not self.holder:
-            self.begun = False
-        self.queue.release(holder)
+    def let_others_in(self) -> FrameType:
+        """The call that is inside waits for the cluster, and nothing is half done. Returns its
+        frame, for `come_back`."""
+        self.begun = False
+        frame = self.holder[None]
+        self.away[frame] = self.late
+        self.call_next()
+        del self.holder[None]
+        return frame
+
+    def come_back(
+        self, frame: FrameType, *, make_bell: Callable[[], Bell], clock: Callable[[], float]
+    ) -> None:
+        """Enter again, when it is this call's turn."""
+        if self.places or self.holder.setdefault(None, frame) is not frame:
+            self.wait(frame, math.inf, bell=make_bell(), clock=clock)
+        self.away.pop(frame, None)
+
+    def is_away(self, frame: FrameType) -> bool:
+        """Whether this call has let others in, and has not entered again."""
+        return frame in self.away and self.holder.get(None) is not frame
+
+    def _forget_the_interrupted(self) -> None:
+        """Forget calls that were interrupted while they had let others in."""
+        for frame in list(self.away):
+            if not _runs(frame):
+                self.away.pop(frame, None)
+
+    def has_others(self, frame: FrameType) -> bool:
+        """Whether another call is inside, has let others in, or stands in the queue."""
+        self._forget_the_interrupted()
+        others = [one.frame for one in [*self.places] if _runs(one.frame)]
+        holder = self.holder.get(None)
+        if holder is not None and _runs(holder):
+            others.append(holder)
+        return bool(self.away) or any(one is not frame for one in others)
 
 
-def exclusive(method: F) -> F:
-    """A method of a consumer that only one thread at a time may be in (see above)."""
-    return _guarded(method, admit=ThreadGuard.check_usable)
+def _is_below(holder: FrameType | None, frame: FrameType | None) -> bool:
+    """Whether `frame` is `holder`, or was called by it, directly or not."""
+    while frame is not None and frame is not holder:
+        frame = frame.f_back
+    return frame is not None
 
 
-def handing_out(method: F) -> F:
-    """As `exclusive`, for `next()`: most of its calls give out a record that is here, and do not
-    begin anything. Those that do call `_begin_call`."""
-    return _guarded(method, admit=ThreadGuard.check_iterable, begin="_begin_nothing")
+def _runs(frame: FrameType) -> bool:
+    """Whether the frame is on the stack of any thread, or of a greenlet that waits.
 
-
-def closing(method: F) -> F:
-    """As `exclusive`, for `close`, which may be called again after an interrupt. A nested one is
-    put off to the end of the outermost call."""
-    return _guarded(
-        method, admit=ThreadGuard.check_process, begin="_begin_close", nested="_put_off"
-    )
-
-
-def _guarded(
-    method: F,
-    *,
-    admit: Callable[[ThreadGuard], None],
-    begin: str = "_begin_call",
-    nested: str = "_call_nested",
-) -> F:
-    """The one place where a call that blocks its thread begins and ends."""
-
-    @functools.wraps(method)
-    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        guard: ThreadGuard = self._guard
-        admit(guard)
-        # (The frame is kept in no variable of its own: that would be a cycle for each call.)
-        if not guard.enter(sys._getframe()):
-            if guard.queue.is_nested(sys._getframe()):
-                return getattr(self, nested)(method, args, kwargs)
-            turn = self._wait_for_turn(sys._getframe(), method, args, kwargs)
-            if turn is None:
-                return self._miss_turn(method, args)
-            args, kwargs = turn
-        result: Any = _NOTHING
-        try:
-            getattr(self, begin)()
-            result = method(self, *args, **kwargs)
-            if guard.places:
-                guard.queue.call_next()
-            if self._close_asked is None:
-                guard.begun = False
-                del guard.holder[None]
-                if guard.late:
-                    self._rest()
-                return result
-            # Before an interrupt may come, mark this call: `close` then takes its records back.
-            self._withdraw(result)
-            guard.leave(sys._getframe())
-        except BaseException as error:
-            self._end_call_by(error, sys._getframe(), result)
-            raise
-        return self._close_as_asked(method.__name__, result)
-
-    return cast("F", guarded)
-
-
-def _with_time_left(bound: inspect.BoundArguments, late: float) -> inspect.BoundArguments:
-    """The arguments of a call that has waited for its turn for so many seconds."""
-    given: dict[str, Any] = dict(bound.arguments)
-    if "timeout" in given:
-        given["timeout"] = max(0.0, given["timeout"] - late)
-    elif given.get("timeout_ms") is not None:
-        given["timeout_ms"] = max(0.0, given["timeout_ms"] - late * 1000)
-    return inspect.BoundArguments(bound.signature, OrderedDict(given))
-
-
-def looking(method: F) -> F:
-    """A method that only reads: any thread may be in it, also while another is in the consumer.
-
-    It may iterate only over collections that are replaced as a whole: if a collection changes
-    during an iteration, Python raises. Single attributes may change in place: Python stores and
-    reads each at once.
+    When the interpreter has shut down, no other thread runs any more.
     """
-
-    @functools.wraps(method)
-    def unguarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self._guard.check_open()
-        return method(self, *args, **kwargs)
-
-    return cast("F", unguarded)
-
-
-class Close(NamedTuple):
-    """The arguments of `close`."""
-
-    autocommit: bool
-    timeout: float
-    operation: str
-
-
-class Guarded:
-    """Begins and ends the calls of a consumer. Owns the `close` that was put off, if any."""
-
-    #: What a callback may not call, and how an error names it.
-    NEVER_NESTED: Final = {
-        **{name: name for name in ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")},
-        "poll_once": "poll",
-        "next": "iteration",
-    }
-
-    def __init__(self, guard: ThreadGuard) -> None:
-        self._guard = guard
-        #: The arguments of a nested `close`: the outermost call closes as it ends.
-        self._close_asked: Close | None = None
-        #: Why the background thread is gone, if this call has found that.
-        self._gone: Exception | None = None
-
-    # -- what a consumer has
-
-    _engine: Engine
-    _dispatcher: Dispatcher
-    #: The `process` under way, which knows its thread; None: there is none.
-    _processor: Any
-    #: What the background rings.
-    _bell: Bells
-    #: Makes the bells on which calls wait for their turn.
-    _make_bell: Callable[[], Bell]
-
-    def _close_now(self, asked: Close) -> None:
-        """Close."""
-        raise NotImplementedError
-
-    def _patience(self, method: str, given: Mapping[str, Any]) -> float:
-        """For how many seconds a call with these arguments may wait for its turn."""
-        raise NotImplementedError
-
-    # -- how a call waits for its turn
-
-    def _wait_for_turn(
-        self, frame: FrameType, method: Callable[..., Any], args: Any, kwargs: Any
-    ) -> tuple[Any, Any] | None:
-        """Another thread has a call here: enter when it lets this one in, at the latest when it
-        ends. Returns the arguments, with the time that is left; None if it was not in time."""
-        self._check_thread()
-        if method.__name__ == "_close":
-            turn = self._wait_to_close(frame, *args)
-            return None if turn is None else ((turn,), {})
-        guard, clock = self._guard, self._engine.core.clock
-        if guard.queue.enter_beside(frame):
-            return args, kwargs
-        bound = inspect.signature(method).bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        began, patience = clock(), self._patience(method.__name__, given)
-        entered = guard.queue.wait(
-            frame,
-            began + patience,
-            bell=self._make_bell(),
-            clock=clock,
-            may_enter=lambda: not guard.ending,
-        )
-        if not entered:
-            return None
-        left = _with_time_left(bound, clock() - began)
-        return left.args[1:], left.kwargs
-
-    def _miss_turn(self, method: Callable[..., Any], args: Any) -> Any:
-        """The time of a call was over before its turn came, or the consumer is to be closed."""
-        name = method.__name__
-        if name == "_poll_once":
-            return {}
-        if name == "_next":
-            raise StopIteration
-        if name == "_poll_arrow":
-            _timeout, columns, make = args[:3]
-            if (made := make(columns)) is None:
-                raise StopIteration
-            return made
-        if self._guard.ending and name != "_close":
-            raise ConsumerClosedError
-        callback = self._engine.rebalancing.user_code.name
-        raise KafkaTimeoutError(
-            f"{name.strip('_')}() has waited in vain for the end of another call: thread"
-            f" {self._guard.queue.owner!r} is inside the consumer"
-            + (f", in {callback}" if callback else "")
-            + (
-                ". The consumer closes when that call ends"
-                if name == "_close"
-                else ". Call again, and do not let that thread wait for this one"
-            )
-        )
-
-    def _wait_to_close(self, frame: FrameType, asked: Close) -> Close | None:
-        """End the calls of other threads, and enter when all have ended; returns how to close, in
-        the time that is left. None: they do not end in time, and the one that is inside closes as
-        it ends."""
-        guard, clock, bell = self._guard, self._engine.core.clock, self._make_bell()
-        ends = clock() + asked.timeout
-        until = ends + ANSWER_GRACE
-        guard.end()
-        guard.queue.call_all()
-        self._engine.call.end_waits(clock() + asked.timeout * COMMIT_SHARE)
-        try:
-            pause = CLOSE_LOOKS
-            while guard.queue.has_others(frame) and clock() < until:
-                bell.wait(pause)
-                pause = min(2 * pause, LOOK_EVERY)
-            entered = guard.queue.wait(frame, until, bell=bell, clock=clock)
-        except BaseException:
-            self._close_asked = asked  # as far as another call is inside, its end closes
-            raise
-        if not entered:
-            self._close_asked = asked
-            if not guard.queue.wait(frame, until, bell=bell, clock=clock):
-                return None
-            self._close_asked = None  # it has left just now
-        return asked._replace(timeout=max(0.0, ends - clock()))
-
-    def _wait_open(self, until: float) -> None:
-        """Wait for the bell until then, and let calls of other threads in meanwhile."""
-        guard, engine, clock = self._guard, self._engine, self._engine.core.clock
-        bell = self._bell.of_this_thread()
-        kept = engine.call.let_others_in()
-        frame = guard.let_others_in()
-        bell.wait(until - clock())
-        guard.queue.come_back(frame, make_bell=self._make_bell, clock=clock)
-        if guard.broken:  # a call that was let in was interrupted
-            engine.repair()
-            guard.mend()
-        engine.call.come_back(kept)
-        guard.begin()
-
-    # -- how a call begins
-
-    def _begin_call(self, *, closing: bool = False) -> None:
-        """Begin an outermost call: repair what the last one left half done."""
-        engine, guard, dispatcher = self._engine, self._guard, self._dispatcher
-        engine.call.attention.call()
-        if self._processor is not None:
-            self._processor.check_thread()
-        if guard.ending and not closing:  # a signal handler has closed it as this call began
-            raise engine.call.own(ConsumerClosedError())
-        background_runs = dispatcher.runs_elsewhere
-        if not background_runs:
-            self._check_thread()
-        if guard.broken:
-            engine.repair()
-            guard.mend()
-        self._gone = None if background_runs else dispatcher.fail_if_gone()
-        if closing:
-            engine.spare_unfinished()
-        engine.begin_call()
-        if dispatcher.exits:
-            guard.note_exit()
-        guard.begin()
-        if closing:
-            return
-        if self._close_asked is not None:
-            raise engine.call.own(ConsumerClosedError())  # the end of this call closes it
-        if engine.core.port.failure is not None:
-            engine.call.check_alive()
-
-    def _check_thread(self) -> None:
-        """Raise on a thread that may not call the consumer at all."""
-        if self._processor is not None:
-            self._processor.check_thread()
-        if self._dispatcher.turns_here:
-            raise IllegalStateError(
-                "the consumer was called on its own background thread, by a callback of a Future."
-                " Give commit_async() a `callback`: it runs on the application thread"
-            )
-
-    def _begin_close(self) -> None:
-        """Begin to close. An interrupt on any line from here on is repaired by the next `close`."""
-        self._begin_call(closing=True)
-        if not self._guard.closed:  # otherwise an interrupted `close` has left already
-            self._engine.call.touch()
-        self._engine.call.begin_close()
-        self._guard.end()
-
-    def _begin_nothing(self) -> None:
-        """Give out a record that is here, perhaps."""
-
-    # -- how it ends
-
-    def _withdraw(self, result: Any) -> None:
-        """The call was asked to close: its result does not reach the user."""
-        if not self._engine.iteration.take_back(result):
-            self._guard.break_off()
-
-    def _end_call_by(self, error: BaseException, frame: FrameType, result: Any) -> None:
-        """An outermost call ends by this error: an interrupt, unless it is one of our own."""
-        call, guard = self._engine.call, self._guard
-        if guard.queue.is_away(frame):
-            self._end_away(frame)
-            return
-        begun = guard.begun
-        if result is not _NOTHING and not self._engine.iteration.take_back(result):
-            begun = True
-        if begun and call.touched and error is not call.ended_in:
-            guard.break_off()
-        else:
-            call.forget_errors()
-        if call.closing:
-            self._close_asked = None  # the user may call `close` again
-            if not guard.closed:
-                guard.go_on()
-                call.go_on()
-        guard.leave(frame)
-        self._close_in_spite()
-
-    def _end_away(self, frame: FrameType) -> None:
-        """A call that had let others in was interrupted: nothing of it is half done, and what the
-        consumer does now is another call's."""
-        self._guard.queue.release(frame)
-        self._close_in_spite()
-
-    def _close_in_spite(self) -> None:
-        """A call that ends by an error was asked to close: do that, and let the error through."""
-        if self._close_asked is not None:
-            try:
-                self._close_as_asked("", None)
-            except Exception as failure:
-                self._engine.core.trace.warning("close.failed", because=failure)
-        if self._guard.late:
-            self._rest()
-
-    def _rest(self) -> None:
-        """The program exits, and a call is over: the background thread rests until the next one."""
-        if not self._guard.in_use:
-            self._dispatcher.rest()
-            if self._guard.in_use:  # a call of another thread has begun just now
-                self._dispatcher.fail_if_gone()
-
-    def _close_as_asked(self, method: str, result: Any) -> Any:
-        """Close, as a signal handler or a listener has asked for during a call that is over.
-
-        Returns what the call gives in place of its result: these records are not given out.
-        """
-        asked = self._close_asked
-        if asked is not None:
-            self._close_now(asked)
-        if method == "_next":
-            raise StopIteration("KafkaConsumer closed")
-        if method == "_poll_arrow":
-            return result[:0]
-        return {} if method == "_poll_once" else result
-
-    # -- nested calls
-
-    def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
-        """A call in the middle of another call of this thread: only the user's callbacks may make
-        one."""
-        call, user_code = self._engine.call, self._engine.rebalancing.user_code
-        inside = self._guard.queue.is_inside(
-            sys._getframe()
-        )  # else another thread may be in a callback
-        callback, name = user_code.name if inside else "", method.__name__.strip("_")
-        if not callback or name in self.NEVER_NESTED:
-            raise self._refusal(self.NEVER_NESTED.get(name, name), callback)
-        touched = call.begin_nested()
-        try:
-            user_code.enter("")
-            return method(self, *args, **kwargs)
-        except BaseException as error:
-            # As in an outermost call: a call that is refused for its arguments has changed nothing.
-            if call.touched and error is not call.ended_in:
-                self._guard.break_off()
-            raise
-        finally:
-            call.end_nested(touched=touched)
-            user_code.enter(callback)
-
-    def _put_off(self, _method: Any, args: tuple[Close], _kwargs: Any) -> None:
-        """A nested `close`: the outermost call stops waiting, and closes as it ends."""
-        (self._close_asked,) = args
-        self._engine.call.end_waits()
-
-    def _refusal(self, method: str, callback: str) -> IllegalStateError:
-        if callback:
-            return IllegalStateError(f"{method} may not be called from {callback}")
-        return IllegalStateError(
-            f"{method} was called while this thread was in the middle of another call, by a signal"
-            " handler or a deserializer. Only close(), wakeup() and what only looks (status(),"
-            " assignment(), ...) may be called there: call one of them, or set a flag to be looked"
-            " at between calls"
-        )
+    if sys.is_finalizing():
+        return False
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False

@@ -3,7 +3,6 @@ threads wait for their turn."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import sys
@@ -18,9 +17,9 @@ from typing import Any
 import pytest
 
 from aktor.actors.runtime.dispatcher import Bell
-from aktor.consumer.core.call_queue import CallQueue
-from aktor.consumer.core.guard import Guard, ThreadGuard, exclusive, looking
-from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
+from aktor.consumer.core.guard import ThreadGuard
+from aktor.consumer.core.guarded import exclusive, looking
+from aktor.errors import ConsumerClosedError, ConsumerForkedError
 from tests.scenarios.world import World
 
 
@@ -65,16 +64,16 @@ class Consumer:
         """What a call does that waits for the cluster."""
         frame = self._guard.let_others_in()
         assert event.wait(10)
-        self._guard.queue.come_back(frame, make_bell=Bell, clock=time.monotonic)
+        self._guard.come_back(frame, make_bell=Bell, clock=time.monotonic)
         self._guard.begin()
 
     def _wait_for_turn(self, frame: FrameType, method: Any, args: Any, kwargs: Any) -> Any:
         until = time.monotonic() + self.patience
-        entered = self._guard.queue.wait(frame, until, bell=self.make_bell(), clock=time.monotonic)
+        entered = self._guard.wait(frame, until, bell=self.make_bell(), clock=time.monotonic)
         return (args, kwargs) if entered else None
 
     def _miss_turn(self, method: Any, args: Any) -> Any:
-        raise TimeoutError(f"{self._guard.queue.owner} is inside")
+        raise TimeoutError(f"{self._guard.owner} is inside")
 
     def _begin_call(self) -> None:
         self.repairs += self._guard.broken
@@ -193,7 +192,7 @@ def test_a_call_in_the_middle_of_one_that_has_let_others_in_is_nested() -> None:
     def handler_runs_meanwhile() -> Any:
         frame = consumer._guard.let_others_in()
         nested = consumer.stay(lambda: "nested")
-        consumer._guard.queue.come_back(frame, make_bell=Bell, clock=time.monotonic)
+        consumer._guard.come_back(frame, make_bell=Bell, clock=time.monotonic)
         return nested
 
     assert consumer.stay(handler_runs_meanwhile) == "nested"
@@ -258,17 +257,18 @@ class InterruptedOnEntering(dict[None, FrameType]):
 
 def test_a_call_that_is_interrupted_as_it_comes_back_is_still_away_and_lets_others_in() -> None:
     """Its end then does not take what the next call does for its own."""
-    queue, frame = CallQueue(InterruptedOnEntering()), sys._getframe()
-    queue.holder[None] = frame
-    queue.let_others_in()
+    guard, frame = ThreadGuard(), sys._getframe()
+    guard.holder = InterruptedOnEntering()
+    guard.holder[None] = frame
+    guard.let_others_in()
 
     with pytest.raises(KeyboardInterrupt):
-        queue.wait(frame, time.monotonic() + 1, bell=Bell(), clock=time.monotonic)
+        guard.wait(frame, time.monotonic() + 1, bell=Bell(), clock=time.monotonic)
 
-    assert queue.is_away(frame)
-    assert not queue.places
-    queue.release(frame)
-    assert not queue.away
+    assert guard.is_away(frame)
+    assert not guard.places
+    guard.leave(frame)
+    assert not guard.away
 
 
 def test_a_second_thread_may_enter_once_the_first_has_left() -> None:
@@ -419,51 +419,6 @@ def test_an_exclusive_method_keeps_its_name_arguments_and_result() -> None:
 
     assert consumer.stay(lambda: 3, times=2) == 3
     assert (consumer.stay.__name__, consumer.stay.__doc__) == ("stay", "What `act` returned.")
-
-
-class TaskGuard(Guard[Any]):
-    """What an asyncio consumer would bring: a call is known by the task that makes it."""
-
-    def is_within(self, caller: Any, holder: Any) -> bool:
-        return caller is holder
-
-    def is_running(self, holder: Any) -> bool:
-        return not holder.done()
-
-    def refusal(self, holder: Any) -> ConcurrentAccessError:
-        return ConcurrentAccessError(owner=holder.get_name(), other="another task")
-
-
-def test_a_driver_of_another_kind_brings_a_guard_that_knows_calls_by_tasks() -> None:
-    async def main() -> None:
-        guard, done = TaskGuard(), asyncio.Event()
-
-        async def call(*, ends_by: Callable[[Any], None]) -> bool:
-            task = asyncio.current_task()
-            entered = guard.enter(task)
-            guard.begin()
-            await done.wait()
-            ends_by(task)
-            return entered
-
-        inside = asyncio.create_task(call(ends_by=guard.leave), name="first")
-        await asyncio.sleep(0)
-        with pytest.raises(ConcurrentAccessError, match="first"):
-            guard.enter(asyncio.current_task())
-        done.set()
-        assert await inside
-        assert not guard.broken
-
-        # A task that was cancelled does not leave: the next call takes over, and repairs.
-        done.clear()
-        cancelled = asyncio.create_task(call(ends_by=guard.leave))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.wait([cancelled])
-        assert guard.enter(asyncio.current_task())
-        assert guard.broken
-
-    asyncio.run(main())
 
 
 class Interrupted(World):
