@@ -518,7 +518,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
         "agents": set(),
-        "habits": set(),
+        "habits": {"configuration"},
         "present": {"core"},
         "status": {"present"},
         "future": set(),

@@ -203,8 +203,9 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
         super().__init__(ThreadGuard())
         habits.check_topics(topics)
-        config, settings = configuration.parse(configs)
-        self.config = cast("Config", config)
+        given, own = habits.with_defaults(type(self).DEFAULT_CONFIG, configs)
+        config, settings = configuration.parse(given)
+        self.config = cast("Config", config | own)
         self._settings = settings
         #: The `process` under way.
         self._processor: Processor | None = None
@@ -235,7 +236,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             self._measured.begin(self._measure, dispatcher.clock)
         if topics:
             try:
-                self.subscribe(topics)
+                KafkaConsumer.subscribe(self, topics)  # not a subclass's, as in kafka-python
             except BaseException:
                 dispatcher.end()  # no thread runs yet that would end it
                 self._close_reporters()
@@ -1290,8 +1291,12 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         return asked._replace(timeout=max(0.0, until - clock()))
 
     def _close_now(self, asked: Close) -> None:
-        self.close(
-            asked.autocommit, asked.timeout * 1000, group_membership_operation=asked.operation
+        # (Not a subclass's method: that has run, and has asked for this.)
+        KafkaConsumer.close(
+            self,
+            asked.autocommit,
+            asked.timeout * 1000,
+            group_membership_operation=asked.operation,
         )
 
     @closing
@@ -1299,7 +1304,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         deadline, error = self._core.clock() + asked.timeout, None
         try:
             if not self._guard.closed:  # otherwise an interrupted `close` has left already
-                self._last_subscription = self.subscription() or self._last_subscription
+                before = KafkaConsumer.subscription(self)
+                self._last_subscription = before or self._last_subscription
                 operation = Operation.named(asked.operation)
                 error = self._run(
                     self._engine.close(deadline, commit=asked.autocommit, operation=operation)

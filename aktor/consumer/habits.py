@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
-__all__ = ["check_topics", "check_unknown", "warn_of_seconds", "without_unknown"]
+from aktor.consumer.configuration.table import DEFAULT_CONFIG
+
+__all__ = ["check_topics", "check_unknown", "warn_of_seconds", "with_defaults", "without_unknown"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +36,26 @@ def check_topics(topics: Collection[Any]) -> None:
                 "KafkaConsumer() was given a collection of topics. Each topic is an argument of its"
                 " own: KafkaConsumer('orders', 'bills'), or KafkaConsumer(*topics)"
             )
+
+
+def with_defaults(
+    defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that were given, after those that a subclass has in a DEFAULT_CONFIG of its own;
+    and its further settings, which are not ours. They stand in `config`, as in kafka-python."""
+    if defaults is DEFAULT_CONFIG:
+        return dict(given), {}
+    changed = {
+        name: value
+        for name, value in defaults.items()
+        if name not in DEFAULT_CONFIG or value != DEFAULT_CONFIG[name]
+    }
+    every = changed | dict(given)
+    own = {name for name in changed if name not in DEFAULT_CONFIG}
+    return (
+        {name: value for name, value in every.items() if name not in own},
+        {name: every[name] for name in own},
+    )
 
 
 def check_unknown(unknown: Mapping[str, Any]) -> None:

@@ -14,6 +14,8 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.subscription_state import ConsumerRebalanceListener
+from aktor.errors import ConfigurationError
 from tests.scenarios.reading import T0
 from tests.scenarios.world import World
 
@@ -151,6 +153,56 @@ def test_a_closed_consumer_has_no_partitions_and_no_connections_but_its_subscrip
     assert (consumer.assignment(), consumer.paused()) == (set(), set())
     assert consumer.subscription() == before
     assert not consumer.bootstrap_connected()
+
+
+# -- subclasses
+
+
+def test_a_subclass_may_have_defaults_and_settings_of_its_own() -> None:
+    class Own(KafkaConsumer):
+        DEFAULT_CONFIG = KafkaConsumer.DEFAULT_CONFIG | {"max_poll_records": 7, "table": "bills"}
+
+    servers = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 0}
+    found = []
+    for given in ({}, {"max_poll_records": 8, "table": "orders"}):
+        with Own(**servers, **given) as consumer:  # type: ignore[arg-type]
+            found.append((consumer.config["max_poll_records"], consumer.config["table"]))  # type: ignore[typeddict-item]
+
+    assert found == [(7, "bills"), (8, "orders")]
+    with pytest.raises(ConfigurationError, match="unknown setting 'tabel'"):
+        Own(tabel="orders")  # type: ignore[call-overload]
+
+
+def test_the_constructor_calls_no_method_of_a_subclass() -> None:
+    """Such a method may need what the subclass's constructor sets after ours has returned."""
+
+    class Own(KafkaConsumer):
+        def subscribe(self, *args: Any, **how: Any) -> None:
+            raise AssertionError
+
+    with Own("orders", bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0) as consumer:
+        assert consumer.subscription() == {"orders"}
+
+
+def test_close_of_a_subclass_runs_once_also_if_a_callback_calls_it(consumer: KafkaConsumer) -> None:
+    calls: list[bool] = []
+
+    class Own(KafkaConsumer):
+        def close(self, *args: Any, **how: Any) -> None:
+            calls.append(True)
+            super().close(*args, **how)
+
+    class Closing(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            consumer.close()
+
+        def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+    consumer.__class__ = Own
+    consumer.subscribe(["orders"], listener=Closing())
+    consumer.poll(600_000)
+
+    assert (consumer._closed, calls) == (True, [True])
 
 
 # -- a method that was put in place of ours
