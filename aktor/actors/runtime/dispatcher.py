@@ -262,7 +262,8 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         # Pykka's registry is global: a user's `ActorRegistry.stop_all()` must not stop a consumer.
-        pykka.ActorRegistry.unregister(self.actor_ref)
+        with contextlib.suppress(Exception):  # of a log handler: Pykka logs this, when it is done
+            pykka.ActorRegistry.unregister(self.actor_ref)
         self.on_start()
 
     def receive(self, envelope: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import sys
 import threading
@@ -201,6 +202,25 @@ def test_a_global_stop_of_pykka_actors_does_not_stop_ours() -> None:
     drain(dispatcher, 2)
 
     assert heard == [("one", "still there?")]
+
+
+def test_an_actor_starts_though_a_log_handler_raises_at_what_pykka_logs() -> None:
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionError("no log server")
+
+    logger, handler = logging.getLogger("pykka"), Raising()
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        dispatcher, heard = a_dispatcher("one")
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+    dispatcher.publish("there?")
+    drain(dispatcher, 2)
+
+    assert heard == [("one", "there?")]
 
 
 def test_pykka_ask_works_on_a_cooperative_actor() -> None:
