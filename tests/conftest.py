@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from aktor.trace import listening_to_all, schema
 from tests.kafka.real import what_is_missing
 
 #: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
@@ -117,6 +119,31 @@ def processes() -> int:
 
 
 _gives_way: list[int] = []
+
+#: The shapes of events that were compared with the schema: names, levels, keys and types.
+_as_they_should_be: set[tuple[Any, ...]] = set()
+
+
+@pytest.fixture(autouse=True)
+def _events_are_as_the_schema_says(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test makes a consumer tell is compared with the schema. (The tests of the trace
+    tell events of their own.)"""
+    if request.node.nodeid.startswith("tests/unit/trace/"):
+        yield
+        return
+    faults: list[str] = []
+
+    def compare(event: dict[str, Any]) -> None:
+        shape = (event["event"], event["level"], *event, *map(type, event.values()))
+        if shape not in _as_they_should_be:
+            found = list(schema.faults_of(event))
+            faults.extend(found)
+            if not found:
+                _as_they_should_be.add(shape)
+
+    with listening_to_all(compare):
+        yield
+    assert not faults
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

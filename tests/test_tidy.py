@@ -803,15 +803,6 @@ def test_the_types_of_the_settings_are_made_from_their_table() -> None:
     )
 
 
-def test_every_trace_event_stands_in_the_trace_document() -> None:
-    text = (ROOT / "docs" / "trace.md").read_text()
-    documented = set(re.findall(r"^\| `([a-z_]+\.[a-z_]+)`", text, re.MULTILINE))
-    pattern = re.compile(r"""\.(?:debug|info|warning|error)\(\s*"([a-z_]+\.[a-z_]+)\"""")
-    emitted = {name for path in modules() for name in pattern.findall(path.read_text())}
-    assert emitted - documented == set()
-    assert documented - emitted == set()
-
-
 def test_every_state_machine_has_a_name_and_every_name_is_of_one() -> None:
     named = {name for names in state_tables.NAMES.values() for name in names}
     assert set(state_tables.found()) == named, "name it in `NAMES`"

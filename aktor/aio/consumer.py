@@ -185,7 +185,7 @@ class KafkaConsumer(Generic[K, V]):
         self._host.start(self._dispatcher, f"aktor-{self._settings.client_id}")
         self._core.log.info(
             "consumer.started",
-            version=__version__,
+            aktor=__version__,
             reader=reader_in_use(),
             kafka_python=kafka_python.version(),
         )

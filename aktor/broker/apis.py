@@ -165,8 +165,8 @@ class Apis:
             _trace.error(
                 "broker.request_failed",
                 api=api,
-                version=call.version,
-                broker=call.node,
+                api_version=call.version,
+                node=call.node,
                 traceback=traceback.format_exc(),
             )
             self._refuse(call, Code.UNKNOWN_SERVER_ERROR)

@@ -175,9 +175,9 @@ class Connection:
             except (FrameTooLargeError, BadFrameError) as error:
                 _trace.info(
                     "broker.connection_refused",
-                    broker=self.node,
+                    node=self.node,
                     client=self.host,
-                    reason=str(error),
+                    because=str(error),
                 )
                 self.close()
                 return
@@ -311,8 +311,8 @@ class Connection:
             _trace.error(
                 "broker.request_failed",
                 api=incoming.api.name,
-                version=incoming.version,
-                broker=-1,
+                api_version=incoming.version,
+                node=-1,
                 traceback=traceback.format_exc(),
             )
             raise UnwritableError(str(error)) from None

@@ -211,4 +211,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests go to the log, not to the console."""
-        _trace.debug("control.requested", request=repr(format % args))
+        _trace.debug("control.requested", command=repr(format % args))

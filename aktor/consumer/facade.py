@@ -249,7 +249,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         self._host.start(dispatcher, f"aktor-{settings.client_id}")
         self._core.log.info(
             "consumer.started",
-            version=__version__,
+            aktor=__version__,
             reader=reader_in_use(),
             kafka_python=kafka_python.version(),
         )

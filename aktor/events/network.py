@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 from aktor.events.message import Message
@@ -56,6 +57,8 @@ class Request(Value):
     context: Any = None
     lane: Lane = Lane.ORDINARY
     in_order_for: float = 0.0
+    number: int = field(default=0, compare=False)
+    """By which the events of the trace name it."""
 
 
 class SendRequests(Message):

@@ -269,7 +269,7 @@ class CoordinatorManager(RequestManager):
             "coordinator.retried",
             group=self.settings.group_id,
             because=because,
-            failures=self._failures.failures,
+            attempts=self._failures.failures,
             wait_ms=round((self._failures.retry_at - now) * 1000),
         )
         self._say(CoordinatorMissing(because=because))
@@ -304,7 +304,7 @@ class CoordinatorManager(RequestManager):
                 "coordinator.retried",
                 group=self.settings.group_id,
                 because=error,
-                failures=self._failures.failures,
+                attempts=self._failures.failures,
                 wait_ms=round((retry_at - now) * 1000),
             )
             because = str(error.args[0]) if error.args else str(error)

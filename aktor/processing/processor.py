@@ -216,7 +216,7 @@ class Processor:
         elif task.attempts <= retries.count and isinstance(error, Exception):
             self.done.retried += 1
             wait = retries.wait(task.attempts)
-            self._trace.warning("record.retried", **_facts(task), retry_in=wait)
+            self._trace.warning("record.retried", **_facts(task), wait_ms=round(wait * 1000))
             self._work.retry(task, self._clock() + wait)
         else:
             self._give_up(task)

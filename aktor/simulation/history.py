@@ -99,8 +99,9 @@ class History:
             if event.get("member_id") is not None:
                 told["member"] = event["member_id"]
             last = {key: told.pop(key) for key in ("level", "event")}
+            times = {"mono": event["at"], **last, "t": began + event["at"]}
             origin = {"host": f"host-{who.partition('/')[0]}", "trace": _trace_id(who)}
-            yield {**told, **last, "t": began + event["at"], **origin, "line": lines[who]}
+            yield {**told, **times, **origin, "line": lines[who]}
 
     def last(self, count: int = 30) -> str:
         """The last events, to be read by people."""
@@ -115,7 +116,12 @@ def _trace_id(member: str) -> str:
     return f"{zlib.crc32(member.encode()):08x}"
 
 
+#: What a line for people begins with, or leaves out.
+_OF_A_LINE: Final = ("at", "member", "event", "level", "t", "mono", "seq", "cause")
+_OF_THE_MEMBER: Final = ("consumer", "group", "incarnation")
+
+
 def _line(event: Event) -> str:
-    hidden = ("at", "member", "event", "level", "t", "consumer", "group", "incarnation")
+    hidden = (*_OF_A_LINE, *_OF_THE_MEMBER)
     rest = " ".join(f"{key}={value}" for key, value in event.items() if key not in hidden)
     return f"{event['at']:10.3f} {event['member'] or '-':8} {event['event']} {rest}"

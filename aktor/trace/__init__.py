@@ -1,7 +1,7 @@
 """The trace: one event for each thing that happened, silent unless there is a listener.
 
 Events are named `noun.verb` ("commit.sent", "membership.moved"), their values are keys;
-`docs/trace.md` lists them. They go to the standard logger `aktor` (as text, with the event as
+`schema` lists them. They go to the standard logger `aktor` (as text, with the event as
 `record.aktor`), to the file named by the environment variable `AKTOR_TRACE` (JSON lines), and to
 listeners (`Trace.listen`).
 
@@ -12,7 +12,6 @@ takes half as long as kafka-python, since it imports asyncio and, where it is in
 from __future__ import annotations
 
 import contextlib
-import enum
 import functools
 import json
 import logging
@@ -23,23 +22,21 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from time import time  # by name: so that it is the real one in simulations, too
+from itertools import count
+from time import monotonic, time  # by name: so that they are real in simulations, too
 from typing import Any, Final
 
-__all__ = ["Trace", "open_trace", "recording", "silent"]
+from aktor.trace.plain import plain_event, text_of
 
-#: One event as a listener gets it: "event", "level", "t" (wall clock, seconds), and its values.
+__all__ = ["Trace", "listening_to_all", "open_trace", "recording", "silent"]
+
+#: One event as a listener gets it: "event", "level", "t" (wall clock, seconds), "mono" (a clock
+#: that never jumps), "seq" (its number in this trace), and its values.
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
 _LOGGER: Final = logging.getLogger("aktor")
 _LOGGER.addHandler(logging.NullHandler())
-
-#: Keys whose values never leave the process, whatever they hold.
-_SECRET: Final = ("password", "secret", "token", "credential", "auth_bytes")
-
-#: The longest list that an event carries in full.
-_LIST_MAX: Final = 50
 
 _LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -55,8 +52,8 @@ _FOR_PEOPLE: Final = frozenset(
     {"brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"}
 )
 
-#: Values of exactly these types are as JSON has them.
-_PLAIN: Final = frozenset({bool, int, float, str, type(None)})
+#: Who listens to every trace that is opened from now on.
+_LISTENING_TO_ALL: tuple[Listener, ...] = ()
 
 
 class _Outlet:
@@ -70,7 +67,10 @@ class _Outlet:
         #: What a line of the file has besides the event. Files of many hosts are read together:
         #: client ids are not unique there, and the shipping of logs loses or repeats lines.
         self._origin = {} if path is None else {"host": _host(), "trace": os.urandom(4).hex()}
-        self.listeners: tuple[Listener, ...] = ()
+        self.listeners: tuple[Listener, ...] = _LISTENING_TO_ALL
+        #: The next number of an event. (It counts in C: no other thread is given the same.)
+        self.numbers = count(1)
+        self.names = count(1)
 
     def wants(self, level: int) -> bool:
         if self.listeners or self._path is not None:
@@ -78,10 +78,7 @@ class _Outlet:
         return self._to_logging and _LOGGER.isEnabledFor(level)
 
     def emit(self, event: Mapping[str, Any]) -> None:
-        plain = {
-            key: "***" if _is_secret(key) else value if type(value) in _PLAIN else _plain(value)
-            for key, value in event.items()
-        }
+        plain = plain_event(event)
         if self._to_logging:
             level = (
                 _level_of(event["event"]) if event["level"] == "info" else _LEVELS[event["level"]]
@@ -100,7 +97,7 @@ class _Outlet:
             self._lines += 1
             numbered = {**event, **self._origin, "line": self._lines}
             try:
-                _append(self._path, json.dumps(numbered, default=_text) + "\n")
+                _append(self._path, json.dumps(numbered, default=text_of) + "\n")
             except BlockingIOError:
                 return  # a pipe is full: the number of the next line says that one is missing
             except (OSError, ValueError, NameError) as error:
@@ -137,7 +134,7 @@ def _give_up(path: str, error: Exception) -> None:
     _GIVEN_UP.add(path)
     text = f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is given up: "
     with contextlib.suppress(Exception):  # stderr may be closed, or there may be none
-        sys.stderr.write(f"{text}{_text(error)}\n")
+        sys.stderr.write(f"{text}{text_of(error)}\n")
 
 
 @functools.cache
@@ -170,6 +167,10 @@ def _print_logging_error() -> None:
             sys.stderr.write("--- Logging error in aktor's trace ---\n" + traceback.format_exc())
 
 
+#: The keys that are left out where an event is one line for people, or stand elsewhere in it.
+_FOR_PROGRAMS: Final = frozenset({"event", "level", "t", "mono", "seq"})
+
+
 class _Text:
     """An event as one line, rendered only if a handler writes it."""
 
@@ -177,7 +178,7 @@ class _Text:
         self._event = event
 
     def __str__(self) -> str:
-        rest = (f"{k}={v}" for k, v in self._event.items() if k not in ("event", "level", "t"))
+        rest = (f"{key}={value}" for key, value in self._event.items() if key not in _FOR_PROGRAMS)
         # repr'd control characters: a topic name must not be able to forge a log line
         return " ".join((self._event["event"], *rest)).replace("\n", "\\n").replace("\r", "\\r")
 
@@ -213,13 +214,21 @@ class Trace:
             self._tell("error", event, values)
 
     def _tell(self, level: str, event: str, values: Mapping[str, Any]) -> None:
-        told = {**self._bound, **values, "level": level, "event": event, "t": time()}
-        self._outlet.emit(told)
+        # In the file these stand in this order at the end of a line, where they are found quickly.
+        outlet = self._outlet
+        told = {**self._bound, **values, "seq": next(outlet.numbers), "mono": monotonic()}
+        told |= {"level": level, "event": event, "t": time()}
+        outlet.emit(told)
 
     @property
     def hears_debug(self) -> bool:
         """Whether a debug event goes anywhere: to be asked before its values are worked out."""
         return self._outlet.wants(logging.DEBUG)
+
+    def number(self) -> int:
+        """Another number, to name something by it in several events. It is drawn once in all that
+        a consumer traces, also while nobody listens."""
+        return next(self._outlet.names)
 
     def bind(self, **values: Any) -> Trace:
         """The same trace with these keys on every event."""
@@ -250,58 +259,25 @@ def recording() -> tuple[Trace, list[Event]]:
     """A trace and the list its events are appended to, for tests."""
     events: list[Event] = []
     outlet = _Outlet(to_logging=False, path=None)
-    outlet.listeners = (events.append,)
+    outlet.listeners = (*outlet.listeners, events.append)
     return Trace(outlet, {}), events
+
+
+@contextmanager
+def listening_to_all(listener: Listener) -> Iterator[None]:
+    """Call `listener(event)` for each event of the traces that are opened while the block runs."""
+    global _LISTENING_TO_ALL
+    before = _LISTENING_TO_ALL
+    _LISTENING_TO_ALL = (*before, listener)
+    try:
+        yield
+    finally:
+        _LISTENING_TO_ALL = before
 
 
 @functools.cache
 def _host() -> str:
     return socket.gethostname()
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: partitions as "topic-0", sets sorted, errors as "Type: text"."""
-    if value is None or isinstance(value, (int, float)):
-        return value
-    if isinstance(value, str):
-        return format(value)  # a secret formats as ***
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, BaseException):
-        text = _text(value)
-        name = type(value).__name__
-        return text if text.startswith(name) else f"{name}: {text}"
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return f"<{len(value)} bytes>"
-    if isinstance(value, Mapping):
-        named = ((str(_plain(key)), item) for key, item in value.items())
-        return {key: "***" if _is_secret(key) else _plain(item) for key, item in named}
-    if hasattr(value, "topic") and hasattr(value, "partition"):
-        return f"{value.topic}-{value.partition}"
-    if hasattr(value, "_asdict"):
-        return {key: _plain(item) for key, item in value._asdict().items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = [_plain(item) for item in value]
-        if isinstance(value, (set, frozenset)):
-            items.sort(key=_text)
-        if len(items) > _LIST_MAX:
-            return [*items[:_LIST_MAX], f"... {len(items) - _LIST_MAX} more"]
-        return items
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    """The value as text. It may be the user's, an exception for instance, whose `__str__` raises:
-    that must not crash the actor that traces it."""
-    try:
-        return str(value)
-    except Exception as error:
-        return f"({type(value).__name__}, without a text: {type(error).__name__} in __str__)"
 
 
 _SILENT: Final = Trace(_Outlet(to_logging=False, path=None), {})

@@ -349,7 +349,7 @@ def test_the_pattern_of_a_static_members_earlier_process_is_not_that_of_the_next
         wait_until(lambda: consumer.status().member_state == "stable", "the member is stable")
 
         assert {one.topic for one in consumer.assignment()} == {new}
-        assert max(event["topics"] for event in named(events, "rebalance.target")) == 1
+        assert max(event["topic_count"] for event in named(events, "rebalance.target")) == 1
 
 
 def test_a_pattern_that_the_brokers_cannot_read_is_an_error_of_its_own(

@@ -21,7 +21,9 @@ BY_NAME: dict[str, int] = {"Fetch": MAX_BY_NAME, "Metadata": 9, "OffsetCommit": 
 
 def spoken(events: Iterable[Event], api: str) -> set[int]:
     """In which versions this API was answered."""
-    return {event["version"] for event in named(events, "request.answered") if event["api"] == api}
+    return {
+        event["api_version"] for event in named(events, "request.answered") if event["api"] == api
+    }
 
 
 def test_the_leader_that_an_answer_names_is_asked_without_new_metadata(

@@ -162,7 +162,7 @@ def test_a_rebalance_does_not_wait_for_a_topic_that_does_not_exist(
 
     took: list[float] = []
     for event in events:
-        if event["event"] == "rebalance.joined" and event["leader"]:
+        if event["event"] == "rebalance.joined" and event["leads"]:
             began = event["t"]
         elif event["event"] == "rebalance.assigned" and missing in event["missing"]:
             took.append(event["t"] - began)

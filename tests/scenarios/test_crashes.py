@@ -118,7 +118,7 @@ def test_a_consumer_recovers_when_pykka_stops_an_actor(actor: str, how: str) -> 
     harness.must_have_recovered()
     harness.end()
 
-    assert [one["crashed"] for one in harness.host.named("actor.crashed")] == stopped == [actor]
+    assert [one["child"] for one in harness.host.named("actor.crashed")] == stopped == [actor]
 
 
 def test_an_actor_that_a_program_stops_by_its_reference_is_started_again() -> None:

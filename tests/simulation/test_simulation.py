@@ -455,7 +455,7 @@ def test_an_actor_falls_over_on_command_and_the_member_recovers(
     simulation.progress(at_most=60.0).check()
 
     assert crashes.happened == 2
-    assert {event["crashed"] for event in simulation.history.named("actor.crashed")} == {"fetch"}
+    assert {event["child"] for event in simulation.history.named("actor.crashed")} == {"fetch"}
 
 
 def a_crash(actor: Any, on: Any, times: int = 1) -> Callable[[Simulation], object]:
@@ -584,7 +584,7 @@ def test_the_command_says_what_fails_and_shrinks_it(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody_crashes(history: Any) -> list[str]:
-        return [f"{event['crashed']} did" for event in history.named("actor.crashed")]
+        return [f"{event['child']} did" for event in history.named("actor.crashed")]
 
     monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
     classic = ["--protocol", "classic"]

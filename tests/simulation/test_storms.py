@@ -176,7 +176,7 @@ def test_a_failing_storm_is_shrunk_to_the_fault_that_matters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nobody_crashes(history: History) -> list[str]:
-        return [f"{event['crashed']} did" for event in history.named("actor.crashed")]
+        return [f"{event['child']} did" for event in history.named("actor.crashed")]
 
     monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
     failing = run_storm(29, protocol="classic")

@@ -245,7 +245,7 @@ class NetworkActor(CooperativeActor):
                 link.adopt(other)
                 self._lanes.opened(link)
                 self.log.info(
-                    "connection.adopted", broker=link.address, node=link.node, key=link.key
+                    "connection.adopted", address=link.address, node=link.node, connection=link.key
                 )
                 return
 
@@ -311,9 +311,9 @@ class NetworkActor(CooperativeActor):
         self.broker_version = report.broker_version
         self.log.info(
             "connection.opened",
-            broker=link.address,
+            address=link.address,
             node=link.node,
-            key=link.key,
+            connection=link.key,
             ms=milliseconds(now - link.attempts.begun_at),
         )
 
@@ -327,9 +327,9 @@ class NetworkActor(CooperativeActor):
         link.on(LinkEvent.FAILED)
         self.log.warning(
             "connection.failed",
-            broker=link.address,
+            address=link.address,
             node=link.node,
-            key=report.key,
+            connection=report.key,
             because=report.error,
         )
         self._back_off(link, report.error)
@@ -360,9 +360,9 @@ class NetworkActor(CooperativeActor):
         link.on(LinkEvent.LOST)
         self.log.info(
             "connection.closed",
-            broker=link.address,
+            address=link.address,
             node=link.node,
-            key=report.key,
+            connection=report.key,
             because=report.error,
         )
         self._back_off(link, report.error)
@@ -390,8 +390,8 @@ class NetworkActor(CooperativeActor):
         if link is None or waiting is None:
             self.log.info(
                 "answer.dropped",
-                request=type(report.response).__name__,
-                key=report.key,
+                api=type(report.response).__name__,
+                connection=report.key,
                 because="nobody waits for it any more",
             )
             return
@@ -413,9 +413,9 @@ class NetworkActor(CooperativeActor):
         self.log.debug(
             "request.answered",
             api=waiting.body_name,
-            version=report.version,
+            api_version=report.version,
             node=link.node,
-            request=waiting.request_id,
+            request=waiting.request.number,
             ms=milliseconds(now - waiting.sent_at),
             throttle_ms=milliseconds(report.throttle),
         )
@@ -555,7 +555,7 @@ class NetworkActor(CooperativeActor):
             known = bool(self._lanes.nodes)
             self.log.info(
                 "bootstrap.started",
-                servers=[server.address for server in self._bootstrap],
+                addresses=[server.address for server in self._bootstrap],
                 because="no known broker can be reached" if known else "no broker is known",
             )
 
@@ -592,7 +592,7 @@ class NetworkActor(CooperativeActor):
         link.sent(waiting, now)
         self._metrics.sent(link.name, waiting.body_name, now)
         self.log.debug(
-            "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
+            "request.sent", api=waiting.body_name, node=link.node, request=waiting.request.number
         )
         self._net.send(link.key, waiting.request_id, waiting.request.body)
 
@@ -633,9 +633,9 @@ class NetworkActor(CooperativeActor):
         self._net.close_connection(link.key)
         self.log.info(
             "connection.closed",
-            broker=link.address,
+            address=link.address,
             node=link.node,
-            key=link.key,
+            connection=link.key,
             because=because,
         )
         for waiting in link.take_in_flight():
@@ -716,7 +716,7 @@ class NetworkActor(CooperativeActor):
             "request.failed",
             api=waiting.body_name,
             node=node,
-            request=waiting.request_id,
+            request=waiting.request.number,
             because=error,
         )
         self._say(

@@ -188,7 +188,7 @@ class Complaints:
             return advertised.due(links, now)
         if advertised.found(links):
             self._log.info(
-                "brokers.reached", broker=[link.address for link in links if link.is_open]
+                "brokers.reached", addresses=[link.address for link in links if link.is_open]
             )
             said.append(BrokersReached())
         return due
@@ -214,7 +214,7 @@ class Complaints:
                 again_at = min(again_at, begins if now < begins else ends)
         if lost.keys() != self._lost:
             for node in lost.keys() - self._lost:
-                self._log.warning("broker.lost", node=node, broker=lost[node], for_s=LOST_AFTER)
+                self._log.warning("broker.lost", node=node, address=lost[node], seconds=LOST_AFTER)
             self._lost = frozenset(lost)
             said.append(BrokersLost(brokers=lost))
         return again_at

@@ -504,7 +504,7 @@ class Dispatcher:
             if asked is not None:  # who asks waits for an end
                 error = pykka.ActorDeadError(because)
                 asked.set_exception((pykka.ActorDeadError, error, None))
-        self.log.warning("message.dropped", message=type(message).__name__, because=because)
+        self.log.warning("message.dropped", message_type=type(message).__name__, because=because)
 
     # -- turning
 
@@ -566,10 +566,10 @@ class Dispatcher:
         handling = type(handled).__name__
         self.log.error(
             "actor.crashed",
-            crashed=actor.name,
-            crashed_incarnation=actor.incarnation,
-            handling=handling,
-            error=error,
+            child=actor.name,
+            of_incarnation=actor.incarnation,
+            message_type=handling,
+            because=error,
         )
         actor.actor_stopped.set()
         if actor.name == SUPERVISOR:
@@ -734,7 +734,7 @@ class Dispatcher:
         """The loop has ended by this error, which is none of an actor."""
         failure = BackgroundThreadError(reason=f"{type(error).__name__} in its loop")
         self.fail(_caused(failure, error))
-        self.log.error("dispatcher.failed", error=error)
+        self.log.error("dispatcher.failed", because=error)
 
     def end(self) -> None:
         """No message is delivered any more: the supervisor, if there is one, stops all children."""

@@ -226,7 +226,7 @@ class MessageHandler:
 
     def drop(self, message: Message) -> None:
         """A dead letter: there is no handler for this type of message. Trace it."""
-        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
+        self.log.warning("message.dropped", message_type=type(message).__name__, because="unknown")
 
 
 def _for_purpose(

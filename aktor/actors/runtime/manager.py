@@ -188,6 +188,7 @@ class RequestManager(CooperativeActor):
             context=context,
             lane=lane,
             in_order_for=in_order_for,
+            number=self.log.number(),
         )
 
     # -- the tick; `poll` is for tests and for `managers/membership/auto`
@@ -240,9 +241,9 @@ class RequestManager(CooperativeActor):
             return False
         self.log.info(
             "answer.dropped",
-            request=type(request.body).__name__,
+            api=type(request.body).__name__,
             because="it was asked by an earlier incarnation",
-            asked_by=request.incarnation,
+            of_incarnation=request.incarnation,
         )
         return True
 

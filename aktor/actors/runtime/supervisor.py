@@ -99,7 +99,7 @@ class Supervisor(CooperativeActor):
         if not (known and self._ticks.answered(ticked)):
             # The actor was restarted after it sent this answer. Drop the answer, and the requests
             # in it: the new incarnation asks for what it needs.
-            self.log.debug("tick.dropped", of=ticked.actor, of_incarnation=ticked.incarnation)
+            self.log.debug("tick.dropped", child=ticked.actor, of_incarnation=ticked.incarnation)
             return
         self._ask_next()
 
@@ -111,7 +111,7 @@ class Supervisor(CooperativeActor):
         self._running[child.name] = actor
         self._ticks.started(child.name)
         self.dispatcher.connect(child.name, actor)
-        self.log.info("actor.started", started=child.name, as_incarnation=actor.incarnation)
+        self.log.info("actor.started", child=child.name, of_incarnation=actor.incarnation)
 
     def _stop_child(self, child: Child) -> None:
         actor = self._running.pop(child.name, None)
@@ -122,7 +122,7 @@ class Supervisor(CooperativeActor):
             try:
                 actor.on_stop()
             except Exception as error:
-                self.log.error("actor.stop_failed", stopping=child.name, error=error)
+                self.log.error("actor.stop_failed", child=child.name, because=error)
 
     def on_stop(self) -> None:
         """Stop all children, the last first. Pykka's hook; called when the thread ends."""
@@ -150,7 +150,7 @@ class Supervisor(CooperativeActor):
             self._start_child(child)
         self._tell_facts(names)
         self.log.warning(
-            "actor.restarted", actors=names, because=crash.error, handling=crash.handling
+            "actor.restarted", actors=names, because=crash.error, message_type=crash.handling
         )
         self._announce(ActorsRestarted(actors=names, because=crash.error))
         self._ticks.begin_again()
@@ -191,8 +191,8 @@ class Supervisor(CooperativeActor):
     def _give_up(self, crash: ActorCrashed) -> None:
         self.log.error(
             "actor.escalated",
-            crashed=crash.actor,
-            handling=crash.handling,
+            child=crash.actor,
+            message_type=crash.handling,
             restarts=self.restarts[crash.actor],
             because=crash.error,
         )

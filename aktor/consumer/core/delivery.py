@@ -473,7 +473,9 @@ class Delivery:
             state = self.partitions.get(partition)
             if state is None or state.epoch != assigned.epoch or state.offset is not None:
                 self.log.debug(
-                    "position.dropped", partition=partition, because="it is for an older epoch"
+                    "position.dropped",
+                    partitions=[partition],
+                    because="it is for an older epoch",
                 )
                 continue
             state.move_to(assigned.position)

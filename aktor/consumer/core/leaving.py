@@ -195,7 +195,7 @@ class Leaving:
             except Exception as error:
                 if error is not self._core.call.ended_in:
                     raise  # a signal handler's
-                self._core.log.warning("member.leave_failed", error=error)
+                self._core.log.warning("member.leave_failed", because=error)
             break
         self._core.port.membership.leave()
         self._core.publish(SubscriptionChanged(topics=frozenset()))

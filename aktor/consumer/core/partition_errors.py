@@ -263,8 +263,8 @@ class CorruptBatches:
             partition=state.topic_partition,
             offset=attempts.offset,
             because=state.error,
-            tries=attempts.tries,
-            retry_in=None if wait == math.inf else round(wait, 3),
+            attempts=attempts.tries,
+            wait_ms=None if wait == math.inf else round(wait * 1000),
         )
 
     def _forget_healed(self) -> None:
@@ -280,7 +280,7 @@ class CorruptBatches:
                     "batch.healed",
                     partition=partition,
                     offset=attempts.offset,
-                    tries=attempts.tries,
+                    attempts=attempts.tries,
                 )
 
 

@@ -165,7 +165,7 @@ class Session:
             return True
         if now >= self._ask_again_at or self._ask_again_at == math.inf:
             self._ask_again_at = now + CONFIRM_REPEAT
-            self._log.info("session.unconfirmed", overdue_s=round(now - until, 3))
+            self._log.info("session.unconfirmed", seconds=round(now - until, 3))
             self._publish(ConfirmSession())
         return False
 

@@ -238,7 +238,7 @@ class Rebalancing:
             failed = UserCallbackError(callback=name)
             failed.__cause__ = error
             outcome.end(failed)
-            self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
+            self.log.warning("callback.failed", callback=name, partitions=partitions, because=error)
         except BaseException as error:  # Ctrl-C: raised by `poll` once the step is answered
             if not outcome.begun:
                 raise

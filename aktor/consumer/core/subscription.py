@@ -111,8 +111,8 @@ class Subscription:
         self._log.info(
             "subscription.matched",
             pattern=self.pattern.pattern.pattern,
-            added=matching - self.topics,
-            removed=self.topics - matching,
+            topics_added=matching - self.topics,
+            topics_removed=self.topics - matching,
         )
         self.topics = matching
         return True

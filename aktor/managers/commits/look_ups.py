@@ -310,7 +310,7 @@ class LookUps:
         """Answer the calls that the outcome completes; ask again later for the rest."""
         look_up.answered(outcome)
         if outcome.found:
-            self._log.info("offsets.fetched", partitions=len(outcome.found))
+            self._log.info("offsets.fetched", partition_count=len(outcome.found))
         if outcome.again:
             retry_at = look_up.failed(next(iter(outcome.again.values())), now, jitter)
             self._log.info(

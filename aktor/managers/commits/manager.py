@@ -458,15 +458,6 @@ class CommitManager(RequestManager):
             commit.sent(now)
             offsets |= commit.remaining
         member = self._member.now
-        self.log.debug(
-            "commit.sent",
-            kind=commits[0].kind,
-            commits=len(commits),
-            offsets={partition: value.offset for partition, value in offsets.items()},
-            generation=member.generation,
-            node=node,
-            attempt=commits[0].attempts.made,
-        )
         note = _CommitSent(
             commits=tuple(commits),
             node=node,
@@ -474,11 +465,23 @@ class CommitManager(RequestManager):
             at=now,
             owned={partition: self._consumed.ownership(partition) for partition in offsets},
         )
+        annotated: Mapping[TopicPartition, OffsetAndMetadata] = offsets
         if self._member.is_managed or commits[0].by_group:
-            offsets = {**self._notes.annotated(offsets)}
-        body = offset_commit(self.settings, member, offsets, self._topics.ids)
+            annotated = self._notes.annotated(offsets)
+        body = offset_commit(self.settings, member, annotated, self._topics.ids)
         deadline = now + attempt_time(self.settings)
-        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
+        request = self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
+        self.log.debug(
+            "commit.sent",
+            kind=commits[0].kind,
+            commits=len(commits),
+            offsets={partition: value.offset for partition, value in offsets.items()},
+            generation=member.generation,
+            node=node,
+            attempts=commits[0].attempts.made,
+            request=request.number,
+        )
+        self.send(request)
 
     # -- what became of them
 
@@ -598,7 +601,7 @@ class CommitManager(RequestManager):
             "commit.retried",
             kind=commit.kind,
             because=error,
-            attempt=commit.attempts.made,
+            attempts=commit.attempts.made,
             wait_ms=round((retry_at - now) * 1000),
         )
 
@@ -629,7 +632,7 @@ class CommitManager(RequestManager):
         if not commit.in_flight and self._queue.remove(commit) and commit.attempts.unsure:
             self._end_passed(commit)
         if commit.attempts.ended:
-            self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
+            self.log.debug("answer.dropped", api="OffsetCommit", because="its deadline passed")
             return
         commit.attempts.end()
         if error is None and commit.outdated:

@@ -278,7 +278,9 @@ class FetchManager(RequestManager):
                 self._touch(tp)
             else:
                 self.log.info(
-                    "position.dropped", partition=tp, because="it is not waited for any more"
+                    "position.dropped",
+                    partitions=[tp],
+                    because="it is not waited for any more",
                 )
 
     def _waits_for(self, tp: TopicPartition, assigned: Assigned) -> bool:
@@ -656,5 +658,5 @@ class FetchManager(RequestManager):
             node=asked.node,
             partitions=list(asked.wanted),
             because=because,
-            retry_in=round(retry_in, 3),
+            wait_ms=None if retry_in == NEVER else round(retry_in * 1000),
         )

@@ -328,7 +328,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         because = f"{reasons.NO_POLL_FOR}{self._timer.elapsed:.3f} s (max_poll_interval_ms)"
         self.log.warning(
             "poll.late",
-            by=round(self._timer.late_by, 3),
+            seconds=round(self._timer.late_by, 3),
             state=self._member.state,
             owned=len(self._member.owned),
             because=f"{because}: poll more often, take fewer records at a time"
@@ -438,4 +438,4 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._say(SuspectCoordinator(node_id=node, because=because))
 
     def _dropped(self, request: Request, because: str) -> None:
-        self.log.info("answer.dropped", request=type(request.body).__name__, because=because)
+        self.log.info("answer.dropped", api=type(request.body).__name__, because=because)

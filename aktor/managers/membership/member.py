@@ -272,7 +272,7 @@ class GroupMember(ABC, Generic[S, T]):
             return True
         self.log.info(
             "step.dropped",
-            message=type(answer).__name__,
+            message_type=type(answer).__name__,
             of_rebalance=answer.rebalance,
             rebalance=self.rebalance.number,
             because="the rebalance went on without it",

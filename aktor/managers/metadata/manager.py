@@ -309,7 +309,7 @@ class MetadataManager(RequestManager):
 
     def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
         retry_at = self._refreshing.exchange.failed(now, jitter)
-        self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
+        self.log.warning("metadata.failed", because=error, wait_ms=round((retry_at - now) * 1000))
         if Do.RAISE in means(Answer.METADATA, type(error)):
             self._say(BrokerRefused(error=explained(error, "the cluster", Answer.METADATA)))
 
@@ -456,7 +456,7 @@ class MetadataManager(RequestManager):
             self._refreshing.soon(f"a broker told an earlier id of {name}")
             self.log.info("topic.outdated", topic=name, told=new.topic_id, known=old.topic_id)
             return old
-        self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
+        self.log.warning("topic.recreated", topic=name, before=old.topic_id, after=new.topic_id)
         return replace(new, had=len(new.partitions) if was_known else 0)
 
     # -- the snapshot
@@ -512,7 +512,7 @@ class MetadataManager(RequestManager):
         }
         self.log.info(
             "cluster.changed",
-            version=new.version,
+            cluster_version=new.version,
             cluster_id=new.cluster_id,
             brokers=sorted(new.brokers),
             topics_added=new.topics.keys() - old.topics.keys(),
@@ -520,7 +520,7 @@ class MetadataManager(RequestManager):
             leaders=leaders,
         )
         if old.cluster_id is not None and old.cluster_id != new.cluster_id:
-            self.log.warning("cluster.replaced", was=old.cluster_id, now=new.cluster_id)
+            self.log.warning("cluster.replaced", before=old.cluster_id, after=new.cluster_id)
 
     # -- names
 

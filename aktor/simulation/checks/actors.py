@@ -28,9 +28,9 @@ def no_actor_crashes_by_itself(history: History) -> list[str]:
     """An actor is restarted and all goes on, so nothing else shows a handler that raised. Those
     that the simulation made raise say so."""
     return [
-        f"{when(event)}: {event['crashed']} crashed on {event['handling']}: {event['error']}"
+        f"{when(event)}: {event['child']} crashed on {event['message_type']}: {event['because']}"
         for event in history.named("actor.crashed")
-        if not str(event["error"]).startswith("Crash: ")
+        if not str(event["because"]).startswith("Crash: ")
     ]
 
 
@@ -55,9 +55,9 @@ def restart_budgets_are_kept(history: History) -> list[str]:
             case "actor.escalated":
                 escalated.add(member)
                 now = event["at"] + ahead[process_of(member)]
-                restarted = restarts[member, event["crashed"]]
+                restarted = restarts[member, event["child"]]
                 if sum(now - restart < WITHIN for restart in restarted) < RESTARTS:
-                    complaints.append(f"{when(event)} gave {event['crashed']} up too soon")
+                    complaints.append(f"{when(event)} gave {event['child']} up too soon")
             case "actor.restarted":
                 if member in escalated:
                     complaints.append(f"{when(event)} restarted {event['actors']} after it gave up")

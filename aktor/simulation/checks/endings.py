@@ -65,7 +65,7 @@ def every_request_ends_once(history: History) -> list[str]:
     sent: dict[tuple[str, int, int], Event] = {}
     for event in history.events:
         name = event["event"]
-        if name == "actor.started" and event.get("started") == "network":
+        if name == "actor.started" and event.get("child") == "network":
             # The requests of the one before ended with it: their askers were told of the restart.
             for key in [key for key in sent if key[0] == event["member"]]:
                 del sent[key]

@@ -251,7 +251,7 @@ def a_target_is_reached(history: History) -> list[str]:
     ):
         who = event["member"]
         if event["event"] == "rebalance.target":
-            targets[who] = event["partitions"]
+            targets[who] = event["partition_count"]
         elif event["event"] == "rebalance.completed":
             target = targets.get(who, event["owned"])
             if event["owned"] != target:

@@ -232,7 +232,7 @@ class Loop:
             return True
         name = f"{partition.topic}-{partition.partition}"
         return any(
-            told["partition"] == name and told["tries"] >= REFETCHES
+            told["partition"] == name and told["attempts"] >= REFETCHES
             for told in self._simulation.history.named("batch.corrupt")
         )
 

@@ -384,6 +384,7 @@ class SimulatedHost(Host):
 
     def _note(self, event: Event) -> None:
         event.pop("t", None)
+        event.pop("mono", None)  # real, as `t` is
         if "member" in event:
             event["member_id"] = event.pop("member")  # `member` is whose event it is
         self._simulation.history.add(self.name, event)

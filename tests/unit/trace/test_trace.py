@@ -82,6 +82,8 @@ def test_a_listener_gets_each_event_with_its_level_time_and_values() -> None:
 
     (event,) = events
     assert event.pop("t") > 1_700_000_000
+    assert isinstance(event.pop("mono"), float)
+    assert event.pop("seq") == 1
     assert event == {"event": "commit.sent", "level": "info", "client": "app", "offsets": 3}
 
 

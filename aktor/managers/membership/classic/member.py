@@ -181,7 +181,7 @@ class Member(GroupMember[State, Trigger]):
             rebalance=self.rebalance.number,
             generation=self.me.generation,
             member=self.member_id,
-            leader=leads,
+            leads=leads,
             members=len(response.members) if leads else None,
             member_ids=ids if leads else None,
             assignor=self.assignor,
@@ -208,7 +208,7 @@ class Member(GroupMember[State, Trigger]):
             rebalance=self.rebalance.number,
             assignor=self.assignor,
             members=len(plan.members),
-            topics=len(plan.topics),
+            topic_count=len(plan.topics),
             missing=self.leader.missing(),
         )
         return made

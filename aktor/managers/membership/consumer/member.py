@@ -109,15 +109,15 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._claim.answered()
         self._names.doubt_anew()
         if epoch != self.epoch:
-            self.log.debug("member.epoch", was=self.epoch, now=epoch, member=self.member_id)
+            self.log.debug("member.epoch", before=self.epoch, after=epoch, member=self.member_id)
             self.epoch = epoch
         if target is not None:
             self._target = Target(self._target.number + 1, target)
             self.log.info(
                 "rebalance.target",
                 generation=epoch,
-                partitions=sum(map(len, target.values())),
-                topics=len(target),
+                partition_count=sum(map(len, target.values())),
+                topic_count=len(target),
             )
         if self.state is State.JOINING:
             self._begin(reasons.TAKEN_IN, now)

@@ -65,7 +65,7 @@ class TopicNames:
             return
         self._unnamed = unnamed
         if unnamed:
-            self._log.info("rebalance.unresolved", topics=len(unnamed))
+            self._log.info("rebalance.unresolved", topic_count=len(unnamed))
         self._say(NameTopics(topic_ids=unnamed))
 
     def recreated(self, topic_ids: Iterable[Any]) -> list[Any]:

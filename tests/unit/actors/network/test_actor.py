@@ -1517,8 +1517,8 @@ def test_requests_and_connections_are_traced_with_their_names_and_reasons() -> N
     (sent, *_) = harness.traced("request.sent")
     (got, *_) = harness.traced("request.answered")
     assert (sent["api"], sent["node"], sent["request"]) == ("Metadata", 1, got["request"])
-    assert (got["version"], got["ms"]) == (12, 0.0)
-    assert harness.traced("connection.opened")[0]["broker"] == "a:9092"
+    assert (got["api_version"], got["ms"]) == (12, 0.0)
+    assert harness.traced("connection.opened")[0]["address"] == "a:9092"
     assert "Connection refused" in harness.traced("connection.closed")[0]["because"]
 
 

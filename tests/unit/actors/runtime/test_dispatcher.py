@@ -298,7 +298,7 @@ def test_an_actor_that_pykka_stops_is_restarted_as_after_a_crash(stop: Any) -> N
     assert [one.incarnation for one in made] == [1, 2]
     assert made[1].refreshed == 1
     (crash,) = [event for event in events if event["event"] == "actor.crashed"]
-    assert "not by its supervisor" in crash["error"]
+    assert "not by its supervisor" in crash["because"]
 
 
 def test_a_consumer_whose_supervisor_is_stopped_by_pykka_has_failed() -> None:

@@ -373,7 +373,7 @@ def test_every_crash_and_restart_is_traced_with_its_cause() -> None:
     assert "actor.crashed" in names
     restarted = next(one for one in harness.events if one["event"] == "actor.restarted")
     assert restarted["because"] == "ValueError: boom"
-    assert restarted["handling"] == "str"
+    assert restarted["message_type"] == "str"
 
 
 def test_status_names_each_actor_with_its_incarnation() -> None:

@@ -100,8 +100,8 @@ def test_after_three_more_fetches_it_counts_as_corrupt_for_good_until_a_seek() -
             harness.fetched(damaged(epoch=begun[-1][0]))
 
     assert len(begun) == TRIES == 3
-    assert [tries["tries"] for tries in harness.told("batch.corrupt")] == [0, 1, 2, 3]
-    assert [tries["retry_in"] for tries in harness.told("batch.corrupt")] == [0.1, 0.2, 0.4, None]
+    assert [one["attempts"] for one in harness.told("batch.corrupt")] == [0, 1, 2, 3]
+    assert [one["wait_ms"] for one in harness.told("batch.corrupt")] == [100, 200, 400, None]
     assert harness.told("batch.healed") == []
 
     harness.engine.seek(A, Position(offset=2))
@@ -145,7 +145,7 @@ def test_records_before_it_are_given_out_first_and_not_again() -> None:
     assert [one["offset"] for one in harness.told("batch.healed")] == []
     harness.fetched(a_refusal(CorruptRecordError(), offset=5, epoch=2))
     raised_at(harness, 0.0)
-    assert [(one["offset"], one["tries"]) for one in harness.told("batch.healed")] == [(2, 1)]
+    assert [(one["offset"], one["attempts"]) for one in harness.told("batch.healed")] == [(2, 1)]
 
 
 def test_others_are_read_meanwhile() -> None:

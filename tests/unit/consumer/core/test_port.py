@@ -442,6 +442,8 @@ def test_a_message_nobody_has_a_place_for_is_dropped_and_traced() -> None:
 
     port.tell(TickDue(now=0.0, jitter=0.0))
 
-    assert [(one["event"], one["message"]) for one in events] == [("message.dropped", "TickDue")]
+    assert [(one["event"], one["message_type"]) for one in events] == [
+        ("message.dropped", "TickDue")
+    ]
     assert TickDue not in ApplicationPort.understands()
     assert Answered in ApplicationPort.understands()

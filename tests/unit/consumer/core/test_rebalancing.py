@@ -508,7 +508,7 @@ def test_callbacks_are_traced_with_what_they_raised() -> None:
         ("callback.failed", "on_partitions_revoked", ["orders-0"]),
         ("callback.finished", "on_partitions_assigned", ["orders-1"]),
     ]
-    assert calls[0]["error"] == "ZeroDivisionError: a bug"
+    assert calls[0]["because"] == "ZeroDivisionError: a bug"
 
 
 def test_the_trace_tells_what_goes_before_its_listener_hears_of_it() -> None:

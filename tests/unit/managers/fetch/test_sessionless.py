@@ -173,7 +173,7 @@ def test_what_goes_wrong_beside_the_session_leaves_it_alone(*, failed: bool) -> 
         said = harness.answer(beside, error_code=KafkaStorageError.errno, session_id=0)
 
     assert said == []
-    assert harness.events("fetch.failed")[0]["retry_in"] == pytest.approx(FIRST_WAIT)
+    assert harness.events("fetch.failed")[0]["wait_ms"] == pytest.approx(FIRST_WAIT * 1000)
     assert harness.tick() == []
     harness.answer(poll, after=0.5)
     following = harness.the_request()

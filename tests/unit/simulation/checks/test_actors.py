@@ -9,7 +9,7 @@ from tests.unit.simulation.checks.builders import Check, Step, Story, history, l
 
 
 def crashed(error: str) -> Step:
-    return "x", "actor.crashed", {"crashed": "fetch", "handling": "Tick", "error": error}
+    return "x", "actor.crashed", {"child": "fetch", "message_type": "Tick", "because": error}
 
 
 #: What breaks a promise, and what the check says of it.
@@ -21,14 +21,14 @@ BROKEN: list[tuple[Check, Story, str]] = [
         actors.restart_budgets_are_kept,
         [
             *[restarted("group")] * 5,
-            ("x", "actor.escalated", {"crashed": "group"}),
+            ("x", "actor.escalated", {"child": "group"}),
             restarted("group"),
         ],
         "after it gave up",
     ),
     (
         actors.restart_budgets_are_kept,
-        [*[restarted("group")] * 5, later(61), ("x", "actor.escalated", {"crashed": "group"})],
+        [*[restarted("group")] * 5, later(61), ("x", "actor.escalated", {"child": "group"})],
         "gave group up too soon",
     ),
 ]

@@ -34,7 +34,7 @@ def heartbeat(event: str, request: int | None = None) -> Step:
 
 
 def targets(partitions: int) -> Step:
-    return "x", "rebalance.target", {"partitions": partitions, "generation": 1}
+    return "x", "rebalance.target", {"partition_count": partitions, "generation": 1}
 
 
 def through(owned: int) -> Step:
@@ -201,7 +201,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
         membership.a_member_reports_what_it_has,
         [
             *(assigned("x"), released("x"), GOES_ON, later(5)),
-            ("x", "rebalance.target", {"generation": 3, "partitions": 1}),
+            ("x", "rebalance.target", {"generation": 3, "partition_count": 1}),
             reports("a-0"),
         ],
     ),

@@ -1,0 +1,72 @@
+"""The values of an event, as JSON has them; and which of them never leave the process."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["plain", "plain_event", "text_of"]
+
+#: Keys whose values never leave the process, whatever they hold.
+_SECRET: Final = ("password", "secret", "token", "credential", "auth_bytes")
+
+#: The longest list that an event carries in full.
+_LIST_MAX: Final = 50
+
+#: Values of exactly these types are as JSON has them.
+_PLAIN: Final = frozenset({bool, int, float, str, type(None)})
+
+
+def plain_event(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event with plain values, and without secrets."""
+    return {
+        key: "***" if _is_secret(key) else value if type(value) in _PLAIN else plain(value)
+        for key, value in event.items()
+    }
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: partitions as "topic-0", sets sorted, errors as "Type: text"."""
+    if value is None or isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str):
+        return format(value)  # a secret formats as ***
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, BaseException):
+        text = text_of(value)
+        name = type(value).__name__
+        return text if text.startswith(name) else f"{name}: {text}"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        named = ((str(plain(key)), item) for key, item in value.items())
+        return {key: "***" if _is_secret(key) else plain(item) for key, item in named}
+    if hasattr(value, "topic") and hasattr(value, "partition"):
+        return f"{value.topic}-{value.partition}"
+    if hasattr(value, "_asdict"):
+        return {key: plain(item) for key, item in value._asdict().items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [plain(item) for item in value]
+        if isinstance(value, (set, frozenset)):
+            items.sort(key=text_of)
+        if len(items) > _LIST_MAX:
+            return [*items[:_LIST_MAX], f"... {len(items) - _LIST_MAX} more"]
+        return items
+    return text_of(value)
+
+
+def text_of(value: Any) -> str:
+    """The value as text. It may be the user's, an exception for instance, whose `__str__` raises:
+    that must not crash the actor that traces it."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"({type(value).__name__}, without a text: {type(error).__name__} in __str__)"
