@@ -48,7 +48,7 @@ def assemble(
     core = Core.make(
         settings,
         port,
-        dispatcher.publish,
+        dispatcher.publisher(trace.strand),
         dispatcher.clock,
         trace,
         make_reader=reader_maker(settings, key, value),

@@ -59,6 +59,8 @@ class Request(Value):
     in_order_for: float = 0.0
     number: int = field(default=0, compare=False)
     """By which the events of the trace name it."""
+    cause: int = field(default=0, compare=False)
+    """The event of the trace that led to it; 0: none that was told."""
 
 
 class SendRequests(Message):

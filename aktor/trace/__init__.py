@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from aktor.trace.plain import plain_event, text_of
 
-__all__ = ["Trace", "listening_to_all", "open_trace", "recording", "silent"]
+__all__ = ["Strand", "Trace", "listening_to_all", "open_trace", "recording", "silent"]
 
 #: One event as a listener gets it: "event", "level", "t" (wall clock, seconds), "mono" (a clock
 #: that never jumps), "seq" (its number in this trace), and its values.
@@ -56,6 +56,34 @@ _FOR_PEOPLE: Final = frozenset(
 _LISTENING_TO_ALL: tuple[Listener, ...] = ()
 
 
+class Strand:
+    """Owns what led to that which one side of a consumer does now: its application, or its actors.
+
+    A message carries `last` to whoever hears it, and there it is the `cause`. So an event can be
+    walked back from actor to actor. Numbers of events; 0: nothing that was told has led to it.
+    """
+
+    __slots__ = ("cause", "last")
+
+    def __init__(self) -> None:
+        #: The `cause` of the next event.
+        self.cause = 0
+        #: The last event that was told because of it, or `cause` if there is none yet.
+        self.last = 0
+
+    def follow(self, cause: int) -> None:
+        """What is done from now on was led to by this event."""
+        self.cause = self.last = cause
+
+    def take(self) -> int:
+        """What a message of the application carries. Unless it acts on something, the next message
+        carries only what is told after this one."""
+        last = self.last
+        if not self.cause:
+            self.last = 0
+        return last
+
+
 class _Outlet:
     """Where events go in the end."""
 
@@ -71,6 +99,8 @@ class _Outlet:
         #: The next number of an event. (It counts in C: no other thread is given the same.)
         self.numbers = count(1)
         self.names = count(1)
+        self.application: Strand = Strand()
+        self.background: Strand = Strand()
 
     def wants(self, level: int) -> bool:
         if self.listeners or self._path is not None:
@@ -168,7 +198,7 @@ def _print_logging_error() -> None:
 
 
 #: The keys that are left out where an event is one line for people, or stand elsewhere in it.
-_FOR_PROGRAMS: Final = frozenset({"event", "level", "t", "mono", "seq"})
+_FOR_PROGRAMS: Final = frozenset({"event", "level", "t", "mono", "seq", "cause"})
 
 
 class _Text:
@@ -186,11 +216,13 @@ class _Text:
 class Trace:
     """A logger with bound keys; a call costs about 100 ns while nobody listens."""
 
-    __slots__ = ("_bound", "_outlet")
+    __slots__ = ("_bound", "_outlet", "strand")
 
-    def __init__(self, outlet: _Outlet, bound: Mapping[str, Any]) -> None:
+    def __init__(self, outlet: _Outlet, bound: Mapping[str, Any], strand: Strand) -> None:
         self._outlet = outlet
         self._bound = bound
+        #: That of the side which tells: the application's, unless it is an actor's.
+        self.strand = strand
 
     def debug(self, event: str, **values: Any) -> None:
         """Requests, answers, drops: what one reads to learn how it happened."""
@@ -213,10 +245,15 @@ class Trace:
         if self._outlet.wants(logging.ERROR):
             self._tell("error", event, values)
 
-    def _tell(self, level: str, event: str, values: Mapping[str, Any]) -> None:
+    def _tell(self, level: str, event: str, values: dict[str, Any]) -> None:
+        outlet, strand = self._outlet, self.strand
+        seq = next(outlet.numbers)
+        cause = values.pop("cause", strand.cause)
+        if cause:
+            values["cause"] = cause
+        strand.last = seq
         # In the file these stand in this order at the end of a line, where they are found quickly.
-        outlet = self._outlet
-        told = {**self._bound, **values, "seq": next(outlet.numbers), "mono": monotonic()}
+        told = {**self._bound, **values, "seq": seq, "mono": monotonic()}
         told |= {"level": level, "event": event, "t": time()}
         outlet.emit(told)
 
@@ -232,7 +269,17 @@ class Trace:
 
     def bind(self, **values: Any) -> Trace:
         """The same trace with these keys on every event."""
-        return Trace(self._outlet, {**self._bound, **values})
+        return Trace(self._outlet, {**self._bound, **values}, self.strand)
+
+    def of_actor(self, **values: Any) -> Trace:
+        """The trace of an actor: with these keys on every event, and its causes are those of the
+        messages that the dispatcher delivers."""
+        return Trace(self._outlet, {**self._bound, **values}, self._outlet.background)
+
+    @property
+    def background(self) -> Strand:
+        """That of the actors, for what the application hears of them."""
+        return self._outlet.background
 
     @contextmanager
     def listen(self, listener: Listener) -> Iterator[None]:
@@ -247,7 +294,8 @@ class Trace:
 
 def open_trace(**bound: Any) -> Trace:
     """A consumer's trace: the logger `aktor`, and the file `AKTOR_TRACE` names."""
-    return Trace(_Outlet(to_logging=True, path=os.environ.get("AKTOR_TRACE") or None), bound)
+    outlet = _Outlet(to_logging=True, path=os.environ.get("AKTOR_TRACE") or None)
+    return Trace(outlet, bound, outlet.application)
 
 
 def silent() -> Trace:
@@ -260,7 +308,7 @@ def recording() -> tuple[Trace, list[Event]]:
     events: list[Event] = []
     outlet = _Outlet(to_logging=False, path=None)
     outlet.listeners = (*outlet.listeners, events.append)
-    return Trace(outlet, {}), events
+    return Trace(outlet, {}, outlet.application), events
 
 
 @contextmanager
@@ -280,4 +328,5 @@ def _host() -> str:
     return socket.gethostname()
 
 
-_SILENT: Final = Trace(_Outlet(to_logging=False, path=None), {})
+_NOWHERE: Final = _Outlet(to_logging=False, path=None)
+_SILENT: Final = Trace(_NOWHERE, {}, _NOWHERE.application)

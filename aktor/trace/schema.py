@@ -56,6 +56,7 @@ BOUND: Final[Mapping[str, Key]] = {
     "actor": Key("text", "who tells the event: an actor, application, broker or control"),
     "incarnation": Key("integer", "which incarnation of the actor: one more after each restart"),
     "member": Key("text", "the member id, in events of membership and commits"),
+    "cause": Key("integer", "the `seq` of the event that led to this one, if it is known"),
 }
 
 #: The other keys.

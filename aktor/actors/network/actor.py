@@ -114,7 +114,7 @@ class NetworkActor(CooperativeActor):
     ) -> None:
         super().__init__(dispatcher=dispatcher, incarnation=incarnation)
         self.settings = settings
-        self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
+        self.log = (trace or silent()).of_actor(actor=self.name, incarnation=incarnation)
         self._metrics = NetworkMetrics(settings.metrics_num_samples, settings.metrics_sample_window)
         self._moment = Moment()
         #: Of requests, in the order in which they came, and of attempts to connect.
@@ -418,6 +418,7 @@ class NetworkActor(CooperativeActor):
             request=waiting.request.number,
             ms=milliseconds(now - waiting.sent_at),
             throttle_ms=milliseconds(report.throttle),
+            cause=waiting.cause,
         )
         self._say(
             ResponseReceived(
@@ -460,6 +461,7 @@ class NetworkActor(CooperativeActor):
         if self._has_news:
             self._has_news = False
             self.present = network_now(self._lanes.all(), self._bootstrap)
+        self.has_acted()
         self._say(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
@@ -591,9 +593,15 @@ class NetworkActor(CooperativeActor):
     def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
         link.sent(waiting, now)
         self._metrics.sent(link.name, waiting.body_name, now)
-        self.log.debug(
-            "request.sent", api=waiting.body_name, node=link.node, request=waiting.request.number
-        )
+        if self.log.hears_debug:
+            self.log.debug(
+                "request.sent",
+                api=waiting.body_name,
+                node=link.node,
+                request=waiting.request.number,
+                cause=waiting.cause,
+            )
+            waiting.was_told(self.log.strand.last)
         self._net.send(link.key, waiting.request_id, waiting.request.body)
 
     def _send_at(self, link: Link) -> float:
@@ -718,6 +726,7 @@ class NetworkActor(CooperativeActor):
             node=node,
             request=waiting.request.number,
             because=error,
+            cause=waiting.cause,
         )
         self._say(
             RequestFailed(

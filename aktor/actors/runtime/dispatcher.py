@@ -29,11 +29,11 @@ import pykka
 from aktor.actors.runtime.handlers import MessageHandler
 from aktor.actors.runtime.ticks import Ticks
 from aktor.errors import ActorCrashedError, BackgroundThreadError
-from aktor.events.lifecycle import ActorCrashed, ConsumerFailed
+from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick
 from aktor.events.message import Message
 from aktor.events.metric import Metric
 from aktor.events.routes import SUPERVISOR
-from aktor.trace import Trace, silent
+from aktor.trace import Strand, Trace, silent
 from aktor.values import Value
 
 __all__ = [
@@ -57,8 +57,8 @@ REST_WAIT: Final = 0.5
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
 
-#: The receiver, and the message.
-_Mail: TypeAlias = tuple["CooperativeActor", "_Letter"]
+#: The receiver, the message, and the event of the trace that led to it (0: none).
+_Mail: TypeAlias = tuple["CooperativeActor", "_Letter", int]
 
 
 class Enveloped:
@@ -205,7 +205,7 @@ class _Inbox:
     def put(self, envelope: Any) -> None:
         dispatcher = self._actor.dispatcher
         assert dispatcher is not None, "an actor without a dispatcher can be called, not told"
-        dispatcher.post((self._actor, Enveloped(envelope)))
+        dispatcher.post((self._actor, Enveloped(envelope), 0))
 
     def get(self) -> Any:
         raise NotImplementedError("the dispatcher delivers; an actor does not read its inbox")
@@ -222,6 +222,10 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     name: ClassVar[str] = "actor"
     dead_letters = 0
+    #: The event of the trace that led to what the actor will do at its next tick (0: none), and
+    #: whether the actor has told that event itself.
+    cause = 0
+    has_told_cause = False
     #: See `ActorStatus`.
     broker_version: tuple[int, ...] | None = None
     #: What the actor knows of the present, for `status()` and `why()`: a frozen value, which the
@@ -282,6 +286,21 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         for said in self.handle(message):
             self.say(said)
 
+    def note_cause(self, kind: type, carried: int, last: int) -> None:
+        """It was given a message of this type that carried one event, and the other one is the last
+        that was told of it. Until the next tick, what it has told itself counts more than what it
+        only heard of."""
+        if kind is Tick:
+            self.has_told_cause = False
+        elif last != carried:
+            self.cause, self.has_told_cause = last, True
+        elif not self.has_told_cause:
+            self.cause = last
+
+    def has_acted(self) -> None:
+        """It has done what it was led to: what it does later has another cause."""
+        self.cause, self.has_told_cause = 0, False
+
     def drop(self, message: Message) -> None:
         """Count the dead letter, too."""
         self.count_dead_letter()
@@ -294,12 +313,14 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     def say(self, message: Message) -> None:
         """Tell the message to each receiver that the routes name for its type."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
-        self.dispatcher.publish(message)
+        dispatcher = self.dispatcher
+        dispatcher.publish(message, cause=dispatcher.strand.last)
 
     def tell(self, name: str, message: Message) -> None:
         """Tell one actor by name."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
-        self.dispatcher.tell(name, message)
+        dispatcher = self.dispatcher
+        dispatcher.tell(name, message, cause=dispatcher.strand.last)
 
 
 class _Thread(threading.Thread):
@@ -386,7 +407,9 @@ class Dispatcher:
         self.wall = wall
         #: The sleeper of the actor that was connected last and has one; None if there was none.
         self.sleeper: Sleeper | None = None
-        self.log = (trace or silent()).bind(actor="dispatcher")
+        self.log = (trace or silent()).of_actor(actor="dispatcher")
+        #: What led to the message that is being handled.
+        self.strand = self.log.strand
         self.dead_letters = 0
         self.failure: BaseException | None = None
         self._routes = routes
@@ -442,15 +465,24 @@ class Dispatcher:
 
     # -- talking (any thread)
 
-    def publish(self, message: Message, *, wake: bool = True) -> None:
-        """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken."""
+    def publish(self, message: Message, *, wake: bool = True, cause: int = 0) -> None:
+        """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken.
+        `cause`: the event of the trace that has led to the message."""
         names = self._routes.get(type(message), ())
         if len(names) == 1:
-            self.tell(names[0], message, wake=wake)
+            self.tell(names[0], message, wake=wake, cause=cause)
         else:
-            self._tell_all(names, message, wake=wake)
+            self._tell_all(names, message, wake, cause)
 
-    def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
+    def publisher(self, strand: Strand) -> Callable[..., None]:
+        """`publish` for another thread, whose messages carry what this strand says."""
+
+        def publish(message: Message, *, wake: bool = True) -> None:
+            self.publish(message, wake=wake, cause=strand.take())
+
+        return publish
+
+    def _tell_all(self, names: Sequence[str], message: Message, wake: bool, cause: int) -> None:
         if not names and type(message) not in self._routes:
             self._drop(message, because="nobody is named for it")
         # All are queued at one go. Otherwise, when another thread publishes, the first receiver may
@@ -459,19 +491,19 @@ class Dispatcher:
         for name in names:
             actor = self._actors.get(name)
             if actor is not None:
-                mails.append((actor, message))
+                mails.append((actor, message, cause))
             else:
-                self.tell(name, message, wake=wake)
+                self.tell(name, message, wake=wake, cause=cause)
         if mails:
             self._order.put_all(mails)
             if wake and self._sleeping:
                 self._wake_for_mail()
 
-    def tell(self, name: str, message: Message, *, wake: bool = True) -> None:
+    def tell(self, name: str, message: Message, *, wake: bool = True, cause: int = 0) -> None:
         """Tell the receiver called `name`."""
         actor = self._actors.get(name)
         if actor is not None:
-            self._order.put((actor, message))
+            self._order.put((actor, message, cause))
             if wake and self._sleeping:
                 self._wake_for_mail()
             return
@@ -515,8 +547,8 @@ class Dispatcher:
         """
         order = self._order
         if order.waiting:
-            actor, message = order.take()
-            self._deliver(actor, message)
+            actor, message, cause = order.take()
+            self._deliver(actor, message, cause)
             return None
         ticks = self.ticks
         if ticks.is_on:
@@ -531,14 +563,19 @@ class Dispatcher:
         self.publish(due)
         return None
 
-    def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
+    def _deliver(self, actor: CooperativeActor, message: _Letter, cause: int) -> None:
         if actor.actor_stopped.is_set():
             if self._is_connected(actor):
                 self._stopped_by_others(actor, message)
             actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")
             return
-        self.ticks.delivered(type(message), actor.name)
+        kind = type(message)
+        if kind is Tick:
+            cause = actor.cause  # what it was told since it acted last
+        if cause:
+            self.strand.follow(cause)
+        self.ticks.delivered(kind, actor.name)
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
@@ -550,6 +587,9 @@ class Dispatcher:
                 actor.on_receive(message)
         except BaseException as error:
             self._crashed(actor, message, error)
+        if self.strand.last:
+            actor.note_cause(kind, cause, self.strand.last)
+            self.strand.follow(0)  # what comes from outside has no cause of ours
 
     def _is_connected(self, actor: CooperativeActor) -> bool:
         return self._actors.get(actor.name) is actor
@@ -584,7 +624,8 @@ class Dispatcher:
                     handling=handling,
                     error=error,
                     now=self.clock(),
-                )
+                ),
+                cause=self.strand.last,
             )
 
     def fail(self, error: BaseException) -> None:
@@ -592,7 +633,7 @@ class Dispatcher:
         self.failure = error
         self._stopping = True
         self.ticks.stop()
-        self.publish(ConsumerFailed(error=error))
+        self.publish(ConsumerFailed(error=error), cause=self.strand.last)
 
     # -- the thread
 

@@ -140,7 +140,7 @@ class RequestManager(CooperativeActor):
         self.settings = settings
         #: The time of the last tick, in seconds since the epoch. It may jump.
         self.wall = 0.0
-        self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
+        self.log = (trace or silent()).of_actor(actor=self.name, incarnation=incarnation)
 
     @classmethod
     def understands(cls) -> frozenset[type]:
@@ -177,8 +177,10 @@ class RequestManager(CooperativeActor):
         context: Any = None,
         lane: Lane = Lane.ORDINARY,
         in_order_for: float = 0.0,
+        number: int | None = None,
     ) -> Request:
-        """A request of this manager's, to be sent by `send`."""
+        """A request of this manager's, to be sent by `send`. `number`: one that `log.number` gave,
+        if an event has named the request already."""
         return Request(
             body=body,
             to=to,
@@ -188,7 +190,8 @@ class RequestManager(CooperativeActor):
             context=context,
             lane=lane,
             in_order_for=in_order_for,
-            number=self.log.number(),
+            number=self.log.number() if number is None else number,
+            cause=self.log.strand.last,
         )
 
     # -- the tick; `poll` is for tests and for `managers/membership/auto`
@@ -220,6 +223,8 @@ class RequestManager(CooperativeActor):
         wake_at = self._do_duties(tick.now, tick.jitter)
         self.note_present(tick.now)
         outgoing = self._outgoing
+        if outgoing.requests or outgoing.said:
+            self.has_acted()
         last = outgoing.ticked
         if last is None or outgoing.requests or last.requests or wake_at != last.wake_at:
             last = Ticked(

@@ -56,7 +56,7 @@ class Supervisor(CooperativeActor):
         #: In start order.
         self.children = tuple(by_name[name] for name in starting)
         self.facts = LastFacts(FACTS)
-        self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
+        self.log = (trace or silent()).of_actor(actor=self.name, incarnation=1)
         self.incarnations = {child.name: 0 for child in self.children}
         self.restarts = {child.name: 0 for child in self.children}
         self._running: dict[str, CooperativeActor] = {}

@@ -73,7 +73,11 @@ class Background:
         events = self._events
         while events.arrived or events.taken_over:
             event = events.next()
-            yield from self._act_on(event)
+            self._core.log.strand.follow(self._core.port.cause_of(event))
+            try:
+                yield from self._act_on(event)
+            finally:
+                self._core.log.strand.follow(0)
             events.done_with(event)
 
     def _act_on(self, event: Event) -> Waiting[None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell, Reply
 from aktor.actors.runtime.handlers import MessageHandler, handles
@@ -60,6 +60,9 @@ Event: TypeAlias = (
 
 _T = TypeVar("_T")
 
+#: Of so many messages it is remembered what led to them.
+CAUSES: Final = 64
+
 #: Tells the background a message; `wake=False`: the background reads it at its next turn.
 Publish = Callable[..., None]
 
@@ -87,6 +90,8 @@ class ApplicationPort(MessageHandler):
         self.connections = ConnectionView()
         self.failure: BaseException | None = None
         self._watches_cluster = False
+        #: What led to the last events, by the trace; while nobody listens there is nothing here.
+        self._causes: deque[tuple[Event, int]] = deque(maxlen=CAUSES)
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
 
@@ -115,6 +120,8 @@ class ApplicationPort(MessageHandler):
         self._add_event(failure)
 
     def _add_event(self, event: Event) -> None:
+        if cause := self.log.background.last:
+            self._causes.append((event, cause))
         self.events.append(event)
         self.bell.ring()
 
@@ -200,6 +207,10 @@ class ApplicationPort(MessageHandler):
         self.bell.ring()  # a waiting poll has a callback to run
 
     # -- the application's side
+
+    def cause_of(self, event: Event) -> int:
+        """The event of the trace that led to this message; 0: none is known."""
+        return next((cause for known, cause in tuple(self._causes) if known is event), 0)
 
     def take_events(self, take: Callable[[Event], None]) -> None:
         """Give the messages on which `poll` must act to `take`, in order."""

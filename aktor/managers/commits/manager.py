@@ -470,7 +470,7 @@ class CommitManager(RequestManager):
             annotated = self._notes.annotated(offsets)
         body = offset_commit(self.settings, member, annotated, self._topics.ids)
         deadline = now + attempt_time(self.settings)
-        request = self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
+        number = self.log.number()
         self.log.debug(
             "commit.sent",
             kind=commits[0].kind,
@@ -479,9 +479,17 @@ class CommitManager(RequestManager):
             generation=member.generation,
             node=node,
             attempts=commits[0].attempts.made,
-            request=request.number,
+            request=number,
         )
-        self.send(request)
+        self.send(
+            self.request(
+                body,
+                to=Destination.COORDINATOR,
+                deadline=deadline,
+                context=note,
+                number=number,
+            )
+        )
 
     # -- what became of them
 

@@ -1,0 +1,101 @@
+"""What an event's `cause` leads back to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.scenarios.history import History
+from tests.scenarios.world import World
+
+Events = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module", name="events")
+def _events() -> Events:
+    """What a consumer tells whose group another one joins after five seconds."""
+    world = World(1)
+    world.cluster.create_topic("orders", partitions=4)
+    world.cluster.fill("orders", 30)
+    history = History(world)
+    first = history.reader("orders", group_id="g", auto_commit_interval_ms=300)
+    history.drive(5.0)
+    history.reader("orders", group_id="g")
+    history.drive(10.0)
+    return world.host(first.consumer).events
+
+
+def named(events: Events, name: str, api: str | None = None) -> Events:
+    return [one for one in events if one["event"] == name and one.get("api") == api]
+
+
+def walked_back(event: dict[str, Any], events: Events) -> list[str]:
+    """The event, what led to it, what led to that, and so on; requests by their names."""
+    way, cause = [f"{event['event']} {event.get('api', '')}".strip()], event.get("cause")
+    while cause is not None:
+        event = events[cause - 1]
+        way.append(f"{event['event']} {event.get('api', '')}".strip())
+        cause = event.get("cause")
+    return way
+
+
+def test_events_are_numbered_without_a_gap_and_a_cause_was_told_before(events: Events) -> None:
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert all(0 < event["cause"] < event["seq"] for event in events if "cause" in event)
+
+
+def test_a_rejoin_is_walked_back_to_the_heartbeat_that_began_it(events: Events) -> None:
+    """Over the application, which has given its partitions up, and the commit before that."""
+    last = named(events, "request.sent", "JoinGroup")[-1]
+
+    way = walked_back(last, events)
+
+    assert way[: way.index("request.answered Heartbeat") + 2] == [
+        "request.sent JoinGroup",
+        "membership.moved",
+        "partitions.released",
+        "commit.succeeded",
+        "request.answered OffsetCommit",
+        "request.sent OffsetCommit",
+        "commit.sent",
+        "membership.moved",
+        "request.answered Heartbeat",
+        "request.sent Heartbeat",
+    ]
+
+
+def test_what_the_application_does_is_walked_back_to_the_answer_that_it_acts_on(
+    events: Events,
+) -> None:
+    assigned = named(events, "partitions.assigned")[-1]
+
+    assert walked_back(assigned, events)[:4] == [
+        "partitions.assigned",
+        "membership.moved",
+        "request.answered SyncGroup",
+        "request.sent SyncGroup",
+    ]
+
+
+def test_a_fetch_is_walked_back_to_the_answer_that_told_its_position(events: Events) -> None:
+    first = named(events, "request.sent", "Fetch")[0]
+
+    assert "request.answered OffsetFetch" in walked_back(first, events)
+
+
+@pytest.mark.parametrize("end", ["request.answered", "request.failed"])
+def test_the_end_of_a_request_was_led_to_by_its_sending(end: str, events: Events) -> None:
+    for event in events:
+        if event["event"] == end:
+            sent = events[event["cause"] - 1]
+            assert (sent["event"], sent["request"]) == ("request.sent", event["request"])
+
+
+def test_a_commit_and_its_request_have_one_number(events: Events) -> None:
+    commits = named(events, "commit.sent")
+    requests = named(events, "request.sent", "OffsetCommit")
+
+    assert commits
+    assert [one["request"] for one in commits] == [one["request"] for one in requests]
+    assert [one["seq"] for one in commits] == [one["cause"] for one in requests]
