@@ -1,12 +1,12 @@
 """The trace: one event for each thing that happened, silent unless there is a listener.
 
 Events are named `noun.verb` ("commit.sent", "membership.moved"), their values are keys;
-`schema` lists them. They go to the standard logger `aktor` (as text, with the event as
-`record.aktor`), to the file named by the environment variable `AKTOR_TRACE` (JSON lines), and to
-listeners (`Trace.listen`).
+`schema` lists them. They go to the application's log (`logs`: structlog if it is configured, else
+the standard logger `aktor`), to the file named by the environment variable `AKTOR_TRACE` (JSON
+lines), and to listeners (`Trace.listen`).
 
-Events look like structlog's, and bind keys as its loggers do, but structlog is not imported: that
-takes half as long as kafka-python, since it imports asyncio and, where it is installed, rich.
+A `Trace` is a logger with bound keys, as structlog's are. structlog itself is not imported here:
+that takes half as long as kafka-python, since it imports asyncio and, where it is installed, rich.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import os
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from time import monotonic, time  # by name: so that they are real in simulations, too
 from typing import Any, Final
 
+from aktor.trace.logs import Log, level_of
 from aktor.trace.plain import plain_event, text_of
 
 __all__ = ["Strand", "Trace", "listening_to_all", "open_trace", "recording", "silent"]
@@ -35,22 +35,8 @@ __all__ = ["Strand", "Trace", "listening_to_all", "open_trace", "recording", "si
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
+_MODULES: Final = sys.modules
 _LOGGER: Final = logging.getLogger("aktor")
-_LOGGER.addHandler(logging.NullHandler())
-
-_LEVELS: Final[Mapping[str, int]] = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
-
-#: What the logger has at INFO: a start, an end, a line for each rebalance, and that brokers which
-#: could not be reached can be. Other events of the level "info" are DEBUG there: a program that
-#: logs at INFO is not to have dozens of lines for each consumer.
-_FOR_PEOPLE: Final = frozenset(
-    {"brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"}
-)
 
 #: Who listens to every trace that is opened from now on.
 _LISTENING_TO_ALL: tuple[Listener, ...] = ()
@@ -88,7 +74,7 @@ class _Outlet:
     """Where events go in the end."""
 
     def __init__(self, *, to_logging: bool, path: str | None) -> None:
-        self._to_logging = to_logging
+        self._log = Log() if to_logging else None
         self._path = path
         self._lock = threading.Lock()
         self._lines = 0
@@ -105,16 +91,16 @@ class _Outlet:
     def wants(self, level: int) -> bool:
         if self.listeners or self._path is not None:
             return True
-        return self._to_logging and _LOGGER.isEnabledFor(level)
+        if self._log is None:
+            return False
+        if "structlog" in _MODULES:
+            return self._log.wants(level)
+        return _LOGGER.isEnabledFor(level)  # as `wants` says, too
 
     def emit(self, event: Mapping[str, Any]) -> None:
         plain = plain_event(event)
-        if self._to_logging:
-            level = (
-                _level_of(event["event"]) if event["level"] == "info" else _LEVELS[event["level"]]
-            )
-            if _LOGGER.isEnabledFor(level):
-                _log(level, plain)
+        if self._log is not None:
+            self._log.tell(plain)
         if self._path is not None:
             self._write(plain)
         for listener in self.listeners:
@@ -167,52 +153,6 @@ def _give_up(path: str, error: Exception) -> None:
         sys.stderr.write(f"{text}{text_of(error)}\n")
 
 
-@functools.cache
-def _level_of(event: str) -> int:
-    """At which level the logger has this event, a change of state."""
-    return logging.INFO if event in _FOR_PEOPLE else logging.DEBUG
-
-
-def _log(level: int, event: Event) -> None:
-    """Give the event to the standard logger. What its filters and handlers raise stays here.
-
-    The application may have put handlers there whose `emit` raises. An error of theirs would crash
-    the actor that has told the event, and at its next event the dispatcher. It is printed, as
-    `logging.Handler.handleError` does it, unless `logging.raiseExceptions` is off. On the main
-    thread an interrupt may come meanwhile: that one is raised.
-    """
-    try:
-        _LOGGER.log(level, "%s", _Text(event), extra={"aktor": event})
-    except Exception:
-        _print_logging_error()
-    except BaseException:
-        if threading.current_thread() is threading.main_thread():
-            raise
-        _print_logging_error()
-
-
-def _print_logging_error() -> None:
-    if logging.raiseExceptions and sys.stderr is not None:
-        with contextlib.suppress(Exception):  # stderr may be closed
-            sys.stderr.write("--- Logging error in aktor's trace ---\n" + traceback.format_exc())
-
-
-#: The keys that are left out where an event is one line for people, or stand elsewhere in it.
-_FOR_PROGRAMS: Final = frozenset({"event", "level", "t", "mono", "seq", "cause"})
-
-
-class _Text:
-    """An event as one line, rendered only if a handler writes it."""
-
-    def __init__(self, event: Event) -> None:
-        self._event = event
-
-    def __str__(self) -> str:
-        rest = (f"{key}={value}" for key, value in self._event.items() if key not in _FOR_PROGRAMS)
-        # repr'd control characters: a topic name must not be able to forge a log line
-        return " ".join((self._event["event"], *rest)).replace("\n", "\\n").replace("\r", "\\r")
-
-
 class Trace:
     """A logger with bound keys; a call costs about 100 ns while nobody listens."""
 
@@ -232,7 +172,7 @@ class Trace:
     def info(self, event: str, **values: Any) -> None:
         """State changes: what one reads to learn what happened. The standard logger has most of
         them at DEBUG."""
-        if self._outlet.wants(_level_of(event)):
+        if self._outlet.wants(level_of(event)):
             self._tell("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:

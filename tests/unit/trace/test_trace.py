@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.configuration.secrets import Secret
@@ -523,30 +522,6 @@ def test_a_long_set_is_sorted_before_it_is_cut() -> None:
     traced = as_traced({f"topic-{number:03}" for number in range(60)})
 
     assert traced == [*(f"topic-{number:03}" for number in range(50)), "... 10 more"]
-
-
-# -- the user's own structlog
-
-
-def test_the_users_structlog_configuration_is_neither_read_nor_changed() -> None:
-    theirs: list[Any] = []
-
-    def processor(_logger: Any, _method: str, event: Any) -> Any:
-        theirs.append(event)
-        raise structlog.DropEvent
-
-    structlog.configure(processors=[processor], logger_factory=structlog.ReturnLoggerFactory())
-    try:
-        before = structlog.get_config()
-        trace, events = recording()
-        trace.bind(actor="fetch").info("thing.happened")
-        open_trace().error("thing.failed")
-        assert structlog.get_config() == before
-    finally:
-        structlog.reset_defaults()
-
-    assert len(events) == 1
-    assert theirs == []
 
 
 # -- what handlers, filters and values raise
