@@ -164,16 +164,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     if config.getvalue("dist") != "loadgroup":
         return None
-    from xdist.scheduler import LoadScopeScheduling
+    from tests.sharing import Sharing
 
-    class Sharing(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            chain = chain_of(nodeid)
-            if chain:
-                return chain if self.numnodes >= ENOUGH else "brokers"
-            return next(filter(nodeid.startswith, TOGETHER), nodeid)
+    return Sharing(config, log, unit_of)
 
-    return Sharing(config, log)
+
+def unit_of(test: str, processes: int) -> str:
+    """The name of what a test is done together with in one process, by its id; "": nothing."""
+    if chain := chain_of(test):
+        return chain if processes >= ENOUGH else "brokers"
+    return next(filter(test.startswith, TOGETHER), "")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -744,12 +744,6 @@ async def waits_for_ever(_argument: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def hears_nothing(_argument: Any) -> None:
-    while True:
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize(
@@ -766,6 +760,14 @@ def test_what_ends_the_loop_ends_every_job_in_hand(
 ) -> None:
     told: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
     workers = Coroutines(3, name="test")
+    enough, heard = threading.Event(), threading.Event()
+
+    async def hears_nothing(_argument: Any) -> None:
+        # Until the end of the test: of a task that never ends Python complains when it ends itself.
+        while not enough.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        heard.set()
 
     def submit(name: str, call: Callable[[Any], Any]) -> None:
         workers.submit(Job(call, error, lambda end: told.put((name, end))))
@@ -784,7 +786,9 @@ def test_what_ends_the_loop_ends_every_job_in_hand(
     for name, end in ended.items():
         assert isinstance(end, NoWorkerError | error), name
         assert error.__name__ in repr(end)
+    enough.set()
     workers.close()
+    assert heard.wait(SOON)
     assert told.empty()
 
 
