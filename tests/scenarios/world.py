@@ -228,6 +228,7 @@ class World(VirtualTime):
             self.check()
         for host in self.hosts:
             host.end()
+            host.dispatcher.forget()
 
 
 class WorldHost(Host):
@@ -388,6 +389,12 @@ class WorldDispatcher(Dispatcher):
             super().stop(timeout)
             self.end()
         return True
+
+    def forget(self) -> None:
+        """The world is over. The consumer's finalizer holds this, and this the world with the
+        consumer: none of them would ever be freed."""
+        vars(self).clear()
+        self.ended = True
 
 
 class WorldBell(Bell):
