@@ -13,6 +13,7 @@ from typing import Self
 import pyspark
 
 from tests.kafka.support import ROOT, wait_until
+from tests.spark.session import JAVA
 
 _SPARK = Path(pyspark.__file__).parent
 
@@ -63,6 +64,8 @@ class SparkStandalone:
                     **os.environ,
                     "SPARK_HOME": str(_SPARK),
                     "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_JAVA_OPTS": JAVA,
+                    "SPARK_LAUNCHER_OPTS": JAVA,
                     # The Python workers of the executors must find this checkout.
                     "PYTHONPATH": str(ROOT),
                 },
