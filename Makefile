@@ -19,6 +19,7 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
 WITH := $(VENV)/.with-
 KERNEL := build/.kernel
 NODES ?= 1
@@ -55,7 +56,7 @@ demo-spark: $(WITH)spark $(WITH)demo $(KERNEL)
 kafka: $(WITH)demo
 	@$(PY) -m tests.kafka.real --nodes $(NODES) --port $(PORT)
 
-lint: venv
+lint: venv $(WITH)lint
 	@$(VENV)/bin/ruff check --quiet --output-format concise .
 	@$(VENV)/bin/ruff format --quiet --check . || { echo "not formatted; mend it by: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy --strict --no-error-summary -p aktor -p tests.typing
@@ -89,16 +90,22 @@ $(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)bu
 # Python compiles what is imported when it is imported, a small part of what is installed.
 $(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
 	@echo "installing what '$*' needs into $(VENV)"
-	@$(PY) .ci/requirements.py $* | $(PY) -m pip install --no-compile --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PY) .ci/requirements.py $* | $(PIP) install --no-compile -r /dev/stdin
 	@touch $@
 
 # The entry points (pytest's plugin, the command `aktor`) come with an installation. The modules are
 # built by what is in .venv already. "compat" puts a path into .venv, where type checkers find aktor,
 # too; by default setuptools puts a hook for imports there, which checkers do not ask.
+#
+# PySpark comes as half a gigabyte of source, of which pip makes a wheel: on the other processor, and
+# without compressing its jars once more.
 $(WITH)test: setup.cfg pyproject.toml | $(VENV)/.made
 	@echo "installing aktor and its test tools into $(VENV) (a minute, once)"
-	@$(PY) .ci/requirements.py codecs demo test build | $(PY) -m pip install --no-compile --quiet --disable-pip-version-check -r /dev/stdin
-	@$(PY) -m pip install --no-compile --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@needed=$$($(PY) .ci/requirements.py codecs demo test build); wheels=$$(mktemp -d); trap 'kill $$(jobs -p) 2>/dev/null || true; rm -rf "$$wheels"' EXIT; \
+	grep '^pyspark' <<<"$$needed" | $(PIP) wheel --no-deps --wheel-dir "$$wheels" --config-settings=--build-option=--compression=stored -r /dev/stdin & \
+	grep -v '^pyspark' <<<"$$needed" | $(PIP) install --no-compile -r /dev/stdin; \
+	$(PIP) install --no-compile --no-deps --no-build-isolation --config-settings editable_mode=compat -e .; \
+	wait $$!; $(PIP) install --no-compile "$$wheels"/*.whl
 	@touch $@ $(WITH)demo $(WITH)build
 
 $(VENV)/.made:
