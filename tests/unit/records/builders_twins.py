@@ -13,6 +13,7 @@ from tests.unit.records.building import (
     CODECS,
     CONTROL,
     LOG_APPEND_TIME,
+    OTHERS,
     READERS,
     TRANSACTIONAL,
     a_batch,
@@ -48,7 +49,7 @@ def all_steps(reader: Any, limit: int) -> list[Step]:
 def assert_alike(data: bytes, limit: int = 3, **how: Any) -> None:
     """All readers that there are do the same."""
     expected = all_steps(a_reader(data, reader="python", **how), limit)
-    for name in READERS:
+    for name in OTHERS:
         assert all_steps(a_reader(data, reader=name, **how), limit) == expected
 
 

@@ -34,6 +34,9 @@ try:
 except ImportError:  # `test_choice` fails if there is a compiler
     READERS = {"python": RecordReader}
 
+#: Those that must do what the one in Python does.
+OTHERS = READERS.keys() - {"python"}
+
 #: Which of them the tests are run with: the last item (see `conftest`).
 in_use = [RecordReader]
 

@@ -14,7 +14,7 @@ from tests.unit.records import building
 from tests.unit.records.builders_twins import SAMPLES, batch_bytes, kinds
 from tests.unit.records.building import (
     LOG_APPEND_TIME,
-    READERS,
+    OTHERS,
     RecordReader,
     a_batch,
     a_message,
@@ -181,7 +181,7 @@ def test_both_readers_fill_columns_alike(
     }
     expected = all_steps("python", b"".join(batches), limit, max_bytes, **how)
 
-    for name in READERS:
+    for name in OTHERS:
         assert all_steps(name, b"".join(batches), limit, max_bytes, **how) == expected
 
 

@@ -15,6 +15,7 @@ from aktor.errors import CorruptBatchError, RecordDeserializationError
 from tests.unit.records.builders_twins import SAMPLES, Step, assert_alike, batch_bytes
 from tests.unit.records.building import (
     CONTROL,
+    OTHERS,
     READERS,
     a_batch,
     a_message,
@@ -182,7 +183,7 @@ def test_skipping_in_made_batches(data: bytes, limits: list[int], skips: list[in
         )
 
     expected = steps("python")
-    for name in READERS:
+    for name in OTHERS:
         assert steps(name) == expected
 
 
