@@ -150,6 +150,7 @@ def test_a_broken_archive_is_named_and_stays(
     assert list(archive.parent.iterdir()) == [archive]
 
 
+@pytest.mark.gate
 def test_the_archives_of_pyspark_can_be_used_with_their_bytecode(tmp_path: Path) -> None:
     import pyspark
 

@@ -6,11 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.conftest import chain_of, kafka_of
+from tests.conftest import chain_of, kafka_of, unit_of
+from tests.sharing import Sharing
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,16 +86,70 @@ def chosen(*arguments: str) -> set[str]:
     return set(re.findall(r"^tests/\S+::.*", said, re.MULTILINE))
 
 
-def test_what_make_test_leaves_out_and_what_it_runs_are_all_tests() -> None:
-    files = ["tests/kafka/test_commits.py", "tests/kafka/test_security.py"]
-    files += ["tests/kafka/test_faults_members.py", "tests/simulation/test_storms.py"]
+FILES = (
+    *("tests/kafka/test_commits.py", "tests/kafka/test_security.py"),
+    *("tests/kafka/test_faults_members.py", "tests/simulation/test_storms.py"),
+)
 
-    often, rest = chosen("-m", "not gate", *files), chosen("-m", "gate", *files)
 
-    assert often | rest == chosen(*files)
-    assert not often & rest
+def test_make_test_runs_what_nothing_else_replaces() -> None:
+    often = chosen("-m", "not gate", *FILES)
+
     kafkas = {kafka_of(test) for test in often if "test_commits" in test}
     assert kafkas == {"embedded"}, "what runs on both runs on the embedded one"
     assert any("test_security" in test for test in often)
     assert not any("test_faults_members" in test for test in often), "they are marked `once`"
     assert sum("in_storms_of_all_protocols" in test for test in often) == 2
+
+
+@pytest.mark.gate
+def test_what_make_test_leaves_out_and_what_it_runs_are_all_tests() -> None:
+    often, rest = chosen("-m", "not gate", *FILES), chosen("-m", "gate", *FILES)
+
+    assert often | rest == chosen("-m", "", *FILES)
+    assert not often & rest
+
+
+class Node:
+    """What a process is sent."""
+
+    gateway = SimpleNamespace(id="one")
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.ended = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.sent += indices
+
+    def shutdown(self) -> None:
+        self.ended = True
+
+
+def test_each_test_runs_once_and_a_chain_in_one_process() -> None:
+    spark = [f"tests/kafka/test_spark.py::test_{number}[real]" for number in range(5)]
+    units = [f"tests/unit/test_values.py::test_{number}" for number in range(40)]
+    others = [f"tests/scenarios/test_groups.py::test_{number}" for number in range(9)]
+    ids = [*spark, *units, *others]
+    options = SimpleNamespace(loadscopereorder=False)
+    asked: Any = SimpleNamespace(getvalue=lambda _name: ["4*popen"], option=options)
+    sharing: Any = Sharing(asked, None, unit_of)
+    nodes = [Node() for _ in range(4)]
+    for node in nodes:
+        sharing.add_node(node)
+        sharing.add_node_collection(node, ids)
+
+    sharing.schedule()
+    done: Counter[int] = Counter()
+    while any(len(node.sent) > done[number] for number, node in enumerate(nodes)):
+        for number, node in enumerate(nodes):
+            if len(node.sent) > done[number]:
+                sharing.mark_test_complete(node, node.sent[done[number]])
+                done[number] += 1
+
+    assert sorted(test for node in nodes for test in node.sent) == list(range(len(ids)))
+    assert nodes[0].sent[:5] == [0, 1, 2, 3, 4]
+    assert all(node.ended for node in nodes)
+    assert sharing.tests_finished
+    assert not sharing.has_pending
