@@ -31,7 +31,7 @@ JOBS ?= 1
 # A test process that falls ends the run: pytest-xdist would start another one, lose its tests and
 # wait for them for ever.
 BESIDE ?= -n 4 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
-# What is left to .ci/run, which says CHOOSE="gate".
+# What is left to .ci/run, which says "CHOOSE=" and so leaves out nothing.
 CHOOSE ?= not gate
 SINCE ?= $(shell git merge-base HEAD main 2>/dev/null || echo HEAD)
 # Without it each process of a test run compiles all modules anew, and so does each program that a
