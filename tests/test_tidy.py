@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "processing": {"actors", "consumer", "processing"},
     "broker": {"broker", "records", "protocol"},
     "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events"}
-    | {"records", "processing"},
+    | {"aio", "records", "processing"},
     "testing": {"testing", "simulation", "broker"},
     # A program of its own, which uses aktor as its users do.
     "demo": {"demo", "broker"},

@@ -166,8 +166,8 @@ class KafkaConsumer(Generic[K, V]):
 
     async def start(self) -> None:
         """Start the background thread, and wait until a broker has described the cluster, for
-        `bootstrap_timeout_ms` at most. The consumer belongs to this event loop from now on. A
-        second call does nothing.
+        `bootstrap_timeout_ms` at most (0: do not wait). The consumer belongs to this event loop
+        from now on. A second call does nothing.
 
         Raises:
             BootstrapError: no broker has answered in time. It names each server and why it failed.
@@ -190,6 +190,8 @@ class KafkaConsumer(Generic[K, V]):
             kafka_python=kafka_python.version(),
         )
         timeout = arguments.seconds(self.config["bootstrap_timeout_ms"])
+        if not timeout:
+            return
         try:
             await self._call(
                 "start", lambda: self._engine.questions.reach_cluster(self._core.clock() + timeout)
@@ -273,8 +275,7 @@ class KafkaConsumer(Generic[K, V]):
             return None
         guard.close()
         longest = max(0.5, deadline - self._core.clock())
-        if dispatcher.alive:
-            await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
+        await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
         self._core.port.close()
         failed = None
         callbacks = self._engine.commits.callbacks

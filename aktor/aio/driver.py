@@ -40,7 +40,8 @@ class LoopBell(Bell):
         self.rings = 0
         self._count = itertools.count(1)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
+        #: In the order in which they came.
+        self._waiting: dict[asyncio.Future[None], None] = {}
         #: The loop was asked to wake those that wait, and has not done so yet.
         self._wakes = False
 
@@ -66,7 +67,7 @@ class LoopBell(Bell):
         """Until the bell has rung since `rings` was `seen`, or for so many seconds."""
         loop = asyncio.get_running_loop()
         rung, timer = loop.create_future(), None
-        self._waiting.add(rung)
+        self._waiting[rung] = None
         try:
             if self.rings != seen or timeout <= 0:
                 await asyncio.sleep(0)  # other tasks of the loop are to have their turns, too
@@ -75,7 +76,7 @@ class LoopBell(Bell):
                 timer = loop.call_later(timeout, _set, rung)
             await rung
         finally:
-            self._waiting.discard(rung)
+            del self._waiting[rung]
             if timer is not None:
                 timer.cancel()
 
@@ -183,8 +184,13 @@ class Driver:
         def end(ended: asyncio.Task[tuple[bool, Any, int]]) -> None:
             self._alone.discard(ended)
             waiting.close()
-            if ended.cancelled() or ended.exception() is not None or ended.result()[0]:
-                self._guard.break_off()  # an error or result that does not reach the user
+            if ended.cancelled() or ended.exception() is not None:
+                self._guard.break_off()
+            else:
+                over, result, _ = ended.result()
+                # Its result does not reach the user.
+                if over and not self._engine.iteration.take_back(result):
+                    self._guard.break_off()
             self._engine.call.forget_errors()
             self._guard.leave(turn)
 

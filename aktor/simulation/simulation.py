@@ -164,7 +164,10 @@ class Simulation:
         return sink
 
     def member(self, work: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> Member:
-        """A process that runs `work(*args, **kwargs)`, with any KafkaConsumer it makes."""
+        """A process that runs `work(*args, **kwargs)`, with any KafkaConsumer it makes.
+
+        `work` may be a coroutine function: it runs in an event loop of its own, in virtual time.
+        """
         taken = {member.name for member in self.members}
         if name in taken:
             raise ValueError(f"there is a member {name!r} already")
@@ -195,8 +198,9 @@ class Simulation:
         """So many members of a group that poll, finish what they got, and poll again.
 
         `kind` is one of `listeners.LISTENERS`: what their rebalance listener does. `way` is one of
-        `ways.WAYS`: how they take their records. `by_hand`: they assign themselves all partitions;
-        then there may be no group. `looked_at`: another thread of theirs looks at the consumer.
+        `ways.WAYS`: how they take their records; or "asyncio": they are `service.Service`s.
+        `by_hand`: they assign themselves all partitions; then there may be no group. `looked_at`:
+        another thread of theirs looks at the consumer.
         `each` is asked for the settings of every consumer, with those of all and the number of its
         member from 0 on.
         """

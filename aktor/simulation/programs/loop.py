@@ -409,6 +409,7 @@ class Loop:
                 if not host.started:
                     continue
                 consumer = host.consumer
+                assert isinstance(consumer, KafkaConsumer), "its loop made it"
                 str(consumer.status())
                 consumer.metrics()
                 with contextlib.suppress(ConsumerClosedError):

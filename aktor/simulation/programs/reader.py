@@ -7,17 +7,21 @@ an application might make (`habits`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.simulation.programs.habits import HABITS
 from aktor.simulation.programs.listeners import LISTENERS
 from aktor.simulation.programs.loop import Loop, LoopByHand, Manner
+from aktor.simulation.programs.service import Service
 from aktor.simulation.programs.ways import SETTINGS, WAYS, WAYS_BY_COLUMNS
 from aktor.simulation.world.world import World
 
 __all__ = ["Reader"]
+
+#: The way of a `Service`.
+ASYNCIO: Final = "asyncio"
 
 
 class Reader:
@@ -44,23 +48,30 @@ class Reader:
         self._manner = Manner(
             topics=topics,
             listener=LISTENERS[kind],
-            way={**WAYS, **WAYS_BY_COLUMNS}[way],
+            way={**WAYS, **WAYS_BY_COLUMNS, ASYNCIO: WAYS["polls"]}[way],
             habits=HABITS,
             elsewhere={},
         )
+        self._in_event_loop = way == ASYNCIO
+        if self._in_event_loop and (by_hand or looked_at):
+            raise ValueError("members of asyncio subscribe, and have one thread")
         self._group = group
         self._configs = configs
         self._by_hand = by_hand
         self._looked_at = looked_at
         self._each = each
 
-    def run(self, number: int = 0) -> None:
+    def run(self, number: int = 0) -> Coroutine[Any, Any, None] | None:
         """The code of the member with this number, until the end of the simulation."""
+        if self._in_event_loop:
+            topics = self._manner.topics
+            return Service(self._simulation, topics, lambda: self._config(number)).run()
         kind = LoopByHand if self._by_hand else Loop
         loop = kind(self._simulation, self._manner, lambda: self._config(number))
         if self._looked_at:
             self._simulation.me.also(loop.look_on)
         loop.run()
+        return None
 
     def _config(self, number: int) -> dict[str, Any]:
         return {

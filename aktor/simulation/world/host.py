@@ -16,7 +16,6 @@ from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher, 
 from aktor.actors.sockets.wire import Net
 from aktor.consumer.core.partition import Partition
 from aktor.consumer.core.port import ApplicationPort
-from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import Host
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import SessionExtended
@@ -28,7 +27,7 @@ from aktor.managers.membership.manager import GroupMembershipManager
 from aktor.settings import Settings
 from aktor.simulation.history import Event
 from aktor.simulation.world.connections import SimulatedNet
-from aktor.simulation.world.observed import observe, settings_told
+from aktor.simulation.world.observed import AnyConsumer, Noting, observe, settings_told
 from aktor.simulation.world.scheduler import Scheduler, Task
 from aktor.simulation.world.surroundings import Process
 from aktor.trace import Trace
@@ -58,7 +57,7 @@ class SimulatedHost(Host):
         self.queued = False
         self.started = False
         self.frozen = False
-        self.consumer: KafkaConsumer
+        self.consumer: AnyConsumer
         self.dispatcher: SimulatedDispatcher
         self.port: ApplicationPort
         self._simulation = member.simulation
@@ -241,7 +240,7 @@ class SimulatedHost(Host):
         connected = any(net.connected for net in self._nets)
         return self.dispatcher.ended and not connected and self.port.open_questions == 0
 
-    def adopt(self, consumer: KafkaConsumer) -> None:
+    def adopt(self, consumer: AnyConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""
         self.consumer = consumer
         observe(consumer, self.note, lambda: self._simulation.now, self._left)
@@ -389,7 +388,8 @@ class SimulatedHost(Host):
             event["member_id"] = event.pop("member")  # `member` is whose event it is
         self._simulation.history.add(self.name, event)
         if event["event"] in _DUE:
-            self.consumer.error_is_due()  # type: ignore[attr-defined]
+            assert isinstance(self.consumer, Noting), "it was adopted"
+            self.consumer.error_is_due()
         if event["event"] == "records.delivered":
             self.member.is_given(sum(last - first + 1 for first, last in event["offsets"]))
 

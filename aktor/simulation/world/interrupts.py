@@ -108,6 +108,7 @@ class Interruption(Lines):
         # Called by `_line`, which is called in the frame whose line it is.
         method = sys._getframe(2).f_code.co_name
         host.note("user.interrupted", by=self._handler, method=method)
+        assert isinstance(host.consumer, KafkaConsumer), "a signal comes to one that blocks"
         HANDLERS[self._handler](host.consumer)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
+from aktor import aio
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Consumer, Host
+from aktor.simulation.world import event_loop
 from aktor.simulation.world.crashes import Crashes
-from aktor.simulation.world.host import SimulatedHost
+from aktor.simulation.world.host import SimulatedBell, SimulatedHost
 from aktor.simulation.world.interrupts import Interruption
 from aktor.simulation.world.producers import Producers
 from aktor.simulation.world.scheduler import Task, Turn
@@ -57,7 +60,12 @@ class Member(Host):
 
     def _live(self, work: Callable[[], Any]) -> Any:
         HOST.set(self)
-        return work()
+        result = work()
+        if inspect.iscoroutine(result):
+            task = self.simulation.scheduler.running
+            assert task is not None, "it is a member's turn"
+            return event_loop.run(result, task, SimulatedBell(self.simulation.scheduler))
+        return result
 
     def also(self, work: Callable[[], Any]) -> Task:
         """Run this, too, in another thread of its process."""
@@ -69,7 +77,7 @@ class Member(Host):
 
     def for_consumer(self, consumer: Consumer) -> Host:
         """A new consumer, made by this member's code."""
-        assert isinstance(consumer, KafkaConsumer)
+        assert isinstance(consumer, KafkaConsumer | aio.KafkaConsumer)
         host = SimulatedHost(self, len(self.hosts) + 1)
         self.hosts.append(host)
         host.adopt(consumer)
@@ -77,8 +85,10 @@ class Member(Host):
 
     @property
     def consumer(self) -> KafkaConsumer:
-        """The consumer that it made last."""
-        return self.hosts[-1].consumer
+        """The consumer that it made last, which blocks its thread."""
+        consumer = self.hosts[-1].consumer
+        assert isinstance(consumer, KafkaConsumer)
+        return consumer
 
     @property
     def ahead(self) -> float:

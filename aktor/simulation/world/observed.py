@@ -10,7 +10,7 @@ import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -18,17 +18,22 @@ from kafka.consumer.subscription_state import (
 )
 from kafka.structs import TopicPartition
 
+from aktor import aio
+from aktor.consumer.core.engine import Engine
 from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
 from aktor.processing import Processed
 from aktor.processing.processor import Processor  # noqa: F401  # no member imports it, amid others
 from aktor.records import Columns
 from aktor.records.columns import to_records
+from aktor.settings import Settings
 from aktor.simulation.history import fingerprint
 
-__all__ = ["LOOKS", "names_of", "observe", "settings_told"]
+__all__ = ["LOOKS", "AnyConsumer", "Noting", "names_of", "observe", "settings_told"]
 
 Note = Callable[..., None]
+
+AnyConsumer: TypeAlias = KafkaConsumer | aio.KafkaConsumer[Any, Any]
 
 #: Settings that say what may be expected of a consumer.
 _TOLD: Final = (
@@ -66,13 +71,13 @@ FETCHES: Final = 2
 BESIDE: Final = 16
 
 
-def settings_told(consumer: KafkaConsumer) -> dict[str, Any]:
+def settings_told(consumer: AnyConsumer) -> dict[str, Any]:
     """What may be expected of it."""
     return {name: consumer.config[name] for name in _TOLD}
 
 
 def observe(
-    consumer: KafkaConsumer, note: Note, now: Callable[[], float], left: Callable[[], None]
+    consumer: AnyConsumer, note: Note, now: Callable[[], float], left: Callable[[], None]
 ) -> None:
     """From now on this consumer is of a class that notes. Called before it is initialised.
 
@@ -80,19 +85,10 @@ def observe(
     should be out of its group.
     """
     kind = type(consumer)
-    consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
-    consumer._note = note  # type: ignore[attr-defined]
-    consumer._given = False  # type: ignore[attr-defined]
-    consumer._now = now  # type: ignore[attr-defined]
-    consumer._left = left  # type: ignore[attr-defined]
-    consumer._last_asked = now()  # type: ignore[attr-defined]
-    consumer._polled_at = consumer._polls_since = now()  # type: ignore[attr-defined]
-    consumer._stretch_told = now()  # type: ignore[attr-defined]
-    consumer._futures = itertools.count()  # type: ignore[attr-defined]
-    consumer._nested = 0.0  # type: ignore[attr-defined]
-    consumer._put_aside = set()  # type: ignore[attr-defined]
-    consumer._brokers = 0  # type: ignore[attr-defined]
-    consumer._polls_told = 0  # type: ignore[attr-defined]
+    noting: Any = _ObservedInLoop if isinstance(consumer, aio.KafkaConsumer) else _Observed
+    consumer.__class__ = type(kind.__name__, (noting, kind), {})
+    assert isinstance(consumer, Noting), "it is one now"
+    consumer._begin_noting(note, now, left)
 
 
 class _Loop:
@@ -115,7 +111,7 @@ class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python i
     May be one whose methods are coroutines: they are awaited as they would be.
     """
 
-    def __init__(self, consumer: _Observed, listener: Any) -> None:
+    def __init__(self, consumer: Noting, listener: Any) -> None:
         self._consumer = consumer
         self._listener = listener
 
@@ -142,8 +138,13 @@ class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python i
             return await result
 
 
-class _Observed(KafkaConsumer):
-    """What is noted: what the user is given, how long it takes, and when they come back."""
+class Noting:
+    """What is noted of a consumer: what the user is given, how long it takes, and when they come
+    back."""
+
+    config: Any
+    _engine: Engine
+    _settings: Settings
 
     _note: Note
     #: Whether records were given out since the user was last back for more.
@@ -160,13 +161,167 @@ class _Observed(KafkaConsumer):
     #: Numbers the futures that the user is given.
     _futures: Iterator[int]
     #: Seconds that listeners took during the present call.
-    _nested: float
+    _listeners_took: float
     #: Partitions that were paused, and of which something is still buffered.
     _put_aside: set[TopicPartition]
     #: The most brokers that there were.
     _brokers: int
     #: So many of the next polls are noted, unless one raises.
     _polls_told: int
+
+    def _begin_noting(self, note: Note, now: Callable[[], float], left: Callable[[], None]) -> None:
+        self._note = note
+        self._given = False
+        self._now = now
+        self._left = left
+        self._last_asked = self._polled_at = self._polls_since = self._stretch_told = now()
+        self._futures = itertools.count()
+        self._listeners_took = 0.0
+        self._put_aside = set()
+        self._brokers = self._polls_told = 0
+
+    def error_is_due(self) -> None:
+        """The background has an error for the user: the next polls are noted until one raises."""
+        self._polls_told = POLLS_TOLD
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Note which error a poll raised; or, while one is due, that it raised none."""
+        try:
+            yield
+        except Exception as error:
+            self._raised(error)
+            raise
+        self._raised(None)
+
+    def _raised(self, error: Exception | None) -> None:
+        if error is not None:
+            self._polls_told = 0
+            self._note("user.polled", error=type(error).__name__)
+        elif self._polls_told:
+            self._polls_told -= 1
+            self._note("user.polled", error=None)
+
+    def _look_what_is_left(self, taken: Mapping[Any, list[Any]]) -> None:
+        """If a poll returned no records: note the partitions whose buffered records it could have
+        given out, unless the member has yet to be confirmed by its group."""
+        if not taken and not self._engine.session.holds_back:
+            owned = self._engine.delivery.partitions
+            if ready := [_name(partition) for partition, state in owned.items() if state.ready]:
+                self._note("records.passed_over", partitions=sorted(ready))
+
+    def _count(
+        self, taken: Mapping[Any, list[Any]], max_records: int | None = None, *_: Any, **__: Any
+    ) -> None:
+        limit = self.config["max_poll_records"] if max_records is None else max_records
+        count = sum(len(records) for records in taken.values())
+        if count > limit:
+            self._note("limit.exceeded", records=count, limit=limit)
+
+    def _note_commit(self, offsets: Any, future: int | None = None) -> None:
+        """`future`: it is not waited for."""
+        self._note("user.commits", partitions=names_of(offsets), future=future)
+
+    def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
+        settings = self._settings
+        default = settings.default_api_timeout if api else settings.request_timeout
+        return default if timeout_ms is None else timeout_ms / 1000
+
+    @contextmanager
+    def _timed(self, call: str, allowed: float) -> Iterator[None]:
+        """Note a call that takes longer than it may, but for its listener's time."""
+        began, outer, self._listeners_took = self._now(), self._listeners_took, 0.0
+        try:
+            yield
+        finally:
+            took = self._now() - began
+            if took > allowed + self._listeners_took + LATE:
+                self._note(
+                    "call.late", call=call, took=took, allowed=allowed + self._listeners_took
+                )
+            self._listeners_took = outer + took
+
+    @contextmanager
+    def _in_listener(self) -> Iterator[None]:
+        """The time of the user's listener is not the call's."""
+        began, before = self._now(), self._listeners_took
+        try:
+            yield
+        finally:
+            self._listeners_took = before + self._now() - began
+
+    def _asked(self, event: str, partitions: Collection[Any], **more: str) -> None:
+        """The trace should have told of this: the event, and its partitions with their offsets."""
+        offsets = partitions if isinstance(partitions, dict) else {}
+        wanted = {_name(partition): offsets.get(partition) for partition in partitions}
+        self._note("user.asked", told_as=event, partitions=wanted, **more)
+
+    def _has_polled(self) -> None:
+        """A poll returns: note now and then since when the user does nothing but poll."""
+        self._polled_at = now = self._now()
+        if now - max(self._polls_since, self._stretch_told) >= STRETCH:
+            self._stretch_told = now
+            self._note("loop.polled", seconds=round(now - self._polls_since, 6))
+
+    def _came_back(self) -> None:
+        self._measure_buffer()
+        if self._now() - self._polled_at > BREAK:
+            self._polls_since = self._now()
+        if self._now() - self._last_asked > AWAY:
+            self._note("user.was_away", seconds=round(self._now() - self._last_asked, 3))
+        if self._given:
+            self._given = False
+            self._note("user.returned")
+
+    def _gave(self, where: Any, records: list[Any]) -> None:
+        self._given = True
+        self._note(
+            "user.given",
+            partition=_name(where),
+            offsets=[record.offset for record in records],
+            contents=self._fingerprints(records),
+        )
+        self._measure_buffer()
+
+    def _gave_one(self, record: Any) -> None:
+        self._engine.iteration.tell()
+        self._gave(record, [record])
+
+    def _measure_buffer(self) -> None:
+        """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
+        port, owned = self._engine.core.port, self._engine.delivery.partitions
+        self._brokers = max(self._brokers, len(port.cluster.brokers))
+        chunks = [
+            chunk
+            for chunk in (
+                *port.chunks,
+                *(chunk for state in owned.values() for chunk in state.chunks),
+            )
+            if chunk.partition in owned and chunk.epoch == owned[chunk.partition].epoch
+        ]
+        paused = {partition for partition, state in owned.items() if state.paused}
+        self._put_aside &= paused | {chunk.partition for chunk in chunks}
+        if not chunks:
+            return
+        size = sum(chunk.size for chunk in chunks if chunk.partition not in self._put_aside)
+        bound = self._settings.max_buffered_bytes
+        batch = max(map(_with_one_batch, chunks))
+        allowed = bound + self._brokers * (bound // BESIDE + FETCHES * batch)
+        if size > allowed:
+            self._note("buffer.exceeded", bytes=size, allowed=allowed, bound=bound)
+
+    def _fingerprints(self, records: list[Any]) -> list[int] | None:
+        """What each record is known by; None if a deserializer has made something else of it."""
+        if self.config["key_deserializer"] or self.config["value_deserializer"]:
+            return None
+        return [
+            fingerprint(record.key, record.value, record.headers, record.timestamp)
+            for record in records
+        ]
+
+
+class _Observed(KafkaConsumer, Noting):
+    """A consumer that blocks its thread, observed."""
 
     def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
@@ -229,44 +384,6 @@ class _Observed(KafkaConsumer):
     def _revoke(self, partitions: Collection[TopicPartition]) -> None:
         with self._in_listener():
             super()._revoke(partitions)
-
-    def error_is_due(self) -> None:
-        """The background has an error for the user: the next polls are noted until one raises."""
-        self._polls_told = POLLS_TOLD
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Note which error a poll raised; or, while one is due, that it raised none."""
-        try:
-            yield
-        except Exception as error:
-            self._raised(error)
-            raise
-        self._raised(None)
-
-    def _raised(self, error: Exception | None) -> None:
-        if error is not None:
-            self._polls_told = 0
-            self._note("user.polled", error=type(error).__name__)
-        elif self._polls_told:
-            self._polls_told -= 1
-            self._note("user.polled", error=None)
-
-    def _look_what_is_left(self, taken: Mapping[Any, list[Any]]) -> None:
-        """If a poll returned no records: note the partitions whose buffered records it could have
-        given out, unless the member has yet to be confirmed by its group."""
-        if not taken and not self._engine.session.holds_back:
-            owned = self._engine.delivery.partitions
-            if ready := [_name(partition) for partition, state in owned.items() if state.ready]:
-                self._note("records.passed_over", partitions=sorted(ready))
-
-    def _count(
-        self, taken: Mapping[Any, list[Any]], max_records: int | None = None, *_: Any, **__: Any
-    ) -> None:
-        limit = self.config["max_poll_records"] if max_records is None else max_records
-        count = sum(len(records) for records in taken.values())
-        if count > limit:
-            self._note("limit.exceeded", records=count, limit=limit)
 
     def __iter__(self) -> Iterator[Any]:
         # As in a loop over a consumer that is not observed, what is compiled hands records out.
@@ -373,10 +490,6 @@ class _Observed(KafkaConsumer):
         future.add_both(lambda _outcome: note("future.ended", future=number))
         return future
 
-    def _note_commit(self, offsets: Any, future: int | None = None) -> None:
-        """`future`: it is not waited for."""
-        self._note("user.commits", partitions=names_of(offsets), future=future)
-
     def seek(self, partition: Any, offset: Any) -> None:
         super().seek(partition, offset)
         self._asked("position.sought", {partition: offset})
@@ -415,105 +528,89 @@ class _Observed(KafkaConsumer):
                 if options.get("group_membership_operation", "default") == "default":
                     self._left()
 
-    def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
-        settings = self._settings
-        default = settings.default_api_timeout if api else settings.request_timeout
-        return default if timeout_ms is None else timeout_ms / 1000
 
-    @contextmanager
-    def _timed(self, call: str, allowed: float) -> Iterator[None]:
-        """Note a call that takes longer than it may, but for its listener's time."""
-        began, outer, self._nested = self._now(), self._nested, 0.0
-        try:
-            yield
-        finally:
-            took = self._now() - began
-            if took > allowed + self._nested + LATE:
-                self._note("call.late", call=call, took=took, allowed=allowed + self._nested)
-            self._nested = outer + took
+class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
+    """A consumer of an event loop, observed."""
 
-    @contextmanager
-    def _in_listener(self) -> Iterator[None]:
-        """The time of the user's listener is not the call's."""
-        began, before = self._now(), self._nested
-        try:
-            yield
-        finally:
-            self._nested = before + self._now() - began
-
-    def _asked(self, event: str, partitions: Collection[Any], **more: str) -> None:
-        """The trace should have told of this: the event, and its partitions with their offsets."""
-        offsets = partitions if isinstance(partitions, dict) else {}
-        wanted = {_name(partition): offsets.get(partition) for partition in partitions}
-        self._note("user.asked", told_as=event, partitions=wanted, **more)
-
-    def _has_polled(self) -> None:
-        """A poll returns: note now and then since when the user does nothing but poll."""
-        self._polled_at = now = self._now()
-        if now - max(self._polls_since, self._stretch_told) >= STRETCH:
-            self._stretch_told = now
-            self._note("loop.polled", seconds=round(now - self._polls_since, 6))
-
-    def _came_back(self) -> None:
-        self._measure_buffer()
-        if self._now() - self._polled_at > BREAK:
-            self._polls_since = self._now()
-        if self._now() - self._last_asked > AWAY:
-            self._note("user.was_away", seconds=round(self._now() - self._last_asked, 3))
-        if self._given:
-            self._given = False
-            self._note("user.returned")
-
-    def _gave(self, where: Any, records: list[Any]) -> None:
-        self._given = True
-        self._note(
-            "user.given",
-            partition=_name(where),
-            offsets=[record.offset for record in records],
-            contents=self._fingerprints(records),
-        )
-        self._measure_buffer()
-
-    def _gave_one(self, record: Any) -> None:
-        self._engine.iteration.tell()
-        self._gave(record, [record])
-
-    def _measure_buffer(self) -> None:
-        """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
-        port, owned = self._engine.core.port, self._engine.delivery.partitions
-        self._brokers = max(self._brokers, len(port.cluster.brokers))
-        chunks = [
-            chunk
-            for chunk in (
-                *port.chunks,
-                *(chunk for state in owned.values() for chunk in state.chunks),
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Any]]:
+        self._came_back()
+        with self._timed("poll", timeout_ms / 1000), self._telling():
+            taken = await super().getmany(
+                *partitions, timeout_ms=timeout_ms, max_records=max_records
             )
-            if chunk.partition in owned and chunk.epoch == owned[chunk.partition].epoch
-        ]
-        paused = {partition for partition, state in owned.items() if state.paused}
-        self._put_aside &= paused | {chunk.partition for chunk in chunks}
-        if not chunks:
-            return
-        size = sum(chunk.size for chunk in chunks if chunk.partition not in self._put_aside)
-        bound = self._settings.max_buffered_bytes
-        batch = max(map(_with_one_batch, chunks))
-        allowed = bound + self._brokers * (bound // BESIDE + FETCHES * batch)
-        if size > allowed:
-            self._note("buffer.exceeded", bytes=size, allowed=allowed, bound=bound)
+        self._count(taken, max_records)
+        if not partitions:
+            self._look_what_is_left(taken)
+        for partition, records in taken.items():
+            self._gave(partition, records)
+        self._last_asked = self._now()
+        self._has_polled()
+        return taken
 
-    def _fingerprints(self, records: list[Any]) -> list[int] | None:
-        """What each record is known by; None if a deserializer has made something else of it."""
-        if self.config["key_deserializer"] or self.config["value_deserializer"]:
-            return None
-        return [
-            fingerprint(record.key, record.value, record.headers, record.timestamp)
-            for record in records
-        ]
+    async def getone(self, *partitions: TopicPartition) -> Any:
+        return await self._observe_next(super().getone(*partitions))
+
+    async def __anext__(self) -> Any:
+        return await self._observe_next(super().__anext__())
+
+    async def _observe_next(self, next_record: Awaitable[Any]) -> Any:
+        self._came_back()
+        with self._telling():
+            record = await next_record
+        self._gave_one(record)
+        self._last_asked = self._now()
+        self._has_polled()
+        return record
+
+    def subscribe(self, topics: Any = (), pattern: Any = None, listener: Any = None) -> None:
+        super().subscribe(topics, pattern, None if listener is None else _Heard(self, listener))
+        self._note("user.subscribed", listener=listener is not None)
+
+    async def commit(self, offsets: Any = None) -> None:
+        self._note_commit(offsets)
+        with self._timed("commit", self._allowed(None)):
+            await super().commit(offsets)
+        self._note("user.committed")
+
+    async def position(self, partition: TopicPartition) -> int:
+        with self._timed("position", self._allowed(None, api=True)):
+            found = await super().position(partition)
+        self._note("user.position", partitions={_name(partition): found})
+        return found
+
+    def seek(self, partition: Any, offset: Any) -> None:
+        super().seek(partition, offset)
+        self._asked("position.sought", {partition: offset})
+
+    def pause(self, *partitions: Any) -> None:
+        super().pause(*partitions)
+        self._put_aside.update(partitions)
+        self._asked("partitions.paused", partitions)
+
+    def resume(self, *partitions: Any) -> None:
+        super().resume(*partitions)
+        self._asked("partitions.resumed", partitions)
+
+    async def stop(self, timeout_ms: float | None = None) -> None:
+        if self._guard.closed:
+            return
+        self._came_back()
+        self._note("consumer.closing")
+        self._note("user.leaves", operation="default")
+        try:
+            with self._timed("close", self._allowed(timeout_ms)):
+                await super().stop(timeout_ms)
+        finally:
+            if self._guard.closed:  # else it was cancelled, and goes on
+                self._note("consumer.closed", questions=self._engine.core.port.open_questions)
+                self._left()
 
 
 #: What looks at the consumer besides its user.
 LOOKS: Final = frozenset(
-    method.__code__ for method in (_Observed._came_back, _Observed._gave, _Observed._gave_one)
+    method.__code__ for method in (Noting._came_back, Noting._gave, Noting._gave_one)
 )
 
 

@@ -53,6 +53,16 @@ class Turn(Protocol):
     def __str__(self) -> str: ...
 
 
+class RunningLoop(Protocol):
+    """An event loop that a task's code runs."""
+
+    def rests(self) -> None:
+        """Others have their turns."""
+
+    def goes_on(self) -> None:
+        """It is the task's turn again."""
+
+
 class Task:
     """One application thread. It runs until it waits; then the scheduler decides when it goes on.
 
@@ -68,6 +78,8 @@ class Task:
         self.error: BaseException | None = None
         self.result: Any = None
         self.frozen = False
+        #: The event loop that its code runs, if any.
+        self.loop: RunningLoop | None = None
         #: Seconds by which its monotonic clock is ahead of the others', less than 0 after a sleep.
         self.ahead = 0.0
         self.scheduler = scheduler
@@ -260,9 +272,13 @@ class Scheduler(VirtualTime):
         if self._over:
             raise GreenletExit
         task.rests()
+        if task.loop is not None:
+            task.loop.rests()
         self.running = None
         self.hub.switch()
         self.running = task
+        if task.loop is not None:
+            task.loop.goes_on()
         task.goes_on()
 
     def overtake(self) -> None:

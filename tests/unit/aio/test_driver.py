@@ -98,7 +98,7 @@ def test_a_ring_after_the_end_of_the_loop_does_no_harm() -> None:
 
     async def program(loop: Loop) -> None:
         bells.append(loop.bell)
-        bells[0]._waiting.add(asyncio.get_running_loop().create_future())
+        bells[0]._waiting[asyncio.get_running_loop().create_future()] = None
 
     run(program)
     bells[0].ring()
@@ -254,6 +254,30 @@ def test_records_of_a_poll_whose_caller_was_cancelled_in_a_step_are_given_out_by
         engine.repair()
         assert engine.consumed()[A].offset == 0
         loop.harness.hear(RecordsFetched(chunks=(a_chunk(count=3, epoch=loop_epoch(engine)),)))
+        assert offsets(await loop.begin(engine.poll(0.0, 500))) == {A: [0, 1, 2]}
+
+    run(program)
+
+
+def test_a_record_that_was_handed_out_to_a_cancelled_caller_is_handed_out_again() -> None:
+    async def program(loop: Loop) -> None:
+        engine = loop.harness.engine
+        loop.harness.assign([A])
+        loop.harness.found(A)
+
+        def next_record() -> Waiting[Any]:
+            engine.begin_call()
+            yield time.monotonic() + LONG  # a step in which no others are let in
+            return (yield from engine.next_record(time.monotonic() + LONG, 500))
+
+        asking = loop.begin(next_record())
+        await a_moment()
+        asking.cancel()
+        await asyncio.wait([asking])
+        loop.harness.hear(RecordsFetched(chunks=(a_chunk(count=3),)))
+        await a_moment()
+        assert not loop.guard.broken, "what was fetched stays"
+        assert engine.iteration.batch.handed == 0
         assert offsets(await loop.begin(engine.poll(0.0, 500))) == {A: [0, 1, 2]}
 
     run(program)

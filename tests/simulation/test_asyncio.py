@@ -1,0 +1,120 @@
+"""Members of asyncio keep the promises of all members, though their calls are cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaError
+
+from aktor.aio import KafkaConsumer
+from aktor.simulation import Simulation
+from tests.gate import all_but_the_first
+
+#: The same storms each time; AKTOR_FIRST draws others.
+FIRST = int(os.environ.get("AKTOR_FIRST", "0"))
+PROTOCOLS = ("classic", "consumer", "auto")
+
+
+@pytest.mark.parametrize("seed", all_but_the_first(3, range(FIRST, FIRST + 12)))
+def test_members_of_asyncio_lose_and_repeat_nothing_in_storms(seed: int) -> None:
+    with Simulation(seed=seed) as sim:
+        orders = sim.topic("orders", partitions=4, records=100)
+        sim.consumers(
+            group="g",
+            topics=[orders],
+            count=3,
+            way="asyncio",
+            enable_auto_commit=sim.random.random() < 0.4,
+            group_protocol=PROTOCOLS[seed % 3],
+        )
+        sim.trickle(orders, 20, 40)
+        sim.chaos(0.3, for_=40)
+        sim.run(for_=40)
+        sim.heal().progress().check()
+
+
+def test_a_coroutine_has_its_own_event_loop_in_virtual_time() -> None:
+    slept: list[float] = []
+
+    async def sleeps(sim: Simulation, seconds: float) -> None:
+        began = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(3):
+                tasks.create_task(asyncio.sleep(seconds))
+        slept.append(round(asyncio.get_running_loop().time() - began, 3))
+
+    with Simulation(seed=1) as sim:
+        sim.member(sleeps, sim, 3600.0)
+        sim.member(sleeps, sim, 60.0)
+        sim.run(at_most=4000.0)
+        assert sorted(slept) == [60.0, 3600.0]
+        assert round(sim.now) == 3600
+
+
+def test_an_event_loop_that_is_blocked_for_30_seconds_does_not_lose_the_group() -> None:
+    """No rebalance, and no record twice: the background thread sends the heartbeats."""
+    given: list[int] = []
+
+    async def reads(sim: Simulation, topic: str) -> None:
+        async with KafkaConsumer[Any, Any](
+            topic,
+            bootstrap_servers=sim.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=2000,
+        ) as consumer:
+            async for record in consumer:
+                given.append(record.offset)
+                if record.offset == 10:
+                    sim.sleep(30.0)
+                if record.offset == 19:
+                    return
+
+    with Simulation(seed=3) as sim:
+        orders = sim.topic("orders", records=20)
+        sim.member(reads, sim, orders)
+        sim.run(at_most=100.0)
+        assert given == [*range(20)]
+        joined = [event for event in sim.history.events if event["event"] == "rebalance.completed"]
+        assert len(joined) == 1
+        sim.check()
+
+
+def test_a_commit_that_is_cancelled_is_stored_or_not_and_committed_says_so() -> None:
+    found: list[tuple[int | None, int | None]] = []
+
+    async def reads(sim: Simulation, topic: str) -> None:
+        async with KafkaConsumer[Any, Any](
+            topic,
+            bootstrap_servers=sim.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            await consumer.getone()
+            (partition,) = consumer.assignment()
+            for wait in (None, 0.0, 0.0005, 0.001, 0.002, 0.005, 0.1):
+                before = await consumer.committed(partition)
+                commit = asyncio.create_task(consumer.commit())
+                if wait is not None:
+                    await asyncio.sleep(wait)
+                commit.cancel()
+                with contextlib.suppress(asyncio.CancelledError, KafkaError):
+                    await commit
+                await asyncio.sleep(1.0)
+                found.append((before, await consumer.committed(partition)))
+                await consumer.getone()
+
+    with Simulation(seed=5) as sim:
+        orders = sim.topic("orders", records=20)
+        sim.member(reads, sim, orders)
+        sim.run(at_most=100.0)
+        sim.check()
+    for number, (before, after) in enumerate(found, 1):
+        assert after in (before, number)
+    assert {before == after for before, after in found} == {True, False}, "both happen"
