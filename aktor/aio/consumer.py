@@ -347,7 +347,7 @@ class KafkaConsumer(Generic[K, V]):
             raise self._error_of(error, turn) from error.__cause__
         finally:
             if not turn.goes_on_alone:
-                guard.leave(turn)
+                self._leave(turn)
         if not records and guard.ending:
             raise ConsumerStoppedError
         return records
@@ -754,7 +754,7 @@ class KafkaConsumer(Generic[K, V]):
             raise self._error_of(error, turn) from error.__cause__
         finally:
             if not turn.goes_on_alone:
-                guard.leave(turn)
+                self._leave(turn)
 
     def _start(self, name: str, make: Callable[[], Waiting[T]]) -> Awaitable[T]:
         """Begin a call whose end nobody need wait for."""
@@ -792,7 +792,14 @@ class KafkaConsumer(Generic[K, V]):
         except BaseException as error:
             raise self._error_of(error, turn) from error.__cause__
         finally:
-            guard.leave(turn)
+            self._leave(turn)
+
+    def _leave(self, turn: Turn) -> None:
+        """A call is over. It may have made records ready (`resume`, a seek in what is buffered, a
+        batch that it did not take whole) for which a call of another task waits."""
+        self._guard.leave(turn)
+        if self._guard.away and self._engine.delivery.anything_ready:
+            self._bell.ring()
 
     @contextlib.contextmanager
     def _nested(self) -> Generator[None]:

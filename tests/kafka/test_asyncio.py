@@ -171,6 +171,23 @@ def test_a_commit_is_not_held_up_by_a_task_that_waits_for_records(
     run(program())
 
 
+def test_a_task_that_waits_for_records_hears_of_those_that_another_task_makes_ready(
+    kafka: Cluster, orders: TopicPartition
+) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders) as consumer:
+            assert (await consumer.getone()).offset == 0
+            consumer.pause(orders)
+            waiting = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            async with asyncio.timeout(PROMPT_S):
+                consumer.resume(orders)
+                assert (await waiting).offset == 1
+
+    run(program())
+
+
 def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:
     async def program() -> None:
         async with assigned(kafka, orders, max_poll_records=7) as consumer:
