@@ -33,6 +33,7 @@ BENCHMARKS: Final = (
     "process",
     "idle",
     "imports",
+    "aio",
     "first_record",
     "handover",
     "protocols",
