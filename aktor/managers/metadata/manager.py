@@ -510,6 +510,11 @@ class MetadataManager(RequestManager):
             for partition, info in found.partitions.items()
             if old.topics[topic].partitions.get(partition) != info
         }
+        resized = {
+            topic: [len(old.topics[topic].partitions), len(found.partitions)]
+            for topic, found in new.topics.items()
+            if topic in old.topics and len(old.topics[topic].partitions) != len(found.partitions)
+        }
         self.log.info(
             "cluster.changed",
             cluster_version=new.version,
@@ -518,6 +523,7 @@ class MetadataManager(RequestManager):
             topics_added=new.topics.keys() - old.topics.keys(),
             topics_removed=old.topics.keys() - new.topics.keys(),
             leaders=leaders,
+            resized=resized,
         )
         if old.cluster_id is not None and old.cluster_id != new.cluster_id:
             self.log.warning("cluster.replaced", before=old.cluster_id, after=new.cluster_id)

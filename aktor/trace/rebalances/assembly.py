@@ -49,6 +49,15 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
+class Resized:
+    """A topic has another number of partitions, as a member heard of it at this time."""
+
+    at: float
+    before: object
+    now: object
+
+
+@dataclass(frozen=True, slots=True)
 class Moves:
     """Which partitions changed hands, and what would have been enough."""
 
@@ -105,7 +114,12 @@ class Assembly:
         self.parts += other.parts
         self.generations |= other.generations
 
-    def trigger(self, departures: Iterable[Departure]) -> Departure | None:
+    def trigger(
+        self,
+        departures: Iterable[Departure],
+        later: Iterable[Departure],
+        resized: Mapping[str, Resized],
+    ) -> Departure | None:
         """The first part or departure that gives a cause of its own: it triggered the rebalance.
         None if it is later than the beginning by more than SKEW: then no trace has the trigger."""
         candidates = [
@@ -117,20 +131,32 @@ class Assembly:
         candidates += [departure for departure in departures if departure.at >= began - REACH]
         first = min(candidates, key=lambda departure: departure.at, default=None)
         if first is None or first.at > began + SKEW:
-            first = self._seen_by_others()
+            first = self._seen_by_others(later, resized)
         if first is None:
             return None
         self.explained = max(began, first.at)
         return first
 
-    def _seen_by_others(self) -> Departure | None:
-        """Who triggered it, by what others saw: the coordinator took a member out of the group, or
-        the leader's list has another member that has no trace. None if no trace shows it."""
+    def _seen_by_others(
+        self, later: Iterable[Departure], resized: Mapping[str, Resized]
+    ) -> Departure | None:
+        """Who triggered it, by what others saw: the coordinator took a member out of the group, a
+        topic has other partitions, or the leader's list has another member that has no trace. None
+        if no trace shows it."""
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
         for part in parts:
             for expelled in part.expelled:
+                for departure in later:
+                    if departure.name == expelled.name:
+                        return departure
                 if expelled.released is None or expelled.released > expelled.at + SKEW:
                     return Departure(self.began, Cause.EXPELLED, EXPELLED, expelled.name)
+        added = {partition for part in parts for partition, owner in part.added if owner is None}
+        for topic, change in sorted(resized.items()):
+            near = self.began - REACH <= change.at <= (self.ended or self.began) + SKEW
+            if near and any(partition.rpartition("-")[0] == topic for partition in added):
+                because = f"the partitions of {topic} changed ({change.before}, now {change.now})"
+                return Departure(self.began, Cause.METADATA_CHANGE, because, (None, None))
         for part in parts:
             for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):
                 for member in ids:
@@ -169,14 +195,19 @@ class Assembly:
         return Moves(len(known), moved, first, least, max(0, settled - least))
 
     def rows(
-        self, group: str, protocol: str | None, departures: Iterable[Departure]
+        self,
+        group: str,
+        protocol: str | None,
+        departures: Iterable[Departure],
+        later: Iterable[Departure],
+        resized: Mapping[str, Resized],
     ) -> tuple[Rebalance, list[MemberPart]]:
         """The rows of the rebalance and of its parts."""
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
         outcomes = Counter(part.outcome for part in parts if part.outcome != "completed")
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
-        trigger, moves = self.trigger(departures), self.moves()
+        trigger, moves = self.trigger(departures, later, resized), self.moves()
         slowest, hold = self.slowest, hold_of(parts, milliseconds(began, ended))
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
@@ -270,7 +301,9 @@ def _sentence(
     if trigger is None:
         began = "what triggered it is in no trace (a session that ran out, or a member unseen)"
     else:
-        began = f"triggered by {called(trigger.name)}: {trigger.because or trigger.cause.value}"
+        why = trigger.because or trigger.cause.value
+        nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
+        began = f"triggered by {'the brokers' if nobody else called(trigger.name)}: {why}"
     words = [f"{group}: {seconds(took)}, {began}"]
     words += [hold.words] if hold is not None else _done_last(took, slowest)
     if outcomes:

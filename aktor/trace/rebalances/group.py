@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from aktor.trace.rebalances.assembly import Assembly, Departure
+from aktor.trace.rebalances.assembly import SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import Cause, cause_of, departure_of
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
@@ -58,6 +58,8 @@ class GroupTraces:
         self._by_generation: dict[int, Assembly] = {}
         self._departures: list[Departure] = []
         self._silences = Silences(group)
+        #: Topics that have another number of partitions now, as a member heard of it last.
+        self._resized: dict[str, Resized] = {}
         self._storms = Storms(group)
         self._totals = Totals(group)
         #: The ids of the members, as the leader of a classic group had them last.
@@ -219,6 +221,10 @@ class GroupTraces:
         generation = _number(event, "generation")
         if life.protocol != "consumer" and generation is not None:
             self._is_of(part, generation)
+        elif generation and part.generation is None and not part.revoked:
+            # It has only been given partitions: for that the coordinator gives it no other epoch
+            # than it has. (A member that revoked is given the new one when it has said so.)
+            self._is_of(part, generation)
         self._end_part(life, at, "completed")
 
     def _end_part(self, life: Life, at: float, outcome: str) -> None:
@@ -271,6 +277,16 @@ class GroupTraces:
 
     def _revoking(self, life: Life, at: float, _event: Event) -> None:
         life.revoke(at)
+
+    def _told_subscription(self, life: Life, at: float, event: Event) -> None:
+        because = _text(event, "because")
+        self._departures.append(Departure(at, cause_of(because), because, life.name))
+
+    def _cluster_changed(self, _life: Life, at: float, event: Event) -> None:
+        resized = event.get("resized")
+        for topic, counts in resized.items() if isinstance(resized, Mapping) else ():
+            if isinstance(counts, list) and len(counts) == 2:
+                self._resized[topic] = Resized(at, *counts)
 
     # -- the coordinator
 
@@ -462,10 +478,13 @@ class GroupTraces:
             key=lambda assembly: (assembly.due, assembly.began, assembly.parts[0].source),
         )
         for assembly in made:
-            before = [
-                left for left in self._departures if left.at <= (assembly.ended or assembly.began)
-            ]
-            row, parts = assembly.rows(self.group, self._protocol(assembly), before)
+            ended = assembly.ended or assembly.began
+            before = [left for left in self._departures if left.at <= ended]
+            # A member that was expelled hears of it by its next heartbeat.
+            later = [left for left in self._departures if ended < left.at <= ended + SKEW]
+            row, parts = assembly.rows(
+                self.group, self._protocol(assembly), before, later, self._resized
+            )
             self._rows += [row, *parts]
             self._rows += self._storms.add(row)
             self._totals.made(row, assembly)
@@ -496,6 +515,7 @@ _Handler = Callable[[GroupTraces, Life, float, Event], None]
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     "callback.failed": GroupTraces._called_back,
     "callback.finished": GroupTraces._called_back,
+    "cluster.changed": GroupTraces._cluster_changed,
     "commit.failed": GroupTraces._commit_failed,
     "coordinator.found": GroupTraces._coordinator_found,
     "coordinator.lost": GroupTraces._coordinator_lost,
@@ -518,6 +538,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "rebalance.delayed": GroupTraces._delayed,
     "rebalance.joined": GroupTraces._joined,
     "rebalance.triggered": GroupTraces._triggered,
+    "subscription.told": GroupTraces._told_subscription,
     DELIVERED: GroupTraces._delivered,
 }
 

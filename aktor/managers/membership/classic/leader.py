@@ -219,7 +219,14 @@ class Leader:
             return None
         current = partition_ids(self._cluster, self._assigned_by)
         changed = sorted(topic for topic, ids in current.items() if ids != self._assigned_by[topic])
-        return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed" if changed else None
+        if not changed:
+            return None
+        before = self._assigned_by
+        counts = (
+            f"{topic}: {len(before[topic] or ())}, now {len(current[topic] or ()) or 'none'}"
+            for topic in changed
+        )
+        return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed ({'; '.join(counts)})"
 
     def _on(self, event: LeaderEvent) -> None:
         self.stage = follow(STAGES, self.stage, event)

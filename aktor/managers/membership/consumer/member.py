@@ -56,6 +56,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._claim = Claim()
         self._names = TopicNames(say=say, log=log)
         self._reconciliation = Reconciliation()
+        #: The topics and the pattern of the last heartbeat.
+        self._told: tuple[frozenset[str], str] | None = None
 
     @property
     def in_group(self) -> bool:
@@ -136,6 +138,15 @@ class ConsumerMember(GroupMember[State, Trigger]):
         """A heartbeat goes out; `reports_owned`: it says what we own."""
         if reports_owned:
             self._claim.reported()
+        told, self._told = self._told, (self.subscription.topics, self.subscription.regex)
+        if self.has_generation and told is not None and told != self._told:
+            # The group has a new epoch by that. The coordinator does not tell any member why.
+            self.log.info(
+                "subscription.told",
+                topics=self.subscription.topics,
+                regex=self.subscription.regex,
+                because=reasons.SUBSCRIPTION_CHANGED,
+            )
         if self.state is not State.ACKNOWLEDGING:
             return
         if self._is_reached():

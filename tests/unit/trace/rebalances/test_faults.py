@@ -1,0 +1,191 @@
+"""One fault at a time, with three members in virtual time: the traces name what went wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from aktor.simulation import Member, Simulation
+from aktor.trace.rebalances import Tables, read
+from tests.unit.trace.rebalances.incidents import Incident
+from tests.unit.trace.rebalances.told import BEGAN
+
+BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+#: When the three have settled, in seconds.
+SETTLED = 10.0
+
+Fault = Callable[[Simulation, list[Member]], object]
+
+
+def tables_of(
+    protocol: str, fault: Fault, seconds: float = 15.0, after: Fault | None = None
+) -> Tables:
+    """What the traces of three members tell of a fault."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol, seconds=2 * seconds)
+        members = []
+        for _ in range(3):
+            members.append(group.joins())
+            sim.run(for_=1)
+        sim.run(for_=SETTLED - 3)
+        fault(sim, members)
+        sim.run(for_=seconds)
+        if after is not None:
+            after(sim, members)
+            sim.run(for_=10)
+        rows, _ = read(json.dumps(event) for event in group.events())
+    return Tables(rows)
+
+
+def triggers(tables: Tables) -> list[str]:
+    """The first part of each sentence, without its times, of what began after the fault."""
+    told = [row.sentence for row in tables.rebalances if row.began >= BEGAN + SETTLED]
+    return [re.sub(r"^g: [\d.]+ m?s, ", "", sentence).partition("; ")[0] for sentence in told]
+
+
+@BOTH
+def test_a_member_that_leaves_is_named(protocol: str) -> None:
+    def leaves(sim: Simulation, members: list[Member]) -> None:
+        members[1].does_next = lambda loop, consumer: (consumer.close(), sim.sleep(1000))
+
+    assert triggers(tables_of(protocol, leaves)) == [
+        "triggered by bob on host-bob: the consumer was closed"
+    ]
+
+
+@BOTH
+def test_a_stopped_process_is_named_when_its_session_ends_and_when_it_goes_on(
+    protocol: str,
+) -> None:
+    tables = tables_of(
+        protocol,
+        lambda _, members: members[1].freeze(),
+        seconds=15.0 if protocol == "classic" else 60.0,
+        after=lambda _, members: members[1].thaw(),
+    )
+
+    gone, back = triggers(tables)
+    assert gone == (
+        "triggered by bob on host-bob: the coordinator took it out of the group, and it had not"
+        " said that it leaves (it was killed, stopped or cut off)"
+    )
+    assert back.startswith("triggered by bob on host-bob: fenced: UNKNOWN_MEMBER_ID")
+
+
+@BOTH
+def test_a_member_with_another_subscription_is_named(protocol: str) -> None:
+    def subscribes(sim: Simulation, members: list[Member]) -> None:
+        sim.topic("invoices", partitions=2)
+        members[1].does_next = lambda _, consumer: consumer.subscribe(["orders", "invoices"])
+
+    assert triggers(tables_of(protocol, subscribes)) == [
+        "triggered by bob on host-bob: the subscription changed"
+    ]
+
+
+@BOTH
+def test_a_topic_with_more_partitions_is_named(protocol: str) -> None:
+    tables = tables_of(protocol, lambda sim, _: sim.brokers.grow_topic("orders", 8), seconds=25)
+
+    (told,) = triggers(tables)
+    counts = {"classic": "(orders: 6, now 8)", "consumer": "(6, now 8)"}[protocol]
+    assert re.fullmatch(
+        rf"triggered by .*: the partitions of orders changed {re.escape(counts)}", told
+    )
+
+
+def test_a_topic_that_was_deleted_is_named() -> None:
+    # The brokers make it anew, with one partition, as soon as a member asks for it.
+    (classic,) = triggers(tables_of("classic", lambda sim, _: sim.brokers.delete_topic("orders")))
+    consumer = triggers(tables_of("consumer", lambda sim, _: sim.brokers.delete_topic("orders")))
+
+    assert classic.endswith("the partitions of orders changed (orders: 6, now 1)")
+    assert consumer[0].endswith("a topic was deleted and created anew")
+
+
+@BOTH
+def test_a_fenced_member_is_named(protocol: str) -> None:
+    told = triggers(tables_of(protocol, lambda sim, _: sim.brokers.expire("g", "bob")))
+
+    assert told
+    for one in told:
+        assert one.startswith("triggered by bob on host-bob: fenced: UNKNOWN_MEMBER_ID")
+
+
+@BOTH
+def test_a_clock_that_jumps_ahead_is_told_as_the_missing_polls_that_it_is_taken_for(
+    protocol: str,
+) -> None:
+    first, *_ = triggers(tables_of(protocol, lambda _, members: members[1].jump_clock(600.0)))
+
+    assert re.fullmatch(
+        r"triggered by bob on host-bob: no poll for 600\.\d+ s \(max_poll_interval_ms\)", first
+    )
+
+
+@BOTH
+def test_partitions_that_the_application_paused_are_silent_because_of_it(protocol: str) -> None:
+    def pauses(_: Simulation, members: list[Member]) -> None:
+        members[1].does_next = lambda loop, consumer: (
+            consumer.pause(*consumer.assignment()),
+            loop.later(20, lambda: consumer.resume(*consumer.paused())),
+        )
+
+    tables = tables_of(protocol, pauses)
+
+    assert triggers(tables) == []
+    assert {row.consumer for row in tables.silences} == {"bob"}
+    for row in tables.silences:
+        assert re.fullmatch(
+            rf"g: bob on host-bob was given nothing of {row.partition} for \d\.\d s:"
+            r" the application had paused it\.",
+            row.sentence,
+        )
+
+
+@BOTH
+def test_a_coordinator_that_moved_costs_a_commit_and_no_rebalance(protocol: str) -> None:
+    tables = tables_of(protocol, lambda sim, _: sim.brokers.move_coordinator("g"))
+
+    assert triggers(tables) == []
+    assert tables.refused_commits
+    for row in tables.refused_commits:
+        assert row.because is not None
+        assert row.because.startswith("NotCoordinatorError")
+        assert row.retriable
+
+
+@BOTH
+def test_a_right_that_was_withdrawn_is_named_by_the_refused_commits(protocol: str) -> None:
+    tables = tables_of(protocol, lambda sim, _: sim.brokers.forbid("orders"))
+
+    assert triggers(tables) == []
+    assert {(row.because or "").partition(":")[0] for row in tables.refused_commits} == {
+        "TopicAuthorizationFailedError"
+    }
+
+
+@BOTH
+def test_records_that_an_unclean_election_lost_are_named_by_the_reset(protocol: str) -> None:
+    node: list[int | None] = []
+
+    def falls_behind(sim: Simulation, _: list[Member]) -> None:
+        node.append(sim.brokers.hold_follower("orders", 0, random.Random(1)))
+
+    def leads(sim: Simulation, _: list[Member]) -> None:
+        assert node[0] is not None
+        sim.brokers.elect_uncleanly("orders", 0, node[0])
+        sim.brokers.release_follower("orders", 0, node[0])
+
+    tables = tables_of(protocol, falls_behind, after=leads)
+
+    assert triggers(tables) == []
+    (reset,) = (row for row in tables.resets if row.at > BEGAN + SETTLED)
+    assert (reset.partition, reset.because) == ("orders-0", "the log was truncated")
+    assert reset.skipped is not None
+    assert reset.skipped < 0
