@@ -519,6 +519,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
         "agents": set(),
         "habits": {"configuration"},
+        "rebalance_history": set(),
         "present": {"core"},
         "status": {"present"},
         "future": set(),
@@ -532,7 +533,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
-        | {"deserializers"}
+        | {"deserializers", "rebalance_history"}
         | {"future", "habits", "internals", "metrics", "present", "status", "subscription_state"}
         | {"system"},
     },

@@ -171,6 +171,14 @@ def _print(tables: Tables) -> None:
     _print_head("Commits that were refused", len(refused))
     for (group, consumer, because), count in refused.most_common(MOST):
         _print_line(f"{count:>6} x  ", f"{group}: {consumer}: {because}")
+    resets = [row for row in tables.resets if row.from_offset is not None]
+    _print_head("Positions that were reset", len(resets))
+    for reset in resets[:MOST]:
+        _print_line(
+            f"{_clock(reset.at)}  ",
+            f"{reset.group}: {reset.partition} of {called((reset.consumer, reset.host))}, from"
+            f" {reset.from_offset} to {reset.to_offset}: {reset.because}",
+        )
     members = sorted(tables.members, key=lambda row: -row.rebalancing_ms)
     _print_head("Members, by the time that they spent in rebalances", len(members))
     for total in members[:MOST]:

@@ -54,6 +54,7 @@ from aktor.consumer.core.waiting import Bells, Blocking, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.present import picture, reasons
+from aktor.consumer.rebalance_history import RebalanceHistory
 from aktor.consumer.status import ConsumerStatus
 from aktor.consumer.status import make as make_status
 from aktor.consumer.system import HOST, Host
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     )
     from aktor.processing import Failure, Processed, Retries
     from aktor.processing.processor import Processor
+    from aktor.trace.rebalances.rows import MemberPart
 else:  # the same classes, without a module of ours that every program would have to load
     from kafka.consumer.subscription_state import (
         AsyncConsumerRebalanceListener,
@@ -229,6 +231,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
+        self._rebalances = RebalanceHistory(self._core.trace)
         AGENTS.follow(self._core.trace)
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
@@ -1139,6 +1142,32 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def _measure(self) -> None:
         if self._measured is not None:
             self._measured.update(self._engine, self._actors())
+
+    @property
+    def rebalances(self) -> list[MemberPart]:
+        """This member's parts in the last 50 rebalances that are over, the oldest first; each with
+        its trigger, how long each phase and each callback took, and how it ended.
+
+        From any thread, also after `close`. What the other members did is in their traces:
+        `aktor why` reads them together.
+        """
+        return self._rebalances.rows()
+
+    def on_event(
+        self, callback: Callable[[dict[str, Any]], object], *, level: str = "info"
+    ) -> Callable[[], None]:
+        """Call `callback(event)` for each event of the trace from now on, until the returned
+        function is called. An event is a dict; docs/trace.md lists them.
+
+        `level` is the least: "info" (changes of state), "warning", "error", or "debug", which has
+        each request and each delivery as well, but no single record. It is called on the thread
+        that tells the event, mostly the one that sends the heartbeats: return soon, and call no
+        method of the consumer that waits. What it raises is printed on stderr and changes nothing.
+        Raises ValueError for another level, TypeError if it cannot be called.
+        """
+        if not callable(callback):
+            raise TypeError(f"on_event takes a function, not {callback!r}")
+        return self._core.trace.subscribe(callback, level=level)
 
     def status(self) -> ConsumerStatus:
         """How the consumer is now: what it waits for, ages, the member, the assignment, how far it

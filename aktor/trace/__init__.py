@@ -25,6 +25,7 @@ from itertools import count
 from time import monotonic, time  # by name: so that they are real in simulations, too
 from typing import Any, Final
 
+from aktor.trace.hooks import Hook, Hooks
 from aktor.trace.logs import Log, level_of
 from aktor.trace.plain import plain_event, text_of
 
@@ -82,6 +83,7 @@ class _Outlet:
         #: client ids are not unique there, and the shipping of logs loses or repeats lines.
         self._origin = {} if path is None else {"host": _host(), "trace": os.urandom(4).hex()}
         self.listeners: tuple[Listener, ...] = _LISTENING_TO_ALL
+        self.hooks = Hooks()
         #: The next number of an event. (It counts in C: no other thread is given the same.)
         self.numbers = count(1)
         self.names = count(1)
@@ -89,7 +91,7 @@ class _Outlet:
         self.background: Strand = Strand()
 
     def wants(self, level: int) -> bool:
-        if self.listeners or self._path is not None:
+        if self.listeners or self._path is not None or self.hooks.least <= level:
             return True
         if self._log is None:
             return False
@@ -103,6 +105,7 @@ class _Outlet:
             self._log.tell(plain)
         if self._path is not None:
             self._write(plain)
+        self.hooks.tell(plain)
         for listener in self.listeners:
             listener(plain)
 
@@ -172,7 +175,8 @@ class Trace:
     def info(self, event: str, **values: Any) -> None:
         """State changes: what one reads to learn what happened. The standard logger has most of
         them at DEBUG."""
-        if self._outlet.wants(level_of(event)):
+        outlet = self._outlet
+        if outlet.hooks.least <= logging.INFO or outlet.wants(level_of(event)):
             self._tell("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:
@@ -220,6 +224,14 @@ class Trace:
     def background(self) -> Strand:
         """That of the actors, for what the application hears of them."""
         return self._outlet.background
+
+    def subscribe(self, hook: Hook, *, level: str = "info") -> Callable[[], None]:
+        """Call `hook(event)` for each event of this level or a higher one ("debug", "info",
+        "warning", "error"), on the thread that tells it, until the returned function is called.
+
+        What it raises is printed on stderr. Raises ValueError for another level.
+        """
+        return self._outlet.hooks.add(hook, level)
 
     @contextmanager
     def listen(self, listener: Listener) -> Iterator[None]:

@@ -142,6 +142,8 @@ KEYS: Final[Mapping[str, Key]] = {
     "replaced_by": Key("text", "what stands in the place of the method"),
     "request": Key("integer", "the number of the request in this consumer"),
     "restarts": Key("integer", "how often the child was restarted"),
+    "regex": Key("text", "the pattern that the brokers evaluate; empty: there is none"),
+    "resized": Key("mapping", "topics whose number of partitions is another one, with both"),
     "retriable": Key("boolean", "whether the call may be repeated"),
     "revoked": Key("integer", "how many partitions the rebalance has taken away"),
     "seconds": Key("number", "for how long already"),
@@ -321,7 +323,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "cluster.changed",
             "info",
             "brokers, topics or leaders have changed",
-            "cluster_version cluster_id brokers topics_added topics_removed leaders",
+            "cluster_version cluster_id brokers topics_added topics_removed leaders resized",
         ),
         _event(
             "cluster.replaced",
@@ -403,6 +405,13 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "info",
             "topics that the subscribed pattern matches were created or deleted",
             "pattern topics_added topics_removed",
+        ),
+        _event(
+            "subscription.told",
+            "info",
+            "KIP-848: a heartbeat tells the coordinator another subscription, by which the group"
+            " gets a new epoch",
+            "topics regex because",
         ),
         _event(
             "membership.moved",

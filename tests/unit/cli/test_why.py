@@ -25,6 +25,12 @@ def log(tmp_path: Path) -> Path:
     bob.rebalances(BEGAN + 3602, BEGAN + 3603, 2, members=1, owns=["t-0", "t-1"])
     bob.is_given(BEGAN + 3604, "t-0", 10, 20)
     bob.tells(BEGAN + 3700, "commit.failed", kind="auto", because="the disk is \x1b[31mfull")
+    bob.tells(
+        *(BEGAN + 3800, "position.reset"),
+        partitions={"t-0": 3},
+        from_offsets={"t-0": 10},
+        because="the log was truncated",
+    )
     file = tmp_path / "trace.jsonl"
     file.write_text("".join(json.dumps(event) + "\n" for event in events))
     assert len(Tables(tell(events)[0]).rebalances) == 2
@@ -47,6 +53,7 @@ def test_it_prints_a_sentence_for_each_rebalance_with_its_time(
         "2027-01-15 09:00:02Z g: 1.0 s, triggered by alice on host-alice: the consumer was closed"
     ) in out
     assert "g: t-0, 14.0 s, from alice on host-alice to bob on host-bob" in out
+    assert "g: t-0 of bob on host-bob, from 10 to 3: the log was truncated" in out
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,14 @@ import pytest
 
 from aktor.simulation import Member, Simulation
 from aktor.trace.rebalances import Tables, read
+from tests.gate import all_but_the_first
 from tests.unit.trace.rebalances.incidents import Incident
 from tests.unit.trace.rebalances.told import BEGAN
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+#: Where one of them shows nearly all that the other does.
+ONE = pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "consumer"]))
 
 #: When the three have settled, in seconds.
 SETTLED = 10.0
@@ -48,7 +52,7 @@ def triggers(tables: Tables) -> list[str]:
     return [re.sub(r"^g: [\d.]+ m?s, ", "", sentence).partition("; ")[0] for sentence in told]
 
 
-@BOTH
+@ONE
 def test_a_member_that_leaves_is_named(protocol: str) -> None:
     def leaves(sim: Simulation, members: list[Member]) -> None:
         members[1].does_next = lambda loop, consumer: (consumer.close(), sim.sleep(1000))
@@ -58,7 +62,7 @@ def test_a_member_that_leaves_is_named(protocol: str) -> None:
     ]
 
 
-@BOTH
+@ONE
 def test_a_stopped_process_is_named_when_its_session_ends_and_when_it_goes_on(
     protocol: str,
 ) -> None:
@@ -117,7 +121,7 @@ def test_a_fenced_member_is_named(protocol: str) -> None:
         assert one.startswith("triggered by bob on host-bob: fenced: UNKNOWN_MEMBER_ID")
 
 
-@BOTH
+@ONE
 def test_a_clock_that_jumps_ahead_is_told_as_the_missing_polls_that_it_is_taken_for(
     protocol: str,
 ) -> None:
@@ -128,7 +132,7 @@ def test_a_clock_that_jumps_ahead_is_told_as_the_missing_polls_that_it_is_taken_
     )
 
 
-@BOTH
+@ONE
 def test_partitions_that_the_application_paused_are_silent_because_of_it(protocol: str) -> None:
     def pauses(_: Simulation, members: list[Member]) -> None:
         members[1].does_next = lambda loop, consumer: (
@@ -148,7 +152,7 @@ def test_partitions_that_the_application_paused_are_silent_because_of_it(protoco
         )
 
 
-@BOTH
+@ONE
 def test_a_coordinator_that_moved_costs_a_commit_and_no_rebalance(protocol: str) -> None:
     tables = tables_of(protocol, lambda sim, _: sim.brokers.move_coordinator("g"))
 
@@ -160,7 +164,7 @@ def test_a_coordinator_that_moved_costs_a_commit_and_no_rebalance(protocol: str)
         assert row.retriable
 
 
-@BOTH
+@ONE
 def test_a_right_that_was_withdrawn_is_named_by_the_refused_commits(protocol: str) -> None:
     tables = tables_of(protocol, lambda sim, _: sim.brokers.forbid("orders"))
 
@@ -170,7 +174,7 @@ def test_a_right_that_was_withdrawn_is_named_by_the_refused_commits(protocol: st
     }
 
 
-@BOTH
+@ONE
 def test_records_that_an_unclean_election_lost_are_named_by_the_reset(protocol: str) -> None:
     node: list[int | None] = []
 

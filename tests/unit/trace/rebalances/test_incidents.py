@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aktor.simulation import Simulation
+from tests.gate import all_but_the_first
 from tests.unit.trace.rebalances.incidents import Incident, sentences_of
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+#: Where one of them shows nearly all that the other does.
+ONE = pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "consumer"]))
 
 
 @BOTH
@@ -49,7 +53,7 @@ def test_a_group_that_waited_for_a_member_that_does_not_poll_names_it() -> None:
     ) in sentence
 
 
-@BOTH
+@ONE
 def test_a_member_that_polls_too_late_has_triggered_the_rebalance_and_its_return(
     protocol: str,
 ) -> None:
@@ -88,7 +92,7 @@ def test_members_that_join_while_the_coordinator_is_dead_wait_for_it(protocol: s
         assert "s for the coordinator, broker 1 at b1:9092: connection refused" in sentence
 
 
-@BOTH
+@ONE
 def test_a_member_that_was_killed_is_named_by_what_the_coordinator_did(protocol: str) -> None:
     with Simulation(1) as sim:
         group = Incident(sim, protocol)

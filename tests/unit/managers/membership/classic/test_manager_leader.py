@@ -150,7 +150,7 @@ def test_a_leader_that_must_skip_the_assignment_learns_it_and_watches_the_topics
 
     harness.see(a=4)
 
-    assert harness.said(RevokePartitions).because == "the partitions of a changed"
+    assert harness.said(RevokePartitions).because == "the partitions of a changed (a: 3, now 4)"
 
 
 def test_partitions_that_were_added_while_a_static_leader_was_away_are_assigned() -> None:
@@ -158,7 +158,7 @@ def test_partitions_that_were_added_while_a_static_leader_was_away_are_assigned(
 
     harness.answer(harness.sent(DescribeGroupsRequest), described("a-0 a-1", "a-2"))
 
-    assert harness.said(RevokePartitions).because == "the partitions of a changed"
+    assert harness.said(RevokePartitions).because == "the partitions of a changed (a: 3, now 4)"
 
 
 def test_a_leader_learns_the_assignment_when_it_knows_the_topics_metadata() -> None:

@@ -1,0 +1,54 @@
+"""A consumer's own part in the last rebalances of its group."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from aktor.trace import Trace
+
+if TYPE_CHECKING:
+    from aktor.trace.rebalances.rows import MemberPart
+
+__all__ = ["REBALANCES_KEPT", "RebalanceHistory"]
+
+#: The rebalances that are kept.
+REBALANCES_KEPT: Final = 50
+
+#: Events of so many rebalances are some twenty each.
+_EVENTS_KEPT: Final = 50 * REBALANCES_KEPT
+
+#: Of which the history is made: changes of state, of which there are a few in a rebalance.
+_WANTED: Final = frozenset(
+    {"callback.failed", "callback.finished", "coordinator.found", "coordinator.lost"}
+    | {"member.left", "member.lost", "membership.moved", "partitions.assigned"}
+    | {"partitions.released", "poll.late", "rebalance.completed", "rebalance.delayed"}
+    | {"rebalance.joined", "rebalance.triggered"}
+)
+
+
+class RebalanceHistory:
+    """Owns the events of the last rebalances. Rows are made of them when somebody asks."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._events = deque[dict[str, Any]](maxlen=_EVENTS_KEPT)
+        trace.subscribe(self._note)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if event["event"] in _WANTED:
+            self._events.append(event)
+
+    def rows(self) -> list[MemberPart]:
+        """The member's parts that are over, the oldest first."""
+        # Imported here: most consumers are never asked.
+        from aktor.trace.rebalances import tell
+        from aktor.trace.rebalances.rows import MemberPart
+
+        events = [
+            {**event, "source": "", "line": number}
+            for number, event in enumerate(self._events.copy())
+            if event.get("group") is not None
+        ]
+        parts = [row for row in tell(events)[0] if isinstance(row, MemberPart)]
+        over = [part for part in parts if part.outcome != "unfinished"]
+        return sorted(over, key=lambda part: part.began)[-REBALANCES_KEPT:]

@@ -1,0 +1,74 @@
+"""The application's hooks on events: whom to call from which level on, and what they raise."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aktor.trace.logs import LEVELS
+
+__all__ = ["Hook", "Hooks"]
+
+Hook = Callable[[dict[str, Any]], object]
+
+#: A level above all.
+_NEVER: Final = 100
+
+
+class Hooks:
+    """Owns the hooks of one trace. `least` is the lowest level that one of them wants."""
+
+    __slots__ = ("_hooks", "_lock", "least")
+
+    def __init__(self) -> None:
+        self.least = _NEVER
+        self._hooks: tuple[tuple[int, Hook], ...] = ()
+        #: Two threads that hook at the same time must not forget each other's hook.
+        self._lock = threading.Lock()
+
+    def add(self, hook: Hook, level: str) -> Callable[[], None]:
+        """Call it for events of this level and above, until the returned function is called."""
+        if level not in LEVELS:
+            raise ValueError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
+        entry = LEVELS[level], hook
+        with self._lock:
+            self._set((*self._hooks, entry))
+
+        def remove() -> None:
+            with self._lock:
+                self._set(tuple(other for other in self._hooks if other is not entry))
+
+        return remove
+
+    def _set(self, hooks: tuple[tuple[int, Hook], ...]) -> None:
+        self._hooks, self.least = hooks, min((least for least, _ in hooks), default=_NEVER)
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Call those that want an event of this level, each with an event of its own."""
+        level = LEVELS[event["level"]]
+        for least, hook in self._hooks:
+            if least <= level:
+                _call(hook, dict(event))
+
+
+def _call(hook: Hook, event: dict[str, Any]) -> None:
+    """Call a hook of the application. What it raises is printed: neither the actor that has told
+    the event nor the application's call may end by it. (But an interrupt on the main thread does.)
+    """
+    try:
+        hook(event)
+    except Exception:
+        _print_error()
+    except BaseException:
+        if threading.current_thread() is threading.main_thread():
+            raise
+        _print_error()
+
+
+def _print_error() -> None:
+    with contextlib.suppress(Exception):  # stderr may be closed, or there may be none
+        sys.stderr.write("--- Error in a hook of aktor's events ---\n" + traceback.format_exc())

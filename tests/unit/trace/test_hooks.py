@@ -1,0 +1,108 @@
+"""Hooks of the application on the events of a trace."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from aktor.trace import Trace, open_trace
+
+
+@pytest.fixture
+def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """A consumer's trace, to which nobody listens."""
+    monkeypatch.delenv("AKTOR_TRACE", raising=False)
+    return open_trace(consumer="c", group="g")
+
+
+def test_a_hook_gets_the_events_of_its_level_and_above_until_it_is_taken_back(
+    trace: Trace,
+) -> None:
+    got: list[dict[str, Any]] = []
+    unsubscribe = trace.subscribe(got.append)
+
+    trace.debug("a.debugged")
+    trace.info("an.informed", partitions={"t-0"})
+    trace.warning("a.warned")
+    unsubscribe()
+    trace.warning("a.missed")
+
+    assert [event["event"] for event in got] == ["an.informed", "a.warned"]
+    assert got[0]["partitions"] == ["t-0"]
+    assert (got[0]["consumer"], got[0]["level"]) == ("c", "info")
+
+
+def test_a_hook_of_states_does_not_cost_the_events_of_requests(trace: Trace) -> None:
+    assert not trace.hears_debug
+    unsubscribe = trace.subscribe(lambda _: None)
+    assert not trace.hears_debug
+    unsubscribe()
+    trace.subscribe(lambda _: None, level="debug")
+    assert trace.hears_debug
+
+
+def test_what_a_hook_raises_is_printed_and_stops_nothing(
+    trace: Trace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    got: list[dict[str, Any]] = []
+
+    def fails(_: dict[str, Any]) -> None:
+        raise RuntimeError("the hook stumbled")
+
+    trace.subscribe(fails)
+    trace.subscribe(got.append)
+    trace.info("an.event")
+
+    assert [event["event"] for event in got] == ["an.event"]
+    assert "RuntimeError: the hook stumbled" in capsys.readouterr().err
+
+
+def test_an_exit_that_a_hook_raises_on_another_thread_does_not_end_that_thread(
+    trace: Trace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    went_on = []
+
+    def exits(_: dict[str, Any]) -> None:
+        raise SystemExit
+
+    def tells() -> None:
+        trace.info("an.event")
+        went_on.append(True)
+
+    trace.subscribe(exits)
+    thread = threading.Thread(target=tells)
+    thread.start()
+    thread.join()
+
+    assert went_on == [True]
+    assert "SystemExit" in capsys.readouterr().err
+
+
+def test_a_hook_may_change_the_event_that_it_got(trace: Trace) -> None:
+    got: list[dict[str, Any]] = []
+    trace.subscribe(lambda event: event.clear())
+    trace.subscribe(got.append)
+
+    trace.info("an.event")
+
+    assert got[0]["event"] == "an.event"
+
+
+def test_the_same_function_can_hook_twice_and_is_taken_back_once(trace: Trace) -> None:
+    got: list[dict[str, Any]] = []
+    unsubscribe = trace.subscribe(got.append)
+    trace.subscribe(got.append, level="warning")
+
+    unsubscribe()
+    unsubscribe()
+    trace.info("an.info")
+    trace.warning("a.warning")
+
+    assert [event["event"] for event in got] == ["a.warning"]
+
+
+def test_a_level_that_there_is_not_is_refused(trace: Trace) -> None:
+    with pytest.raises(ValueError, match="level is one of debug, info, warning, error"):
+        trace.subscribe(print, level="loud")
