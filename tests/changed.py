@@ -1,7 +1,8 @@
 """`python -m tests.changed COMMIT`: which tests `make check` runs: the units of what has changed.
 
 They are the modules of tests that changed, and `tests/unit/a/test_b*` for each `aktor/a/b`; where
-no module is named so, all of `tests/unit/a`. What has no units of its own is left to `make test`.
+no module is named so, all of `tests/unit/a`, or, if that is not there, `tests/unit/test_a*`. What has
+no units of its own is left to `make test`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def _units_of(file: Path, root: Path) -> Iterator[str]:
             yield from (str(one.relative_to(root)) for one in named)
         elif len(parts) > 2 and (root / folder).is_dir():
             yield str(folder)
+        elif len(parts) > 2:
+            whole = (root / folder.parent).glob(f"test_{folder.name}*.py")
+            yield from (str(one.relative_to(root)) for one in whole)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tests.changed import units_of
     [
         ("aktor/managers/fetch.py", ["tests/unit/managers/test_fetch.py"]),
         ("aktor/managers/claim.py", ["tests/unit/managers"]),  # it has no module of its own
+        ("aktor/managers/fetch/room.py", ["tests/unit/managers/test_fetch.py"]),  # it has no folder
         ("aktor/values.py", ["tests/unit/test_values.py"]),
         ("tests/unit/managers/test_fetch.py", ["tests/unit/managers/test_fetch.py"]),
         ("tests/unit/managers/test_deleted.py", []),
