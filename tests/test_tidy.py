@@ -886,6 +886,21 @@ def test_no_module_of_tests_computes_when_it_is_imported() -> None:
     assert {name: count for name, count in calls.items() if count > CALLS_MAX} == {}
 
 
+def test_no_drawn_example_has_to_end_by_the_clock() -> None:
+    """By default Hypothesis fails a test of which one example takes 200 ms: on a busy machine any
+    may."""
+    hurried = [
+        f"{path.relative_to(ROOT)}: {test.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "@given(" in (text := path.read_text())
+        for test in ast.walk(ast.parse(text))
+        if isinstance(test, ast.FunctionDef)
+        for how in [" ".join(map(ast.unparse, test.decorator_list))]
+        if "given(" in how and "deadline=None" not in how
+    ]
+    assert hurried == []
+
+
 #: How many words a cell of a table may have: what is longer stands below the table.
 CELL_MAX = 30
 

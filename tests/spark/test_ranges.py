@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aktor.spark.ranges import OffsetRange, RangeLimits, tasks
@@ -55,6 +55,7 @@ def test_many_small_ranges_share_a_task() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1000)), max_size=8),
     st.one_of(st.none(), st.integers(1, 20)),

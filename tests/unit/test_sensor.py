@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.metrics import MetricConfig
 from kafka.metrics.stats import Avg, Count, Max, Rate
@@ -13,6 +13,7 @@ from kafka.metrics.stats import Avg, Count, Max, Rate
 from aktor.sensor import Sensor
 
 
+@settings(deadline=None)
 @given(
     values=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 1000)), max_size=30),
     samples=st.integers(1, 4),

@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.consumer.fetch import FetchResponse
 
@@ -97,6 +97,7 @@ def a_response() -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@settings(deadline=None)
 @given(response=responses)
 def test_it_reads_what_kafka_python_reads(version: int, response: Any) -> None:
     body = encoded(response, version)
@@ -238,12 +239,14 @@ def test_a_huge_or_negative_length_anywhere_is_refused_without_allocating(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@settings(deadline=None)
 @given(noise=st.binary(max_size=400))
 def test_noise_is_a_value_error_or_a_response(version: int, noise: bytes) -> None:
     _parses_or_raises_value_error(noise, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_flipped_byte_is_a_value_error_or_a_response(version: int, data: Any) -> None:
     body = bytearray(encoded(a_response(), version))

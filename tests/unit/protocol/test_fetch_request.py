@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.consumer.fetch import FetchRequest
 
@@ -63,6 +63,7 @@ requests = st.builds(
 
 
 @pytest.mark.parametrize("version", range(4, 19))
+@settings(deadline=None)
 @given(request=requests)
 def test_the_bytes_are_those_that_kafka_python_writes(version: int, request: Any) -> None:
     # Where a version lacks a field, kafka-python refuses values other than the default.

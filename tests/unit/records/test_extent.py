@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
@@ -111,6 +111,7 @@ def test_batches_that_end_before_the_offset_are_told_from_no_batches() -> None:
     assert of(b"", 13) == (13, 0)
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=200), offset=st.integers(0, 2**63 - 1))
 def test_noise_never_raises_and_never_goes_back(data: bytes, offset: int) -> None:
     following, size = of(data, offset)
@@ -119,6 +120,7 @@ def test_noise_never_raises_and_never_goes_back(data: bytes, offset: int) -> Non
     assert 0 <= size <= len(data)
 
 
+@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(1, 20), min_size=1, max_size=6),
     codec=st.sampled_from([0, 1]),
@@ -174,6 +176,7 @@ def test_old_messages_have_no_leader_epoch(magic: int) -> None:
     assert last_epoch(with_epoch(a_batch(10, 3), 4) + a_batch(13, 1, magic=magic)) == -1
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_the_leader_epoch_of_anything_can_be_asked_for(data: bytes) -> None:
     following, size, epoch = extent_and_epoch(memoryview(data), 5)

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from kafka import KafkaConsumer as KafkaPythonConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -740,6 +741,7 @@ def test_a_password_in_a_bootstrap_address_is_not_repeated() -> None:
     assert PASSWORD not in refusal(bootstrap_servers=f"SASL_SSL://alice:{PASSWORD}@b:9092")
 
 
+@hypothesis_settings(deadline=None)
 @given(st.one_of(st.text(), st.lists(st.text())))
 def test_bootstrap_servers_give_addresses_or_a_configuration_error(servers: Any) -> None:
     try:

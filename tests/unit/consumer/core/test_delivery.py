@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -831,6 +831,7 @@ operations = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(operations, max_size=30))
 def test_every_byte_that_was_put_is_either_buffered_or_freed(steps: list[Any]) -> None:
     delivery = a_delivery(*PARTITIONS)
@@ -845,6 +846,7 @@ def test_every_byte_that_was_put_is_either_buffered_or_freed(steps: list[Any]) -
         delivery.offset_gaps.clear()
 
 
+@settings(deadline=None)
 @given(st.lists(operations, max_size=30))
 def test_records_of_an_epoch_come_once_each_and_in_order(steps: list[Any]) -> None:
     delivery = a_delivery(*PARTITIONS)
@@ -1091,6 +1093,7 @@ def test_a_seek_to_the_end_of_the_buffer_meets_the_error_that_is_there() -> None
     assert delivery.next_error(again=False) == (delivery.partitions[A], error)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([b"v", b"w", b"bad"]), min_size=1, max_size=30),
     st.lists(st.integers(1, 6), min_size=1, max_size=6),

@@ -36,7 +36,7 @@ def moments(draw: st.DrawFn) -> Moment:
     return Moment(room, bound, draw(st.integers(1, 9)), readable, draw(st.integers(0, readable)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(moments(), st.integers(1, 9))
 def test_a_fetch_stays_within_the_bound_or_asks_for_a_least_request_beyond_it(
     at: Moment, waiting: int
@@ -57,7 +57,7 @@ def test_what_the_application_can_read_may_fill_the_bound_beside_paused_partitio
     assert room.for_sessionless(beside, nodes=2, readable=101 - beside, held=0) == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(moments(), st.integers(1, 5000))
 def test_a_fetch_beside_a_long_poll_asks_for_no_more_than_is_kept_for_it(
     at: Moment, limit: int
