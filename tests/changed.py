@@ -1,8 +1,8 @@
 """`python -m tests.changed COMMIT`: which tests `make check` runs: the units of what has changed.
 
 They are the modules of tests that changed, and `tests/unit/a/test_b*` for each `aktor/a/b`; where
-no module is named so, all of `tests/unit/a`, or, if that is not there, `tests/unit/test_a*`. What has
-no units of its own is left to `make test`.
+no module is named so, all of `tests/unit/a`, or, without that folder, `tests/unit/test_a*`. What
+has no units of its own is left to `make test`.
 """
 
 from __future__ import annotations
