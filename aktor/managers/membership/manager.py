@@ -109,7 +109,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         #: What `present` was made of: the values, when the member came to this step, and the last
         #: heartbeat with the time when it was sent.
         self._shown: tuple[object, ...] = ()
-        self._step_since = (("", ""), -math.inf)
+        self._step_since: tuple[tuple[object, str], float] = (None, ""), -math.inf
         self._beat = (0, -math.inf)
 
     @property
@@ -126,7 +126,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def note_present(self, now: float) -> None:
         """Show where the member is, if that has changed."""
         member, beats = self._member, self._heartbeat_state
-        here = member.state.value, self._step
+        here = member.state, self._step
         if here != self._step_since[0]:
             self._step_since = here, now
         if beats.attempt != self._beat[0]:
@@ -146,7 +146,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             return
         self._shown = shown
         self.present = MemberNow(
-            state=here[0],
+            state=member.state.value,
             step=here[1],
             since=self._step_since[1],
             owned=len(member.owned),
