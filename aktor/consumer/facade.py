@@ -50,7 +50,7 @@ from aktor.consumer.core.guarded import (
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
-from aktor.consumer.core.waiting import Bells, Blocking, Waiting
+from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.present import picture, reasons
@@ -109,6 +109,10 @@ GIVE_UP_WAIT: Final = 5.0
 
 #: Whether threads take turns at the GIL: from Python 3.13 on it may be off.
 HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+#: How long `close` may take after the interpreter has taken the background thread away, in seconds:
+#: a program that ends is not held up for long.
+LATE_CLOSE: Final = 5.0
 
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
@@ -1207,7 +1211,7 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
             return ()
         if self._dispatcher.turns_here:
             return ()  # called by a callback of a Future: this thread would wait for itself
-        if self._dispatcher.fail_if_gone():
+        if self._dispatcher.is_taken_away or self._dispatcher.fail_if_gone():
             return ()
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
@@ -1330,7 +1334,12 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
 
     @closing
     def _close(self, asked: Close) -> None:
-        deadline, error = self._core.clock() + asked.timeout, None
+        timeout = asked.timeout
+        if self._dispatcher.is_taken_away:
+            timeout = min(timeout, LATE_CLOSE)
+            late = LateBell(self._bell, self._dispatcher.turn_until_rung)
+            self._driver = Blocking(late, self._core.clock)
+        deadline, error = self._core.clock() + timeout, None
         try:
             if not self._guard.closed:  # otherwise an interrupted `close` has left already
                 before = KafkaConsumer.subscription(self)

@@ -625,14 +625,16 @@ def test_a_program_whose_last_call_comes_late_and_closes_nothing_ends_all_the_sa
     assert (code, errors) == (0, "")
 
 
-def test_a_call_after_the_interpreter_has_taken_the_thread_away_says_so_at_once(
-    kafka: Cluster, orders: TopicPartition, group: str
+@pytest.mark.parametrize("calls_first", [True, False])
+def test_after_the_interpreter_has_taken_the_thread_away_a_consumer_can_only_be_closed(
+    kafka: Cluster, orders: TopicPartition, group: str, calls_first: bool
 ) -> None:
-    """In `__del__` of an object that a module keeps, nothing can be committed any more."""
+    """In `__del__` of an object that a module keeps. Any other call says so at once."""
     program = (
         "class Owner:\n"
         "    def __del__(self):\n"
-        "        for call in (lambda: consumer.poll(60_000), consumer.close, consumer.close):\n"
+        "        calls = [lambda: consumer.poll(60_000), consumer.commit] if first else []\n"
+        "        for call in (*calls, consumer.close, consumer.close):\n"
         "            began = time.monotonic()\n"
         "            try:\n"
         "                call()\n"
@@ -640,21 +642,33 @@ def test_a_call_after_the_interpreter_has_taken_the_thread_away_says_so_at_once(
         "            except Exception as error:\n"
         "                what = type(error).__name__ + ': ' + str(error)\n"
         "            say([what, time.monotonic() - began])\n"
+        "        say(consumer.status().state)\n"
+        f"first = {calls_first}\n"
         "owner = Owner()\n"
-        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
+        "settings = {**QUICK, 'enable_auto_commit': True}\n"
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **settings)\n"
         "while not poll(consumer): pass\n"
         "say('done')\n"
     )
     with Child(kafka, orders.topic, group, program) as child:
         assert child.hear() == "done"
-        polled, closed, again = child.hear(), child.hear(), child.hear()
+        refused = [child.hear() for _ in range(2 * calls_first)]
+        closed, again, state = child.hear(), child.hear(), child.hear()
         code, errors = child.end()
 
     assert (code, errors) == (0, "")
-    assert "BackgroundThreadError" in polled[0]
-    assert "the interpreter shuts down" in polled[0]
-    assert closed[0] == again[0] == "", "it was said already"
-    assert max(polled[1], closed[1], again[1]) < PROMPT_S
+    for what, _ in refused:
+        assert "BackgroundThreadError" in what
+        assert "the interpreter shuts down" in what
+    assert (closed[0], again[0], state) == ("", "", "closed")
+    assert max(seconds for _, seconds in (*refused, closed, again)) < PROMPT_S
+    with quick(kafka, orders.topic, group_id=group) as reader:
+        began = time.monotonic()
+        # Its member has left: nobody waits for its session.
+        while not reader.assignment() and time.monotonic() < began + PROMPT_S:
+            reader.poll(100)
+        assert reader.assignment() == {orders}
+        assert (reader.committed(orders) or 0) > 0
 
 
 def test_a_forked_child_may_not_use_the_consumer_and_does_its_parent_no_harm(

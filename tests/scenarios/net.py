@@ -134,6 +134,9 @@ class ScriptedNet:
     def wake(self) -> None:
         """The world is awake."""
 
+    def prepare_to_rest(self) -> None:
+        """There is no thread that rests."""
+
     # -- what the world calls
 
     def broker_down(self, node: int) -> None:

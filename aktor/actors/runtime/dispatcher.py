@@ -38,6 +38,7 @@ from aktor.values import Value
 
 __all__ = [
     "Bell",
+    "TAKEN_AWAY",
     "CooperativeActor",
     "Dispatcher",
     "InOrder",
@@ -53,6 +54,9 @@ __all__ = [
 #: How long the exit of the program waits for the thread to rest, in seconds. If it does not rest by
 #: then it is in a call that takes long (a look-up of a name), where it does no harm.
 REST_WAIT: Final = 0.5
+
+#: Why the thread of a dispatcher is gone late in a program.
+TAKEN_AWAY: Final = "the interpreter shuts down, and runs no other thread any more"
 
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
@@ -89,6 +93,9 @@ class Sleeper(Protocol):
 
     def wake(self) -> None:
         """End a `wait` early. From any thread."""
+
+    def prepare_to_rest(self) -> None:
+        """The dispatcher rests. What `close` needs may be at hand after that, or never."""
 
 
 class Bell:
@@ -373,6 +380,11 @@ class _Thread(threading.Thread):
     def go_on(self) -> None:
         """From any thread: end the rest."""
         self._may_go_on.set()
+
+    @property
+    def rests_now(self) -> bool:
+        """Whether it stands still, and nothing of the actors is half done."""
+        return self._rests_now.is_set()
 
     def wait_until_it_rests(self, timeout: float) -> None:
         """From another thread, after `rest`: wait until it does nothing more, or has ended."""
@@ -693,6 +705,22 @@ class Dispatcher:
             since = max(since, self._sleeps_until)
         return max(0.0, now - since)
 
+    @property
+    def is_taken_away(self) -> bool:
+        """Whether the interpreter, which shuts down, has taken the thread away while it rested."""
+        thread = self._thread
+        return (
+            thread is not None and sys.is_finalizing() and thread.rests_now and not self._stopping
+        )
+
+    def turn_until_rung(self, bell: Bell, timeout: float) -> bool:
+        """If the thread `is_taken_away`: turn on the calling thread until the bell has rung, or
+        `timeout` seconds have passed; False if it was not rung."""
+        until = self.clock() + timeout
+        while not (rung := bell.wait(0.0)) and self.clock() < until:
+            self._sleep(min(until, self._turn_a_while()))
+        return rung
+
     def stop(self, timeout: float) -> bool:
         """End the thread and wait for it; False if it did not end in time."""
         self._stopping = True
@@ -710,14 +738,14 @@ class Dispatcher:
         Each call of the consumer begins with this, unless the thread `runs_elsewhere`. The
         interpreter takes its daemon threads away after the functions of `atexit`: they do not run
         any more then, though `is_alive` stays True. Code that runs later (`__del__` of an object
-        that a module keeps) would wait for them in vain. (Nor can it turn the actors itself: much
-        of what they import is gone by then.)
+        that a module keeps) would wait for them in vain. Only `close` turns the actors itself then
+        (`is_taken_away`): much of what they import may be gone at any moment.
         """
         thread = self._thread
         if thread is None or self._stopping:
             return None
         if sys.is_finalizing():
-            reason = "the interpreter shuts down, and runs no other thread any more"
+            reason = TAKEN_AWAY
         elif not thread.is_gone:
             if thread.rests:
                 thread.go_on()
@@ -753,12 +781,17 @@ class Dispatcher:
             while not self._stopping:
                 self._sleep(self._turn_a_while())
                 if thread.rests and not self._stopping:
+                    self._prepare_to_rest()
                     thread.wait_until_it_may_go_on()
         except BaseException as error:
             self._fail_by(error)
         finally:
             atexit.unregister(self.rest)
             self.end()
+
+    def _prepare_to_rest(self) -> None:
+        assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
+        self.sleeper.prepare_to_rest()
 
     def _turn_a_while(self) -> float:
         """Turn until there is nothing to do, or it is time to look at the sockets; returns the time

@@ -54,6 +54,13 @@ class Codecs:
         """Write the next part of what is needed soon."""
         self.soon.popleft()()
 
+    def write_all(self) -> None:
+        """Write all that is not written yet."""
+        while self.soon:
+            self.write_soon()
+        while self.later:
+            self.write_later()
+
     def write_later(self) -> None:
         """Write the next part of the rest."""
         self.later.popleft()()

@@ -220,6 +220,11 @@ class KafkaNet:
         """End a `wait` early. From any thread, also after `close`."""
         self.loop.wakeup()
 
+    def prepare_to_rest(self) -> None:
+        """Write all codecs: for that kafka-python imports modules, which cannot be done any more
+        when the interpreter has taken the dispatcher's thread away."""
+        self._codecs.write_all()
+
     # -- the connections' side
 
     def note_versions(self, versions: BrokerVersionData) -> None:

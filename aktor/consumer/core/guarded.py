@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from aktor.actors.runtime.dispatcher import Bell, Dispatcher
+from aktor.actors.runtime.dispatcher import TAKEN_AWAY, Bell, Dispatcher
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import LOOK_EVERY, ThreadGuard
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.waiting import Bells
-from aktor.errors import ConsumerClosedError
+from aktor.errors import BackgroundThreadError, ConsumerClosedError
 
 __all__ = ["Close", "Guarded", "closing", "exclusive", "handing_out", "looking"]
 
@@ -286,10 +286,13 @@ class Guarded:
         background_runs = dispatcher.runs_elsewhere
         if not background_runs:
             self._check_thread()
+            if not closing and dispatcher.is_taken_away:
+                raise BackgroundThreadError(reason=TAKEN_AWAY)
         if guard.broken:
             engine.repair()
             guard.mend()
-        self._gone = None if background_runs else dispatcher.fail_if_gone()
+        fine = background_runs or dispatcher.is_taken_away
+        self._gone = None if fine else dispatcher.fail_if_gone()
         if closing:
             engine.spare_unfinished()
         engine.begin_call()

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.consumer.core.caller import CallerRef, this_caller
 
-__all__ = ["Bells", "Blocking", "Open", "Waiting"]
+__all__ = ["Bells", "Blocking", "LateBell", "Open", "Waiting"]
 
 T = TypeVar("T")
 
@@ -87,6 +87,26 @@ class Bells(Bell):
     def _forget_ended_threads(self) -> None:
         self._of = {caller: bell for caller, bell in self._of.items() if caller() is not None}
         self._all = tuple(self._of.values())
+
+
+class LateBell(Bell):
+    """The bell of a call after the interpreter has taken the background thread away: who waits for
+    it turns the actors meanwhile."""
+
+    __slots__ = ("_bell", "_turn_until_rung")
+
+    def __init__(self, bell: Bell, turn_until_rung: Callable[[Bell, float], bool]) -> None:
+        super().__init__()
+        self._bell = bell
+        self._turn_until_rung = turn_until_rung
+
+    def ring(self) -> None:
+        """Ring the consumer's bell."""
+        self._bell.ring()
+
+    def wait(self, timeout: float) -> bool:
+        """Turn until it was rung or `timeout` seconds have passed; False if it was not rung."""
+        return self._turn_until_rung(self._bell, timeout)
 
 
 class Blocking:

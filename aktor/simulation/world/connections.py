@@ -261,6 +261,9 @@ class SimulatedNet:
     def wake(self) -> None:
         """The scheduler is awake."""
 
+    def prepare_to_rest(self) -> None:
+        """There is no thread that rests."""
+
     # -- what happens to the member's process
 
     def freeze(self) -> None:

@@ -102,6 +102,9 @@ class FakeNet:
     def wake(self) -> None:
         raise AssertionError("the actor never wakes")
 
+    def prepare_to_rest(self) -> None:
+        raise AssertionError("the actor never rests")
+
     def close(self) -> None:
         self.closed = True
 

@@ -362,6 +362,9 @@ def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
         def wake(self) -> None:
             self.woken.set()
 
+        def prepare_to_rest(self) -> None:
+            pass
+
     dispatcher.sleeper = Nap()
     dispatcher._routes = {**_clockwork_routes(), str: ("one",)}
 
@@ -387,6 +390,9 @@ class _Sleeper:
         raise self.error
 
     def wake(self) -> None:
+        pass
+
+    def prepare_to_rest(self) -> None:
         pass
 
 
@@ -424,6 +430,9 @@ def test_at_the_exit_the_thread_rests_until_a_call_comes() -> None:
         def wake(self) -> None:
             woken.set()
 
+        def prepare_to_rest(self) -> None:
+            pass
+
     dispatcher = Dispatcher(_clockwork_routes())
     dispatcher.sleeper = Nap()
     dispatcher.start_thread("test")
@@ -444,6 +453,52 @@ def test_at_the_exit_the_thread_rests_until_a_call_comes() -> None:
     assert dispatcher.stop(timeout=30.0)
 
 
+def test_who_waits_turns_the_actors_after_the_interpreter_has_taken_the_thread_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has prepared for that before its rest, and only if it rested is nothing half done."""
+    prepared: queue.SimpleQueue[None] = queue.SimpleQueue()
+    bell, heard = Bell(), list[Any]()
+
+    class Ringing(Listener):
+        def on_receive(self, message: object) -> None:
+            super().on_receive(message)
+            bell.ring()
+
+    class Nap:
+        def __init__(self) -> None:
+            self.woken = threading.Event()
+
+        def wait(self, timeout: float) -> None:
+            self.woken.wait(min(timeout, 60.0))
+            self.woken.clear()
+
+        def wake(self) -> None:
+            self.woken.set()
+
+        def prepare_to_rest(self) -> None:
+            prepared.put(None)
+
+    dispatcher = Dispatcher({str: ("one",)})
+    dispatcher.connect("one", Ringing.launch("one", heard, dispatcher=dispatcher))
+    dispatcher.sleeper = Nap()
+    dispatcher.start_thread("test")
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    assert not dispatcher.is_taken_away
+
+    dispatcher.rest()
+    prepared.get(timeout=30.0)
+    assert dispatcher.is_taken_away
+    assert not dispatcher.turn_until_rung(bell, 0.05)
+    dispatcher.publish("a message")
+    assert dispatcher.turn_until_rung(bell, 30.0)
+    assert heard == [("one", "a message")]
+
+    monkeypatch.undo()
+    assert dispatcher.stop(timeout=30.0)
+    assert not dispatcher.is_taken_away
+
+
 def test_an_interrupt_on_any_line_of_the_look_at_the_thread_leaves_it_as_it_is() -> None:
     """`Thread.is_alive` does not bear that in Python 3.11: the running thread counts as ended."""
     ran = queue.SimpleQueue[None]()
@@ -458,6 +513,9 @@ def test_an_interrupt_on_any_line_of_the_look_at_the_thread_leaves_it_as_it_is()
 
         def wake(self) -> None:
             self.woken.set()
+
+        def prepare_to_rest(self) -> None:
+            pass
 
     dispatcher = Dispatcher(_clockwork_routes())
     dispatcher.sleeper = Nap()
