@@ -15,6 +15,43 @@ from aktor.consumer.facade import KafkaConsumer
 from tests.scenarios.reading import T0, a_member, in_another_thread, offsets, read
 from tests.scenarios.world import World
 
+
+def _resume_behind(consumer: KafkaConsumer) -> None:
+    consumer.seek(T0, COUNT // 2)
+    consumer.resume(T0)
+
+
+#: What another thread calls, after which there are buffered records to give out.
+FREES: dict[str, Callable[[KafkaConsumer], Any]] = {
+    "resume": lambda consumer: consumer.resume(T0),
+    "seek to what is buffered": _resume_behind,
+    "a poll that leaves some": lambda consumer: (consumer.resume(T0), consumer.poll(0)),
+}
+
+
+@pytest.mark.parametrize("call", FREES)
+@pytest.mark.parametrize("iterates", [False, True])
+def test_a_wait_ends_when_another_thread_frees_records_that_are_buffered(
+    iterates: bool, call: str
+) -> None:
+    """No Fetch brings them any more, so the background has nothing to ring for."""
+    with World(7) as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.fill("orders", COUNT, batch=COUNT)
+        consumer = world.consumer(
+            auto_offset_reset="earliest", max_poll_records=5, consumer_timeout_ms=60_000
+        )
+        consumer.assign([T0])
+        assert len(consumer.poll(5000)[T0]) == 5
+        consumer.pause(T0)
+        began = world.now
+        world.after(0.3, lambda: in_another_thread(lambda: FREES[call](consumer)))
+
+        assert next(consumer) if iterates else consumer.poll(60_000)
+
+        assert world.now == pytest.approx(began + 0.3, abs=0.11)
+
+
 GHOST = TopicPartition("ghosts", 0)
 COUNT = 20
 

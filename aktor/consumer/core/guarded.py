@@ -97,6 +97,8 @@ def _guarded(
             result = method(self, *args, **kwargs)
             if guard.places:
                 guard.call_next()
+            if guard.away:
+                self._wake_for_records()
             if self._close_asked is None:
                 guard.begun = False
                 del guard.holder[None]
@@ -323,6 +325,12 @@ class Guarded:
             self._engine.call.touch()
         self._engine.call.begin_close()
         self._guard.end()
+
+    def _wake_for_records(self) -> None:
+        """Another call waits, perhaps for records, and this one leaves some that nothing else will
+        tell of: they were buffered while their partition was paused, or are the rest of a poll."""
+        if self._engine.delivery.anything_ready:
+            self._bell.ring()
 
     def _begin_nothing(self) -> None:
         """Give out a record that is here, perhaps."""

@@ -83,6 +83,9 @@ class Consumer:
     def _end_call_by(self, error: BaseException, frame: FrameType, result: object) -> None:
         self._guard.leave(frame)
 
+    def _wake_for_records(self) -> None:
+        """It has no records."""
+
     def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
         self.nested += 1
         return method(self, *args, **kwargs)
