@@ -61,6 +61,8 @@ class FetchAnswer(Mutable):
     log: Trace
     chunks: list[Chunk] = field(init=False, default_factory=list)
     served: list[FetchCursor] = field(init=False, default_factory=list)
+    #: It has partitions, and none of them was asked for.
+    is_foreign: bool = field(init=False, default=False)
     _cut_off: list[FetchCursor] = field(init=False, default_factory=list)
     _failed: dict[str, list[TopicPartition]] = field(init=False, default_factory=dict)
     _moved: dict[TopicPartition, PartitionInfo] = field(init=False, default_factory=dict)
@@ -84,6 +86,7 @@ class FetchAnswer(Mutable):
             tp = TopicPartition(name_of(fetched.topic), fetched.partition)
             present[tp] = None
             self._file(tp, fetched)
+        self.is_foreign = bool(present) and not present.keys() & self.asked.wanted.keys()
         if not self.asked.session.full:
             self._file_unchanged(present)
         return present

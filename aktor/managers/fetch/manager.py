@@ -557,13 +557,25 @@ class FetchManager(RequestManager):
         size = sum(len(partition.records) for partition in response.partitions)
         session = node.sessionless.session if asked.sessionless else node.session
         self._metrics.answered(response.partitions, size, received.now, session=session)
+        answer = self._answer(session, received)
+        if not asked.sessionless:
+            session.answered(asked.session, response.session_id)
+        self._file(answer, response)
         if asked.sessionless:
-            node.sessionless.brought(size, asked=asked.max_bytes)
-            self._file(self._answer(node.sessionless.session, received), response)
-            return
-        node.session.answered(asked.session, response.session_id)
-        node.brought(size, asked, received.now)
-        self._file(self._answer(node.session, received), response)
+            node.sessionless.brought(0 if answer.is_foreign else size, asked=asked.max_bytes)
+        elif answer.is_foreign:
+            self._on_foreign(node, asked, received)
+        else:
+            node.brought(size, asked, received.now)
+
+    def _on_foreign(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
+        """The broker has answered for partitions that it was not asked for: it is broken, or holds
+        another session for ours. Asked again at once it would say the same."""
+        node.failed()
+        retry_at = node.backoff.failed(received.now, received.jitter)
+        because = f"node {asked.node} answered a fetch with partitions that it was not asked for"
+        self._trace_failure(asked, because, retry_at - received.now)
+        self._say(RefreshMetadata(because=because))
 
     def _file(self, answer: FetchAnswer, response: FetchResponse) -> None:
         present = answer.read(response)

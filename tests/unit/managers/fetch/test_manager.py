@@ -30,6 +30,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.manager import NEVER, REFUSED_PAUSE
 from aktor.errors import CorruptBatchError
@@ -973,6 +974,23 @@ def test_what_we_find_corrupt_is_left_to_the_reader_and_not_fetched_again() -> N
     assert harness.tick(5.0) == []
     harness.seek(0, 11, epoch=2)
     assert offsets(harness.the_request()) == {0: 11}
+
+
+@pytest.mark.parametrize("foreign", [1, TopicPartition("ghosts", 0)])
+def test_a_broker_that_answers_for_other_partitions_is_not_asked_in_a_hurry(foreign: Any) -> None:
+    """It would say the same thousands of times a second."""
+    harness = FetchHarness.reading({0: 1}, retry_backoff=0.1, retry_backoff_max=1.0)
+
+    waits = []
+    for _ in range(6):
+        harness.answer(harness.the_request(), of(foreign, a_batch(0, 10)))
+        assert harness.tick() == []
+        waits.append(round(harness.wake_at - harness.now, 3))
+        harness.now = harness.wake_at
+
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert len([one for one in harness.said if isinstance(one, RefreshMetadata)]) == 6
+    assert len(chunks(harness.answer(harness.the_request(), of(0, a_batch(0, 10))))) == 1
 
 
 def test_behind_a_batch_that_was_corrupt_nothing_is_fetched_until_it_was_read() -> None:
