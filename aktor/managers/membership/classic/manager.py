@@ -304,6 +304,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._joined(response, sent)
         elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
+            if sent.member_id or not response.member_id:
+                # We had an id, or are given none: asked at once it would say the same for ever.
+                self._joins.failed(received.now, received.jitter)
             self._heartbeat_state.named(sent.at)
             self._member.take_member_id(response.member_id)
         else:

@@ -316,7 +316,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
                 "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
             )
         heartbeats, joining = self._heartbeat_state, self.state is State.JOINING
-        interval = max(response.heartbeat_interval_ms, 1) / 1000
+        asked_for = response.heartbeat_interval_ms
+        interval = asked_for / 1000 if asked_for > 0 else FIRST_INTERVAL
         session = min(BEATS_PER_SESSION * interval, SESSION_MAX)
         heartbeats.set_times(interval=interval, session=session)
         target = assignment_of(response)

@@ -131,6 +131,22 @@ def test_the_member_id_that_the_coordinator_requires_is_sent_back_at_once() -> N
     assert harness.sent(JoinGroupRequest).body.member_id == "m"
 
 
+@pytest.mark.parametrize("given", ["", "m"])
+def test_a_coordinator_that_requires_an_id_again_and_again_is_not_asked_in_a_hurry(
+    given: str,
+) -> None:
+    harness = a_member(retry_backoff=0.1, retry_backoff_max=1.0).wants_to_join()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, given))
+    if given:
+        harness.answer(harness.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, given))
+    harness.forget()
+
+    harness.after(0.05)
+    assert not harness.has_sent(JoinGroupRequest)
+    harness.after(0.1)
+    assert harness.sent(JoinGroupRequest).body.member_id == given
+
+
 def test_every_assignor_is_offered_in_the_order_of_preference() -> None:
     strategy = (StickyPartitionAssignor, RangePartitionAssignor())
     harness = MembershipHarness(partition_assignment_strategy=strategy)

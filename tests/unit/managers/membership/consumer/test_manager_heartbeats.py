@@ -15,6 +15,7 @@ from aktor.events.membership import (
     ConfirmSession,
     SessionExtended,
 )
+from aktor.managers.membership.consumer.manager import FIRST_INTERVAL
 from aktor.managers.membership.consumer.states import State
 from tests.unit.managers.membership.builders import COORDINATOR_LOADING, partitions
 from tests.unit.managers.membership.consumer.builders import (
@@ -40,6 +41,19 @@ def test_the_interval_is_the_brokers() -> None:
     harness.next_beat()
 
     assert harness.now == pytest.approx(last + 2.0)
+
+
+@pytest.mark.parametrize("said", [0, -1])
+def test_an_interval_that_is_none_is_not_followed(said: int) -> None:
+    """70 heartbeats a second would be sent."""
+    harness = a_stable_member()
+    for _ in range(12):
+        harness.is_told(interval=said)
+    last = harness.now
+
+    harness.next_beat()
+
+    assert harness.now == pytest.approx(last + FIRST_INTERVAL)
 
 
 def test_an_acknowledgement_waits_for_the_heartbeat_in_flight_and_not_for_the_interval() -> None:
