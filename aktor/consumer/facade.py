@@ -54,6 +54,7 @@ from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.present import picture, reasons
+from aktor.consumer.present.watch import Watch
 from aktor.consumer.rebalance_history import RebalanceHistory
 from aktor.consumer.status import ConsumerStatus
 from aktor.consumer.status import make as make_status
@@ -239,6 +240,8 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         AGENTS.follow(self._core.trace)
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
+        watch = Watch(self._engine, dispatcher, self._guard, self._core.log)
+        dispatcher.watch_by(watch.look)
         if self._measured is not None:
             self._measured.begin(self._measure, dispatcher.clock)
         if topics:

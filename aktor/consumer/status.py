@@ -166,11 +166,12 @@ def make(
     actors: Iterable[CooperativeActor],
 ) -> ConsumerStatus:
     """The status of the consumer of which `p` is the picture."""
-    main, waiting = reasons.of_consumer(p), reasons.of_partitions(p)
+    findings = reasons.Findings.of(p)
+    _, main, waiting = findings
     partitions = {tp: _partition(p, it, waiting[tp]) for tp, it in p.partitions.items()}
     return ConsumerStatus(
         client_id=client_id,
-        state=_state(p),
+        state=_state(p, findings),
         group_id=p.group_id,
         group_protocol=group_protocol,
         member_id=member.member_id,
@@ -180,7 +181,7 @@ def make(
         partitions=partitions,
         actors=() if p.closed or p.failure else tuple(map(_actor, actors)),
         reader=reader_in_use(),
-        why=reasons.why(p),
+        why=reasons.sentence(findings),
         waiting_for=None if main is None else main.waiting_for,
         alive=health.alive(p),
         healthy=health.healthy(p, main, waiting.values()),
@@ -192,7 +193,7 @@ def make(
     )
 
 
-def _state(p: Picture) -> str:
+def _state(p: Picture, findings: reasons.Findings) -> str:
     """The consumer in a word; if something is wrong, also what."""
     if p.closed:
         return "closed"
@@ -200,7 +201,7 @@ def _state(p: Picture) -> str:
         return f"failed: {p.failure}"
     if p.overdue >= FAULT_AFTER:
         return "unresponsive"
-    wrong = reasons.wrong(p)
+    wrong = reasons.wrong(findings)
     return f"running, but {wrong}" if wrong else "running"
 
 

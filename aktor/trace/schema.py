@@ -105,6 +105,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "kafka_python": Key("text", "the version of kafka-python"),
     "kind": Key("text", "of a commit: asked (by a call), auto or revocation"),
     "known": Key("text", "what is held to be true"),
+    "lag": Key("integer", "records between the position and the end"),
     "leader": Key("integer", "the id of a partition's leader"),
     "leader_epoch": Key("integer", "the epoch of a partition's leader"),
     "leader_epochs": Key("mapping", "the leader epoch of what was read"),
@@ -138,6 +139,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "pattern": Key("text", "the subscribed pattern"),
     "protocol": Key("text", "classic or consumer"),
     "reader": Key("text", "who reads record batches: compiled, or Python and why"),
+    "reason": Key("text", "what the partition waits for, see `docs/operate.md`"),
     "rebalance": Key("integer", "the number of the rebalance in this consumer"),
     "replaced_by": Key("text", "what stands in the place of the method"),
     "request": Key("integer", "the number of the request in this consumer"),
@@ -148,8 +150,10 @@ KEYS: Final[Mapping[str, Key]] = {
     "revoked": Key("integer", "how many partitions the rebalance has taken away"),
     "seconds": Key("number", "for how long already"),
     "setting": Key("text", "the name of a setting"),
+    "since": Key("number", "wall clock when it began, in seconds since 1970"),
     "size": Key("integer", "in bytes"),
     "skipped": Key("integer", "how many records were skipped"),
+    "stack": Key("list", "files, lines and functions, the innermost first; no values"),
     "state": Key("text", "the state of the member"),
     "strategy": Key("text", "where a reset leads: earliest, latest, or a duration"),
     "throttle_ms": Key("number", "how long the broker throttles the client, in milliseconds"),
@@ -212,6 +216,12 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "actor.stop_failed", "error", "a child raised while it was stopped", "child because"
         ),
         _event("dispatcher.failed", "error", "the dispatching thread ended by an error", "because"),
+        _event(
+            "watch.failed",
+            "error",
+            "the look for stalls ended by an error; there is none any more",
+            "because",
+        ),
         _event(
             "message.dropped",
             "warning",
@@ -532,6 +542,12 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "because state",
         ),
         _event(
+            "heartbeat.late",
+            "warning",
+            "a heartbeat has had no answer for a second",
+            "node address seconds",
+        ),
+        _event(
             "session.unconfirmed",
             "info",
             "the session may be over: no records are given out until the coordinator has answered",
@@ -542,6 +558,12 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "info",
             "the member may be expelled already: partitions that it gives up are reported as lost",
             "because",
+        ),
+        _event(
+            "poll.overdue",
+            "warning",
+            "half of `max_poll_interval_ms` is over without a poll; what the application does",
+            "seconds callback stack",
         ),
         _event(
             "poll.late",
@@ -856,6 +878,19 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "by a seek of the application; null: to the beginning or end, and a `position.reset`"
             " follows",
             "partitions",
+        ),
+        _event(
+            "delivery.stalled",
+            "debug warning",
+            "an owned partition, not paused, gets nothing for a second; a warning if that is a"
+            " fault",
+            "topic partition reason because since lag",
+        ),
+        _event(
+            "delivery.resumed",
+            "info",
+            "the stall is over, or the partition is not assigned any more",
+            "topic partition reason seconds because",
         ),
         _event(
             "records.delivered",

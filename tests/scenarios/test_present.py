@@ -257,3 +257,65 @@ def test_after_close_and_at_any_time_it_answers(world: World) -> None:
     assert not status.alive
     assert not status.healthy
     assert str(status)
+
+
+def stalls(world: World, consumer: KafkaConsumer) -> list[tuple[str, str]]:
+    """The stalls that were told: partition and reason."""
+    told = world.host(consumer).named("delivery.stalled")
+    return [(one["partition"], one["reason"]) for one in told]
+
+
+def test_a_partition_whose_leader_is_gone_is_stalled_once_and_resumes(world: World) -> None:
+    consumer = a_reader(world)
+    lose(world, consumer, world.cluster.log("orders", 0).leader)
+    poll_for(world, consumer, 8.0)
+
+    assert stalls(world, consumer) == [("orders-0", "broker")]
+    (told,) = world.host(consumer).named("delivery.stalled")
+    assert told["because"].startswith("its leader (broker ")
+    assert world.host(consumer).named("delivery.resumed") == []
+
+    world.cluster.unreachable.clear()
+    world.cluster.fill("orders", 5)
+    poll_for(world, consumer, 40.0)
+    (resumed,) = world.host(consumer).named("delivery.resumed")
+    assert (resumed["topic"], resumed["partition"]) == ("orders", "orders-0")
+    assert 8.0 < resumed["seconds"] < 45.0
+
+
+def test_records_that_an_unconfirmed_session_withholds_are_stalled(world: World) -> None:
+    consumer = a_member(world, session_timeout_ms=6000, heartbeat_interval_ms=1000)
+    read(world, consumer, 80)
+    world.cluster.drop_next("Heartbeat", times=100)
+    poll_for(world, consumer, 7.0)
+    world.cluster.produce("orders", 0, b"a")
+    poll_for(world, consumer, 3.0)
+
+    assert stalls(world, consumer) == [("orders-0", "session unconfirmed")]
+    assert world.host(consumer).named("heartbeat.late")
+
+
+def test_with_nothing_wrong_nothing_is_stalled(world: World) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    consumer.pause(T0)
+    world.cluster.fill("orders", 5)
+    poll_for(world, consumer, 20.0)
+
+    assert stalls(world, consumer) == []
+    assert world.host(consumer).named("heartbeat.late") == []
+    assert world.host(consumer).named("watch.failed") == []
+
+
+def test_an_overdue_poll_is_told_with_the_stack_that_holds_it(world: World) -> None:
+    consumer = a_member(world, max_poll_interval_ms=20_000)
+    read(world, consumer, 80)
+    world.sleep(15.0)
+
+    (told,) = world.host(consumer).named("poll.overdue")
+    assert 10.0 <= told["seconds"] < 14.0
+    assert any(line.startswith("scenarios/test_present.py:") for line in told["stack"])
+    assert len(told["stack"]) <= 12
+    consumer.poll(timeout_ms=0)
+    world.sleep(15.0)
+    assert len(world.host(consumer).named("poll.overdue")) == 2

@@ -439,6 +439,11 @@ class Dispatcher:
         #: Until when the thread sleeps, and when it last came back from a sleep.
         self._sleeps_until = math.inf
         self._awake_since = -math.inf
+        #: Called with the time about once a second, while the thread turns; it returns when to call
+        #: it again, and whether to wake for that. See `watch_by`.
+        self._watch: Callable[[float], tuple[float, bool]] | None = None
+        self._watch_at = math.inf
+        self._wakes_to_watch = False
         self._stopping = False
         #: The program exits: outside of calls the thread rests.
         self.exits = False
@@ -569,11 +574,28 @@ class Dispatcher:
                 return ticks.wake_at
             ticks.begin_again()
             return None
-        due = ticks.due(self.clock())
+        now = self.clock()
+        if now >= self._watch_at:
+            self._look(now)
+        due = ticks.due(now)
         if due is None:
-            return ticks.wake_at
+            return min(ticks.wake_at, self._watch_at) if self._wakes_to_watch else ticks.wake_at
         self.publish(due)
         return None
+
+    def watch_by(self, watch: Callable[[float], tuple[float, bool]]) -> None:
+        """From now on `watch` is called, about once a second, between two turns of the thread."""
+        self._watch = watch
+        self._watch_at = -math.inf
+
+    def _look(self, now: float) -> None:
+        assert self._watch is not None, "there is a time for it"
+        try:
+            self._watch_at, self._wakes_to_watch = self._watch(now)
+        except Exception as error:
+            # It only looks: that must not end a consumer.
+            self._watch_at, self._wakes_to_watch = math.inf, False
+            self.log.error("watch.failed", because=error)
 
     def _deliver(self, actor: CooperativeActor, message: _Letter, cause: int) -> None:
         if actor.actor_stopped.is_set():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
@@ -49,7 +49,7 @@ class ApplicationNow(Value):
     delivered_at: float
 
 
-class PartitionSeen(Value):
+class PartitionSeen(NamedTuple):
     """One assigned partition, as the application has it. `buffered` counts bytes, also those that
     no poll has taken over yet (`arrived`), `records` the offsets that are buffered. `next_at` is
     the timestamp of what comes next, in ms, at the latest (-1: not known)."""
@@ -101,11 +101,19 @@ class Picture(Value):
     partitions: Mapping[TopicPartition, PartitionSeen] = field(default_factory=dict)
 
 
-def take(engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard) -> Picture:
-    """The picture of the consumer to which these belong. From any thread."""
+def take(
+    engine: Engine,
+    dispatcher: Dispatcher,
+    guard: ThreadGuard,
+    *,
+    now: float | None = None,
+    partitions: bool = True,
+) -> Picture:
+    """The picture of the consumer to which these belong; without its partitions, if so asked. From
+    any thread."""
     settings, port = engine.core.settings, engine.core.port
     subscription = engine.subscription
-    now = dispatcher.clock()
+    now = dispatcher.clock() if now is None else now
     closed, failure = guard.closed, port.failure
     ended = closed or failure is not None
     overdue = 0.0 if ended or guard.forked else dispatcher.overdue(now)
@@ -113,7 +121,7 @@ def take(engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard) -> Picture:
     unreachable = port.connections.unreachable
     network, fetch = shown.get(NETWORK), shown.get(FETCH)
     positions = shown.get(POSITIONS)
-    partitions = _partitions(engine)
+    seen = _partitions(engine) if partitions else {}
     return Picture(
         now=now,
         wall=dispatcher.wall(),
@@ -129,7 +137,7 @@ def take(engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard) -> Picture:
         session_timeout=settings.session_timeout,
         max_poll_interval=settings.max_poll_interval,
         room=settings.max_buffered_bytes,
-        buffered=sum(one.buffered for one in partitions.values()),
+        buffered=engine.delivery.buffered_bytes,
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),
         cluster=port.cluster,
@@ -141,7 +149,7 @@ def take(engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard) -> Picture:
         fetch=fetch if isinstance(fetch, FetchNow) else FetchNow(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),
-        partitions=partitions,
+        partitions=seen,
     )
 
 
@@ -183,7 +191,8 @@ def _partitions(engine: Engine) -> dict[TopicPartition, PartitionSeen]:
 
 def _seen(state: Partition, position: int | None, isolated: bool, arrived: int) -> PartitionSeen:
     # Each field is read once: another thread may move the partition meanwhile.
-    ends, chunks, error = state.log_ends, state.chunks.copy(), state.error
+    ends, error = state.log_ends, state.error
+    chunks = state.chunks.copy() if state.chunks else ()
     end = None if ends is None else ends[1] if isolated else ends[0]
     lag = None if position is None or end is None else max(0, end - position)
     last = chunks[-1].end if chunks else -1
@@ -195,7 +204,7 @@ def _seen(state: Partition, position: int | None, isolated: bool, arrived: int) 
         paused=state.paused,
         stage=state.stage,
         subscribed=state.subscribed,
-        buffered=sum([chunk.size for chunk in chunks]) + arrived,
+        buffered=sum([chunk.size for chunk in chunks]) + arrived if chunks else arrived,
         arrived=arrived,
         records=max(0, last - position) if position is not None else 0,
         next_at=newest_in(chunks[0].data) if chunks else state.read_until,

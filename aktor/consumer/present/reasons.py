@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
@@ -20,11 +20,13 @@ from aktor.values import Value
 
 __all__ = [
     "FAULT_AFTER",
+    "Findings",
     "Reason",
     "WaitingFor",
     "of_consumer",
     "of_partition",
     "of_partitions",
+    "sentence",
     "why",
     "wrong",
 ]
@@ -650,8 +652,41 @@ _FETCHED: Final = Reason(WaitingFor.FETCH, "it is being fetched", -math.inf, fau
 
 def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
     """What each assigned partition waits for."""
+    if not p.partitions:
+        return {}
     covering = next(_that_apply(p, _COVERING), None) or _session_reason(p)
-    return {tp: covering or of_partition(p, tp, it) for tp, it in p.partitions.items()}
+    if covering is not None:
+        return dict.fromkeys(p.partitions, covering)
+    found: dict[TopicPartition, Reason] = {}
+    #: What partitions wait for of which nothing is known but who leads them, by leader: most of
+    #: some thousand partitions are like that.
+    alike: dict[int, Reason] = {}
+    for tp, it in p.partitions.items():
+        leader = p.cluster.leader(*tp) if _is_quiet(p, tp, it) else None
+        if leader is None:
+            found[tp] = of_partition(p, tp, it)
+            continue
+        reason = alike.get(leader.leader)
+        if reason is None:
+            reason = alike[leader.leader] = of_partition(p, tp, it)
+        found[tp] = reason
+    return found
+
+
+def _is_quiet(p: Picture, tp: TopicPartition, it: PartitionSeen) -> bool:
+    """Whether it has read all, and only its leader can have anything to do with what it waits
+    for."""
+    return (
+        it.lag == 0
+        and not it.buffered
+        and not it.paused
+        and not it.error
+        and it.subscribed
+        and it.stage is Stage.OWNED
+        and not p.isolated
+        and tp not in p.fetch.hindered
+        and tp not in p.positions.waiting
+    )
 
 
 def _session_reason(p: Picture) -> Reason | None:
@@ -675,10 +710,27 @@ def of_partition(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason:
 # -- the sentence
 
 
+class Findings(NamedTuple):
+    """The reasons that apply now: of the whole consumer, and of each partition."""
+
+    picture: Picture
+    main: Reason | None
+    waiting: Mapping[TopicPartition, Reason]
+
+    @classmethod
+    def of(cls, p: Picture) -> Findings:
+        """Those that apply in this picture."""
+        return cls(p, of_consumer(p), of_partitions(p))
+
+
 def why(p: Picture) -> str:
     """What is not happening now, since when, because of whom, and what happens next."""
-    waiting = of_partitions(p)
-    reason = of_consumer(p)
+    return sentence(Findings.of(p))
+
+
+def sentence(findings: Findings) -> str:
+    """The sentence of `why`."""
+    p, reason, waiting = findings
     if reason is None:
         return _of_the_partitions(p, waiting)
     return " ".join(
@@ -686,12 +738,12 @@ def why(p: Picture) -> str:
     )
 
 
-def wrong(p: Picture) -> str:
+def wrong(findings: Findings) -> str:
     """The worst that is wrong, in a clause; "" if nothing is."""
-    reason = of_consumer(p)
+    _, reason, waiting = findings
     if reason is not None:
         return reason.text if reason.fault else ""
-    faulty = {tp: reason for tp, reason in of_partitions(p).items() if reason.fault}
+    faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
     if not faulty:
         return ""
     first = _oldest(faulty)

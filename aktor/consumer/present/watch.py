@@ -1,0 +1,192 @@
+"""Stalls as events: partitions that get nothing, late heartbeats, late polls.
+
+The dispatcher calls `look` on its thread, at most once a second, when it turns anyway; it wakes for
+it only while something is suspect. A look that finds nothing suspect looks at no partition.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Mapping
+from typing import Final
+
+from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.guard import ThreadGuard
+from aktor.consumer.present import picture, reasons
+from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
+from aktor.consumer.present.reasons import FAULT_AFTER, Reason, WaitingFor
+from aktor.consumer.present.stack import stack_of
+from aktor.structs import TopicPartition
+from aktor.trace import Trace
+
+__all__ = ["Watch"]
+
+#: Seconds between two looks, and how many partitions are looked at in a second at most.
+LOOK_EVERY: Final = 1.0
+PARTITIONS_A_SECOND: Final = 500
+
+#: A partition is stalled after so many seconds without a record.
+STALLED_AFTER: Final = 1.0
+
+#: The part of `max_poll_interval_ms` after which a poll is told to be overdue.
+OVERDUE_PART: Final = 0.5
+
+#: What a partition may wait for although its leader cannot tell whether there is anything new.
+_UNTOLD: Final = frozenset(
+    {WaitingFor.BROKER, WaitingFor.LEADER, WaitingFor.POSITION, WaitingFor.REFUSED}
+)
+_HELD_UP: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.BUFFER})
+
+
+class _Stall:
+    """One stall that was told: since when, and why it began."""
+
+    __slots__ = ("reason", "since")
+
+    def __init__(self, since: float, reason: WaitingFor) -> None:
+        self.since = since
+        self.reason = reason
+
+
+class Watch:
+    """Owns which stalls were told. It keeps the engine by a weak reference: the dispatcher, which
+    keeps the watch, must not keep a consumer alive that was dropped."""
+
+    def __init__(
+        self, engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard, log: Trace
+    ) -> None:
+        self._engine = weakref.ref(engine)
+        self._dispatcher = dispatcher
+        self._guard = guard
+        self._log = log
+        self._stalls: dict[TopicPartition, _Stall] = {}
+        #: The heartbeat and the poll that were told to be late: when they were sent, or made.
+        self._late_heartbeat = math.inf
+        self._late_poll = -math.inf
+
+    def look(self, now: float) -> tuple[float, bool]:
+        """Tell what has begun or ended; returns when to look again, and whether the thread must
+        wake for it."""
+        engine = self._engine()
+        if engine is None or self._guard.closed:
+            return math.inf, False
+        p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
+        self._look_at_heartbeat(p)
+        self._look_at_poll(p, engine)
+        count = len(engine.delivery.partitions)
+        suspect = bool(count) and _is_suspect(p)
+        if not suspect and not self._stalls:
+            return now + LOOK_EVERY, False
+        p = picture.take(engine, self._dispatcher, self._guard, now=now)
+        self._look_at_partitions(p)
+        return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), True
+
+    # -- partitions
+
+    def _look_at_partitions(self, p: Picture) -> None:
+        waiting = reasons.of_partitions(p)
+        for tp, reason in waiting.items():
+            stalled = _stalled_since(p, p.partitions[tp], reason)
+            known = self._stalls.get(tp)
+            if stalled is None:
+                if known is not None:
+                    self._resumed(tp, p, "records can be delivered")
+            elif known is None and p.now - stalled >= STALLED_AFTER:
+                self._begin(tp, p, reason, stalled)
+        self._forget_gone(p, waiting)
+
+    def _forget_gone(self, p: Picture, waiting: Mapping[TopicPartition, Reason]) -> None:
+        for tp in [tp for tp in self._stalls if tp not in waiting]:
+            self._resumed(tp, p, "it is not assigned any more")
+
+    def _begin(self, tp: TopicPartition, p: Picture, reason: Reason, since: float) -> None:
+        self._stalls[tp] = _Stall(since, reason.waiting_for)
+        facts = {
+            "topic": tp.topic,
+            "partition": tp,
+            "reason": reason.waiting_for,
+            "because": reason.text,
+            "since": round(p.wall - (p.now - since), 3),
+            "lag": p.partitions[tp].lag,
+        }
+        if reason.fault:
+            self._log.warning("delivery.stalled", **facts)
+        else:
+            self._log.debug("delivery.stalled", **facts)
+
+    def _resumed(self, tp: TopicPartition, p: Picture, because: str) -> None:
+        stall = self._stalls.pop(tp)
+        self._log.info(
+            "delivery.resumed",
+            topic=tp.topic,
+            partition=tp,
+            reason=stall.reason,
+            seconds=round(p.now - stall.since, 3),
+            because=because,
+        )
+
+    # -- the member and the application
+
+    def _look_at_heartbeat(self, p: Picture) -> None:
+        member, coordinator = p.member, p.coordinator
+        if member is None or member.asked_at == self._late_heartbeat:
+            return
+        if p.now - member.asked_at < FAULT_AFTER:
+            return
+        self._late_heartbeat = member.asked_at
+        self._log.warning(
+            "heartbeat.late",
+            node=None if coordinator is None else coordinator.node,
+            address=None if coordinator is None else coordinator.address,
+            seconds=round(p.now - member.asked_at, 3),
+        )
+
+    def _look_at_poll(self, p: Picture, engine: Engine) -> None:
+        late = _lateness(p)
+        if not p.in_group or late < p.max_poll_interval * OVERDUE_PART:
+            return
+        if p.application.polled_at == self._late_poll:
+            return
+        self._late_poll = p.application.polled_at
+        running = engine.rebalancing.user_code.running
+        thread = engine.heartbeat.thread if running is None else running[2]
+        self._log.warning(
+            "poll.overdue",
+            seconds=round(late, 3),
+            callback=p.application.callback or None,
+            stack=stack_of(thread),
+        )
+
+
+def _lateness(p: Picture) -> float:
+    app = p.application
+    return 0.0 if app.waits or app.polled_at == -math.inf else p.now - app.polled_at
+
+
+def _is_suspect(p: Picture) -> bool:
+    """Whether any partition may be stalled. It costs the same for any number of partitions."""
+    return bool(
+        p.application.callback
+        or p.fetch.hindered
+        or p.fetch.late
+        or p.positions.waiting
+        or _lateness(p) >= LATE_POLL
+        or (p.in_group and p.now > p.session_until)
+        or p.buffered >= p.room * 9 // 10
+        or any(reasons.is_down(one, p.now) for one in p.network.brokers.values())
+    )
+
+
+def _stalled_since(p: Picture, it: PartitionSeen, reason: Reason) -> float | None:
+    """Since when the partition, which is owned and not paused, gets nothing though there is, or may
+    be, something; None: it is not stalled."""
+    if it.paused:
+        return None
+    kind = reason.waiting_for
+    some = bool(it.buffered or it.lag)
+    stalled = (reason.fault and (some or it.lag is None or kind in _UNTOLD)) or (
+        kind in _HELD_UP and some
+    )
+    return (reason.since if reason.since > -math.inf else p.now) if stalled else None

@@ -1,0 +1,472 @@
+"""Why nothing is delivered: a pure function of the picture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.structs import TopicPartition
+
+from aktor.consumer.core.partition import Stage
+from aktor.consumer.present import health, reasons
+from aktor.consumer.present.picture import ApplicationNow, PartitionSeen, Picture
+from aktor.consumer.present.reasons import WaitingFor
+from aktor.events.metadata import Broker, Cluster, PartitionInfo, TopicInfo
+from aktor.events.present import (
+    BrokerNow,
+    CoordinatorNow,
+    FetchNow,
+    Heard,
+    Hindrance,
+    MemberNow,
+    NetworkNow,
+    PositionNow,
+    PositionsNow,
+)
+
+NOW = 1000.0
+T0 = TopicPartition("orders", 0)
+
+
+def heard(at: float) -> tuple[Heard, ...]:
+    one = Heard()
+    one.note(at)
+    return (one,)
+
+
+def a_broker(node: int = 1, *, answered: float = NOW - 0.1, **said: Any) -> BrokerNow:
+    known: dict[str, Any] = {
+        "node": node,
+        "address": f"kafka-{node}:9092",
+        "connected": True,
+        "connecting_since": None,
+        "failing_since": None,
+        "failed_at": -math.inf,
+        "attempts": 0,
+        "error": "",
+        "retry_at": -math.inf,
+        "refused": False,
+        "throttled_until": -math.inf,
+        "heard": heard(answered),
+    }
+    return BrokerNow(**known | said)
+
+
+def a_dead_broker(node: int = 1, *, since: float = 7.2, **said: Any) -> BrokerNow:
+    failing: dict[str, Any] = {
+        "connected": False,
+        "answered": NOW - since,
+        "failing_since": NOW - since + 0.1,
+        "failed_at": NOW - 0.2,
+        "attempts": 14,
+        "error": "Connection refused",
+        "retry_at": NOW + 0.3,
+    }
+    return a_broker(node, **failing | said)
+
+
+def network(*brokers: BrokerNow) -> NetworkNow:
+    return NetworkNow(brokers={one.node: one for one in brokers})
+
+
+def a_member(**said: Any) -> MemberNow:
+    known: dict[str, Any] = {
+        "state": "stable",
+        "step": "",
+        "since": NOW - 100.0,
+        "owned": 1,
+        "rebalancing_since": NOW - 101.0,
+        "asked_at": math.inf,
+        "answered_at": NOW - 0.5,
+        "heartbeat_due": NOW + 2.0,
+        "failures": 0,
+        "session": 6.0,
+        "session_until": NOW + 5.0,
+        "poll_by": NOW + 299.0,
+        "trouble": "",
+    }
+    return MemberNow(**known | said)
+
+
+def a_coordinator(**said: Any) -> CoordinatorNow:
+    known: dict[str, Any] = {
+        "known": True,
+        "node": 1,
+        "address": "kafka-1:9092",
+        "since": -math.inf,
+        "asked": 0,
+        "trouble": "",
+        "retry_at": -math.inf,
+        "refused": False,
+    }
+    return CoordinatorNow(**known | said)
+
+
+def an_application(**said: Any) -> ApplicationNow:
+    known: dict[str, Any] = {
+        "polled_at": NOW - 0.2,
+        "waits": False,
+        "callback": "",
+        "callback_since": -math.inf,
+        "line": "",
+        "delivered_at": NOW - 10.0,
+    }
+    return ApplicationNow(**known | said)
+
+
+def seen(**said: Any) -> PartitionSeen:
+    known: dict[str, Any] = {
+        "position": 5,
+        "end": 5,
+        "lag": 0,
+        "high_watermark": 5,
+        "paused": False,
+        "stage": Stage.OWNED,
+        "subscribed": True,
+        "buffered": 0,
+        "arrived": 0,
+        "records": 0,
+        "next_at": -1,
+        "error": "",
+    }
+    return PartitionSeen(**known | said)
+
+
+def cluster(leader: int = 2) -> Cluster:
+    return Cluster(
+        version=1,
+        brokers={n: Broker(node_id=n, host=f"kafka-{n}", port=9092) for n in (1, 2)},
+        topics={
+            "orders": TopicInfo(
+                topic_id=None, partitions={0: PartitionInfo(leader=leader, leader_epoch=1)}
+            )
+        },
+    )
+
+
+def a_picture(**said: Any) -> Picture:
+    """A stable member that owns one partition, led by broker 2; its coordinator is broker 1."""
+    known: dict[str, Any] = {
+        "now": NOW,
+        "wall": 1_700_000_000.0,
+        "group_id": "g",
+        "in_group": True,
+        "subscribed": True,
+        "topics": frozenset({"orders"}),
+        "cluster": cluster(),
+        "session_until": NOW + 5.0,
+        "application": an_application(),
+        "network": network(a_broker(1), a_broker(2)),
+        "coordinator": a_coordinator(),
+        "member": a_member(),
+        "partitions": {T0: seen()},
+        "room": 1000,
+    }
+    return Picture(**known | said)
+
+
+def wrong(p: Picture) -> str:
+    return reasons.wrong(reasons.Findings.of(p))
+
+
+def waits(p: Picture) -> WaitingFor:
+    return reasons.of_partitions(p)[T0].waiting_for
+
+
+def test_the_sentence_for_a_coordinator_that_is_gone_has_all_facts() -> None:
+    p = a_picture(
+        network=network(a_dead_broker(1), a_broker(2)),
+        session_until=NOW - 1.2,
+        partitions={T0: seen(records=131, buffered=500, lag=131)},
+    )
+
+    assert reasons.why(p) == (
+        "Nothing is delivered: the coordinator (broker 1, kafka-1:9092) has not answered for 7.2 s"
+        " (Connection refused, 14 attempts). 131 records are buffered and withheld, since the"
+        " session (6.0 s) may be over. The next attempt is made in 0.3 s. Not your code: the last"
+        " poll was 0.2 s ago."
+    )
+    assert waits(p) is WaitingFor.SESSION
+
+
+#: What is wrong, what the partition waits for then, and words of the sentence.
+INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
+    "all brokers are down": (
+        {"network": network(a_dead_broker(1), a_dead_broker(2))},
+        WaitingFor.BROKER,
+        "no broker can be reached for 7.2 s: broker 1, kafka-1:9092 (Connection refused",
+    ),
+    "the leader is down": (
+        {"network": network(a_broker(1), a_dead_broker(2))},
+        WaitingFor.BROKER,
+        "its leader (broker 2, kafka-2:9092) has not answered for 7.2 s",
+    ),
+    "the leader accepts no connection and refuses none": (
+        {
+            "network": network(
+                a_broker(1),
+                a_broker(2, connected=False, connecting_since=NOW - 4, answered=NOW - 4.5),
+            )
+        },
+        WaitingFor.BROKER,
+        "kafka-2:9092) has not answered for 4.5 s",
+    ),
+    "the leader answers no Fetch": (
+        {"fetch": FetchNow(late={2: NOW - 3.0})},
+        WaitingFor.BROKER,
+        "kafka-2:9092) has not answered a Fetch for 3.0 s",
+    ),
+    "the login is refused": (
+        {
+            "network": network(
+                a_dead_broker(1, refused=True, error="SASL: bad password", answered=-math.inf)
+            )
+        },
+        WaitingFor.REFUSED,
+        "broker 1, kafka-1:9092 refuses our login (SASL: bad password)",
+    ),
+    "a quota is used up": (
+        {"network": network(a_broker(1), a_broker(2, throttled_until=NOW + 3.0))},
+        WaitingFor.THROTTLED,
+        "broker 2, kafka-2:9092 throttles us (a quota is used up): 3.0 s more",
+    ),
+    "nobody leads it": (
+        {"cluster": cluster(leader=-1)},
+        WaitingFor.LEADER,
+        "no broker leads it",
+    ),
+    "the topic is gone": (
+        {"cluster": Cluster(version=1)},
+        WaitingFor.LEADER,
+        "no broker knows the topic 'orders'",
+    ),
+    "its position is looked up": (
+        {
+            "partitions": {T0: seen(position=None, end=None, lag=None)},
+            "positions": PositionsNow(
+                waiting={
+                    T0: PositionNow(
+                        stage="reset",
+                        since=NOW - 4.0,
+                        node=2,
+                        asked_at=NOW - 4.0,
+                        trouble="",
+                        retry_at=-math.inf,
+                    )
+                }
+            ),
+        },
+        WaitingFor.POSITION,
+        "broker 2, kafka-2:9092 was asked 4.0 s ago and has not answered",
+    ),
+    "the broker refuses the partition": (
+        {
+            "fetch": FetchNow(
+                hindered={
+                    T0: Hindrance(
+                        state="failing",
+                        since=NOW - 2.0,
+                        node=2,
+                        until=NOW + 0.5,
+                        trouble="KafkaStorageError",
+                    )
+                }
+            )
+        },
+        WaitingFor.REFUSED,
+        "its Fetch is refused for 2.0 s: KafkaStorageError. The next attempt is made in 0.5 s.",
+    ),
+    "its next record cannot be read": (
+        {"partitions": {T0: seen(error="the batch at offset 5 is corrupt", lag=3)}},
+        WaitingFor.REFUSED,
+        "poll raises an error until it is dealt with: the batch at offset 5 is corrupt",
+    ),
+    "the buffer is full of others": (
+        {"buffered": 990, "partitions": {T0: seen(lag=10, end=15)}},
+        WaitingFor.BUFFER,
+        "the buffer is full (990 of 1000 bytes)",
+    ),
+    "a transaction is open": (
+        {"isolated": True, "partitions": {T0: seen(high_watermark=9)}},
+        WaitingFor.TRANSACTION,
+        "4 records behind the position belong to an open transaction",
+    ),
+    "the background thread hangs": (
+        {"overdue": 12.0, "background_line": "app/log.py:7 emit"},
+        WaitingFor.CONSUMER,
+        "the background thread has not turned for 12.0 s (it is at app/log.py:7 emit)",
+    ),
+    "the background thread has ended": (
+        {"overdue": math.inf},
+        WaitingFor.CONSUMER,
+        "the background thread has ended",
+    ),
+    "the application is slow": (
+        {
+            "application": an_application(polled_at=NOW - 9.0, line="app/bill.py:3 bill"),
+            "partitions": {T0: seen(buffered=10, lag=3)},
+        },
+        WaitingFor.APPLICATION,
+        "the application has not polled for 9.0 s (it is at app/bill.py:3 bill)",
+    ),
+    "the listener is slow": (
+        {
+            "application": an_application(
+                callback="on_partitions_revoked",
+                callback_since=NOW - 4.0,
+                line="app/bill.py:9 on_partitions_revoked",
+            )
+        },
+        WaitingFor.CALLBACK,
+        "the listener's on_partitions_revoked has not returned for 4.0 s (app/bill.py:9",
+    ),
+}
+
+
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_each_incident_has_its_sentence_and_its_value(incident: str) -> None:
+    said, value, words = INCIDENTS[incident]
+    p = a_picture(**said)
+
+    assert words in reasons.why(p)
+    assert waits(p) is value
+
+
+def test_a_failure_of_less_than_a_second_is_nothing_to_tell() -> None:
+    young = a_dead_broker(2, since=0.5)
+
+    assert wrong(a_picture(network=network(a_broker(1), young))) == ""
+
+
+def test_a_broker_that_has_answered_since_its_last_failure_is_not_down() -> None:
+    mended = a_dead_broker(2, answered=NOW - 0.1)
+
+    assert wrong(a_picture(network=network(a_broker(1), mended))) == ""
+
+
+def test_an_outage_of_ten_seconds_is_not_healthy_and_no_reason_for_a_restart() -> None:
+    def looked(since: float) -> tuple[bool, bool]:
+        p = a_picture(network=network(a_dead_broker(1, since=since), a_dead_broker(2, since=since)))
+        found = reasons.of_partitions(p).values()
+        return (
+            bool(health.alive(p)),
+            bool(health.healthy(p, reasons.of_consumer(p), found)),
+        )
+
+    assert looked(9.0) == (True, True)
+    assert looked(11.0) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"closed": True},
+        {"failure": "an actor crashed"},
+        {"overdue": 11.0},
+        {"application": an_application(polled_at=NOW - 301.0)},
+    ],
+    ids=["closed", "failed", "hangs", "does not poll"],
+)
+def test_a_restart_helps_only_against_these(said: dict[str, Any]) -> None:
+    p = a_picture(**said)
+
+    assert not health.alive(p)
+    assert health.alive(p).because
+    assert not health.healthy(p, reasons.of_consumer(p), ())
+
+
+TIMES = st.sampled_from([-math.inf, NOW - 400.0, NOW - 3.0, NOW - 0.1, NOW, NOW + 3.0, math.inf])
+MAYBE = st.one_of(st.none(), TIMES)
+BROKERS = st.builds(
+    a_broker,
+    st.sampled_from([1, 2]),
+    connected=st.booleans(),
+    connecting_since=MAYBE,
+    failing_since=MAYBE,
+    failed_at=TIMES,
+    attempts=st.integers(0, 3),
+    error=st.sampled_from(["", "Connection refused"]),
+    retry_at=TIMES,
+    refused=st.booleans(),
+    throttled_until=TIMES,
+    answered=TIMES,
+)
+MEMBERS = st.builds(
+    a_member,
+    state=st.sampled_from(["stable", "joining", "unjoined"]),
+    step=st.sampled_from(["", "poll", "members", "callback", "commit", "answer", "other"]),
+    since=TIMES,
+    asked_at=TIMES,
+    answered_at=TIMES,
+    failures=st.integers(0, 2),
+    trouble=st.sampled_from(["", "it hung up"]),
+)
+SEEN = st.builds(
+    seen,
+    position=st.one_of(st.none(), st.integers(0, 9)),
+    lag=st.one_of(st.none(), st.integers(0, 9)),
+    high_watermark=st.one_of(st.none(), st.integers(0, 9)),
+    paused=st.booleans(),
+    stage=st.sampled_from(Stage),
+    subscribed=st.booleans(),
+    buffered=st.integers(0, 9),
+    records=st.integers(0, 9),
+    error=st.sampled_from(["", "refused"]),
+)
+PICTURES = st.builds(
+    a_picture,
+    closed=st.booleans(),
+    failure=st.sampled_from(["", "an actor crashed"]),
+    overdue=st.sampled_from([0.0, 3.0, math.inf]),
+    group_id=st.sampled_from([None, "g"]),
+    in_group=st.booleans(),
+    subscribed=st.booleans(),
+    unreachable=st.sampled_from(["", "no server"]),
+    cluster=st.sampled_from([Cluster(), Cluster(version=1), cluster(), cluster(-1)]),
+    session_until=TIMES,
+    application=st.builds(
+        an_application,
+        polled_at=TIMES,
+        waits=st.booleans(),
+        callback=st.sampled_from(["", "on_partitions_lost"]),
+        callback_since=TIMES,
+        delivered_at=TIMES,
+    ),
+    network=st.builds(network, BROKERS, BROKERS),
+    coordinator=st.one_of(
+        st.none(),
+        st.builds(a_coordinator, known=st.booleans(), since=TIMES, retry_at=TIMES),
+    ),
+    member=st.one_of(st.none(), MEMBERS),
+    partitions=st.one_of(st.just({}), st.builds(lambda one: {T0: one}, SEEN)),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(PICTURES)
+def test_whatever_is_known_there_is_a_sentence(p: Picture) -> None:
+    sentence = reasons.why(p)
+
+    assert sentence[0].isupper()
+    assert sentence.endswith((".", ")"))
+    assert "nan" not in sentence
+    assert "inf " not in sentence
+    waiting = reasons.of_partitions(p)
+    assert waiting.keys() == p.partitions.keys()
+    health.healthy(p, reasons.of_consumer(p), waiting.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(PICTURES)
+def test_while_no_broker_has_answered_for_a_second_it_never_says_that_all_is_well(
+    p: Picture,
+) -> None:
+    dead = network(a_dead_broker(1), a_dead_broker(2))
+    said = {name: getattr(p, name) for name in p.FIELDS} | {"network": dead}
+    p = Picture(**said)
+
+    assert p.closed or wrong(p)
+    assert "There is nothing new" not in reasons.why(p)
