@@ -392,7 +392,8 @@ class GroupTraces:
     def _delivery_resumed(self, life: Life, at: float, event: Event) -> None:
         partition = _partition(event)
         if partition is not None:
-            self._add(self._silences.end(life.source, partition, at))
+            seconds = _real(event, "seconds")
+            self._add(self._silences.end(life.source, partition, at, seconds))
 
     def _paused(self, life: Life, at: float, event: Event) -> None:
         for partition in _names(event):

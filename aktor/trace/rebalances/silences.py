@@ -62,11 +62,16 @@ class Silences:
         silent = self._silent.setdefault((source, partition), _Silent(name, since))
         silent.told.append((at, reason, because))
 
-    def end(self, source: str, partition: str, at: float) -> Silence | None:
-        """Records are given out again, or the partition is given up."""
+    def end(
+        self, source: str, partition: str, at: float, seconds: float | None = None
+    ) -> Silence | None:
+        """Records are given out again, or the partition is given up. `seconds`: how long it lasted
+        by the consumer's own clock, which never jumps."""
         silent = self._silent.pop((source, partition), None)
         if silent is None:
             return None
+        if seconds is not None and seconds >= 0.0:
+            silent.began = at - seconds
         row = self._row(partition, silent, at, at)
         brief = row.duration_ms is not None and row.duration_ms < LEAST * 1000
         return None if brief and row.reason == PAUSED else row
