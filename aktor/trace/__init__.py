@@ -11,7 +11,6 @@ that takes half as long as kafka-python, since it imports asyncio and, where it 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import logging
@@ -23,11 +22,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from time import monotonic, time  # by name: so that they are real in simulations, too
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.trace.hooks import Hook, Hooks
 from aktor.trace.logs import Log, level_of
 from aktor.trace.plain import plain_event, text_of
+
+if TYPE_CHECKING:
+    from aktor.trace.file import TraceFile
 
 __all__ = ["Strand", "Trace", "listening_to_all", "open_trace", "recording", "silent"]
 
@@ -38,6 +40,9 @@ Listener = Callable[[Event], None]
 
 _MODULES: Final = sys.modules
 _LOGGER: Final = logging.getLogger("aktor")
+
+#: After these nothing may come for a long time: they are written at once.
+_LAST_EVENTS: Final = frozenset({"consumer.closed", "dispatcher.failed"})
 
 #: Who listens to every trace that is opened from now on.
 _LISTENING_TO_ALL: tuple[Listener, ...] = ()
@@ -76,12 +81,13 @@ class _Outlet:
 
     def __init__(self, *, to_logging: bool, path: str | None) -> None:
         self._log = Log() if to_logging else None
-        self._path = path
-        self._lock = threading.Lock()
+        self._file = _file_of(path)
+        #: (A signal handler that comes in between may tell an event.)
+        self._lock = threading.RLock()
         self._lines = 0
         #: What a line of the file has besides the event. Files of many hosts are read together:
         #: client ids are not unique there, and the shipping of logs loses or repeats lines.
-        self._origin = {} if path is None else {"host": _host(), "trace": os.urandom(4).hex()}
+        self._origin = {} if self._file is None else {"host": _host(), "trace": os.urandom(4).hex()}
         self.listeners: tuple[Listener, ...] = _LISTENING_TO_ALL
         self.hooks = Hooks()
         #: The next number of an event. (It counts in C: no other thread is given the same.)
@@ -91,7 +97,7 @@ class _Outlet:
         self.background: Strand = Strand()
 
     def wants(self, level: int) -> bool:
-        if self.listeners or self._path is not None or self.hooks.least <= level:
+        if self.listeners or self._file is not None or self.hooks.least <= level:
             return True
         if self._log is None:
             return False
@@ -103,57 +109,21 @@ class _Outlet:
         plain = plain_event(event)
         if self._log is not None:
             self._log.tell(plain)
-        if self._path is not None:
-            self._write(plain)
+        if self._file is not None:
+            self._write(plain, self._file)
         self.hooks.tell(plain)
         for listener in self.listeners:
             listener(plain)
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: Event, file: TraceFile) -> None:
         with self._lock:
-            if self._path is None:
-                return
             self._lines += 1
             numbered = {**event, **self._origin, "line": self._lines}
-            try:
-                _append(self._path, json.dumps(numbered, default=text_of) + "\n")
-            except BlockingIOError:
-                return  # a pipe is full: the number of the next line says that one is missing
-            except (OSError, ValueError, NameError) as error:
-                # A full disk, or a pipe whose reader has gone, must not make an actor crash:
-                # tracing to the file ends, with one word. (NameError: the interpreter ends. And a
-                # path with a zero byte is a ValueError.)
-                path, self._path = self._path, None
-                _give_up(path, error)
-
-
-def _append(path: str, line: str) -> None:
-    """Write at the end of the file. It never waits: a named pipe may have no reader, or a slow one,
-    and the background thread has heartbeats to send."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NONBLOCK, 0o666)
-    try:
-        data = line.encode()
-        if os.write(file, data) < len(data):
-            raise OSError("it takes a part of a line only: it is full")
-    finally:
-        os.close(file)
-
-
-#: Windows does not have it, and no named pipes either.
-_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
-
-#: The paths of which this process has said that they cannot be written.
-_GIVEN_UP: Final[set[str]] = set()
-
-
-def _give_up(path: str, error: Exception) -> None:
-    """Say once in this process, on stderr, that there will be no trace in this file."""
-    if path in _GIVEN_UP:
-        return
-    _GIVEN_UP.add(path)
-    text = f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is given up: "
-    with contextlib.suppress(Exception):  # stderr may be closed, or there may be none
-        sys.stderr.write(f"{text}{text_of(error)}\n")
+            line = json.dumps(numbered, default=text_of).encode() + b"\n"
+            if not file.add(line):
+                self._file = None
+        if event["event"] in _LAST_EVENTS:
+            file.flush()
 
 
 class Trace:
@@ -273,6 +243,15 @@ def listening_to_all(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _LISTENING_TO_ALL = before
+
+
+def _file_of(path: str | None) -> TraceFile | None:
+    if path is None:
+        return None
+    from aktor.trace.file import trace_file
+
+    file = trace_file(path)
+    return None if file.is_given_up else file
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailed
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.errors import AuthenticationError, BootstrapError
+from aktor.trace.file import trace_file
 from tests.kafka.real import KafkaCluster, topics
 from tests.kafka.real.certificates import make_certificates
 from tests.kafka.real.security import MECHANISMS, USERS, UnsecuredToken
@@ -583,6 +584,7 @@ def watched(
         consumer = through(secure_kafka, "SASL_PLAINTEXT", "orders", group_id="g", **settings)
 
         def said() -> str:
+            trace_file(str(path)).flush()
             assert json.loads(path.read_text().splitlines()[0])["event"]
             logs = "\n".join(f"{one.getMessage()} {one.__dict__}" for one in caplog.records)
             return path.read_text() + logs

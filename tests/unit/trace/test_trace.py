@@ -6,17 +6,14 @@ import enum
 import io
 import json
 import logging
-import os
-import socket
 import threading
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import TopicPartition
 
 from aktor.consumer.configuration.secrets import Secret
 from aktor.trace import open_trace, recording, silent
@@ -230,139 +227,6 @@ def test_a_value_cannot_forge_a_line_of_the_log(
     assert "forged" in text
 
 
-# -- the file
-
-
-def test_the_file_that_the_environment_names_gets_a_line_of_json_for_each_event(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "trace.jsonl"
-    monkeypatch.setenv("AKTOR_TRACE", str(path))
-    trace = open_trace(client="app")
-
-    trace.debug("commit.sent", offsets={A: OffsetAndMetadata(3, "", 5)}, owned={"b", "a"})
-    trace.info("topic.found", topic="a\nb")
-
-    first, second = (json.loads(line) for line in path.read_text().splitlines())
-    assert first["offsets"] == {"orders-0": {"offset": 3, "metadata": "", "leader_epoch": 5}}
-    assert first["owned"] == ["a", "b"]
-    assert (first["level"], first["client"]) == ("debug", "app")
-    assert second["topic"] == "a\nb"
-
-
-def test_two_consumers_share_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "trace.jsonl"
-    monkeypatch.setenv("AKTOR_TRACE", str(path))
-
-    open_trace(client="one").info("thing.happened")
-    open_trace(client="two").info("thing.happened")
-
-    clients = [json.loads(line)["client"] for line in path.read_text().splitlines()]
-    assert clients == ["one", "two"]
-
-
-def test_a_line_of_the_file_says_which_host_and_which_trace_wrote_it_and_is_numbered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "trace.jsonl"
-    monkeypatch.setenv("AKTOR_TRACE", str(path))
-    one, other = open_trace(), open_trace()
-
-    for trace in (one, other, one):
-        trace.info("thing.happened")
-
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert {line["host"] for line in lines} == {socket.gethostname()}
-    assert lines[0]["trace"] == lines[2]["trace"] != lines[1]["trace"]
-    assert [line["line"] for line in lines] == [1, 1, 2]
-
-
-@pytest.mark.parametrize("value", [None, ""])
-def test_without_the_variable_there_is_no_file(
-    value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if value is not None:
-        monkeypatch.setenv("AKTOR_TRACE", value)
-
-    open_trace().error("thing.failed")
-
-    assert list(tmp_path.iterdir()) == []
-
-
-def a_full_disk(_: Path) -> str:
-    return "/dev/full"
-
-
-def a_missing_folder(folder: Path) -> str:
-    return str(folder / "missing" / "trace.jsonl")
-
-
-def a_folder(folder: Path) -> str:
-    return str(folder)
-
-
-def a_pipe_without_a_reader(folder: Path) -> str:
-    os.mkfifo(folder / "pipe")
-    return str(folder / "pipe")
-
-
-@pytest.mark.parametrize(
-    "place", [a_full_disk, a_missing_folder, a_folder, a_pipe_without_a_reader]
-)
-def test_a_file_that_cannot_be_written_is_given_up_with_one_line_on_stderr(
-    place: Callable[[Path], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    path = place(tmp_path)
-    monkeypatch.setenv("AKTOR_TRACE", path)
-    one, other = open_trace(consumer="c"), open_trace(consumer="d")
-
-    for trace in (one, other, one):
-        trace.info("commit.sent")
-
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is")
-
-
-def test_a_pipe_whose_reader_is_slow_loses_lines_and_holds_nobody_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    monkeypatch.setenv("AKTOR_TRACE", str(path))
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    trace = open_trace()
-
-    for _ in range(100):
-        trace.info("thing.happened", values="x" * 3000)
-    first = os.read(reader, 1_000_000)
-    trace.info("thing.happened")
-    last = os.read(reader, 1_000_000)
-    os.close(reader)
-
-    numbers = [json.loads(line)["line"] for line in (first + last).splitlines()]
-    assert numbers[:-1] == list(range(1, len(numbers)))
-    assert len(numbers) < 100
-    assert numbers[-1] == 101
-
-
-def test_a_trace_goes_on_without_its_file_if_stderr_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AKTOR_TRACE", a_missing_folder(tmp_path))
-    monkeypatch.setattr("sys.stderr", None)
-    trace = open_trace()
-    events: list[dict[str, Any]] = []
-
-    with trace.listen(events.append):
-        trace.info("thing.happened")
-
-    assert len(events) == 1
-
-
 # -- at INFO the logger is for people
 
 FOR_PEOPLE = ["brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"]
@@ -381,19 +245,6 @@ def test_the_logger_has_at_info_what_people_want_to_read_and_the_rest_at_debug(
 
         assert [record.getMessage() for record in caplog.records] == heard
         assert {record.aktor["level"] for record in caplog.records} == {"info"}  # type: ignore[attr-defined]
-
-
-def test_a_trace_file_does_not_make_the_logger_say_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "trace.jsonl"
-    monkeypatch.setenv("AKTOR_TRACE", str(path))
-    caplog.set_level(logging.INFO, logger="aktor")
-
-    open_trace().info("commit.sent")
-
-    assert caplog.records == []
-    assert json.loads(path.read_text())["level"] == "info"
 
 
 def test_what_people_do_not_read_is_not_rendered_for_them(
@@ -607,26 +458,16 @@ def test_an_error_of_a_log_handler_is_printed_as_logging_prints_errors(
     assert capfd.readouterr().err == ""
 
 
-def test_listeners_and_the_file_get_an_event_that_a_log_handler_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_listeners_get_an_event_that_a_log_handler_refuses(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
-    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path / "trace"))
     trace, events = open_trace(), list[dict[str, Any]]()
 
     with logging_to(Raising(ConnectionError())), trace.listen(events.append):
         trace.error("thing.failed")
 
-    assert len(events) == len((tmp_path / "trace").read_text().splitlines()) == 1
-
-
-def test_a_log_handler_that_raises_when_the_trace_file_is_given_up_is_no_error_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging, "raiseExceptions", False)
-    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path))  # a directory
-    with logging_to(Raising(ConnectionError())):
-        open_trace().error("thing.failed")
+    assert len(events) == 1
 
 
 class Wordless(Exception):

@@ -1,0 +1,233 @@
+"""The trace file: one writer for each file and process, however many consumers there are.
+
+A thread of its own writes the lines: an actor has heartbeats to send, and must not wait for a disk
+or a pipe. A line waits `PAUSE` seconds for others, and at most `WAITING_MAX` of them wait.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import contextlib
+import functools
+import os
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from time import sleep
+from typing import Final
+
+from aktor.trace.plain import text_of
+
+__all__ = ["MAX_BYTES", "PAUSE", "TraceFile", "trace_file"]
+
+#: How long a line waits for others, in seconds.
+PAUSE: Final = 0.2
+
+#: So many lines wait to be written. Beyond them lines are lost: the disk, or the reader of a pipe,
+#: does not keep up.
+WAITING_MAX: Final = 50_000
+
+#: The variable that says how long a file may become, in bytes; and what it is without it.
+MAX_BYTES: Final = "AKTOR_TRACE_MAX_BYTES"
+DEFAULT_MAX_BYTES: Final = 1_000_000_000
+
+#: Windows does not have it, and no named pipes either.
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
+
+
+class TraceFile:
+    """Owns a file, and the lines that wait to be written at its end.
+
+    A file that has become too long is renamed to `<path>.1`, in place of an older one of that name,
+    and a new one is begun: at most twice `max_bytes` are kept. Other processes may write to the
+    same file.
+    """
+
+    def __init__(self, path: str, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._waiting: deque[bytes] = deque()
+        #: Held while bytes are written. (A signal handler may come in between, and tell an event.)
+        self._writes = threading.RLock()
+        self._is_writing = False
+        self._file: int | None = None
+        self._is_pipe = False
+        self._has_thread = False
+        self._has_lines = threading.Event()
+        #: The program exits: no thread will write any more.
+        self._at_once = False
+        self.is_given_up = False
+
+    # -- any thread
+
+    def add(self, line: bytes) -> bool:
+        """Write this line soon, without waiting; False if the file was given up."""
+        if self.is_given_up:
+            return False
+        if len(self._waiting) >= WAITING_MAX:
+            _say_once(self._path, "is written too slowly: lines of it are lost")
+            return True
+        self._waiting.append(line)
+        if self._at_once:
+            self.flush()
+        else:
+            if not self._has_thread:
+                self._begin()
+            if not self._has_lines.is_set():
+                self._has_lines.set()
+        return True
+
+    def _begin(self) -> None:
+        self._has_thread = True
+        try:
+            # (Not by a `Thread`: a simulation refuses these to the code of its members.)
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:  # no more threads are to be had, or the interpreter ends
+            self.end()
+
+    def flush(self) -> None:
+        """Write what waits, as far as a pipe takes it."""
+        with self._writes:
+            if self._is_writing:
+                return
+            self._is_writing = True
+            try:
+                while self._waiting and self._write_some():
+                    pass
+            except Exception as error:
+                # A full disk, a missing folder, a pipe without a reader, or the interpreter ends.
+                self.is_given_up = True
+                self._waiting.clear()
+                self._close()
+                _say_once(self._path, f"cannot be written and is given up: {text_of(error)}")
+            finally:
+                self._is_writing = False
+
+    def end(self) -> None:
+        """The program exits: write what waits, and from now on each line at once."""
+        self._at_once = True
+        self.flush()
+
+    # -- its thread
+
+    def _run(self) -> None:
+        while not (self.is_given_up or self._at_once):
+            self._has_lines.wait()
+            sleep(PAUSE)
+            self._has_lines.clear()
+            self.flush()
+            if self._waiting:  # a pipe was full
+                self._has_lines.set()
+
+    # -- writing
+
+    def _write_some(self) -> bool:
+        """Write as much as goes at once; False if a pipe is full."""
+        file = self._open()
+        # To a pipe line by line: its reader may be slow, and lines of processes must not be mixed.
+        lines = [self._waiting[0]] if self._is_pipe else list(self._waiting)
+        try:
+            left = os.write(file, b"".join(lines))
+        except BlockingIOError:
+            return False
+        for line in lines:
+            if left < len(line):
+                self._waiting[0] = line[left:]
+                return not self._is_pipe
+            self._waiting.popleft()
+            left -= len(line)
+        return True
+
+    def _open(self) -> int:
+        """The file, opened anew if it was renamed or has become too long."""
+        if self._file is not None and not self._is_pipe:
+            self._rotate(self._file)
+        if self._file is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NONBLOCK
+            self._file = os.open(self._path, flags, 0o666)
+            self._is_pipe = stat.S_ISFIFO(os.fstat(self._file).st_mode)
+        return self._file
+
+    def _rotate(self, file: int) -> None:
+        ours = os.fstat(file)
+        if not stat.S_ISREG(ours.st_mode):
+            return
+        with _locked(file):  # or another process renames what this one has just begun
+            try:
+                is_ours = os.path.samestat(ours, os.stat(self._path))
+            except FileNotFoundError:
+                is_ours = False
+            if is_ours and ours.st_size < self._max_bytes:
+                return
+            if is_ours:
+                os.replace(self._path, f"{self._path}.1")
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+    # -- fork
+
+    def before_fork(self) -> None:
+        """No line may be half-written meanwhile."""
+        self._writes.acquire()
+
+    def after_fork(self) -> None:
+        """In the parent: go on."""
+        self._writes.release()
+
+    def after_fork_in_child(self) -> None:
+        """The lines that wait are the parent's, and so is the thread."""
+        self._waiting.clear()
+        self._writes = threading.RLock()
+        self._has_lines = threading.Event()
+        self._has_thread = False
+
+
+@functools.cache
+def trace_file(path: str) -> TraceFile:
+    """The writer of this file."""
+    given = os.environ.get(MAX_BYTES, "").strip()
+    if given and not given.isdigit():
+        _say_once(path, f"may have {DEFAULT_MAX_BYTES} bytes: {MAX_BYTES} is {given!r}")
+    file = TraceFile(path, int(given) if given.isdigit() else DEFAULT_MAX_BYTES)
+    atexit.register(file.end)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=file.before_fork,
+            after_in_parent=file.after_fork,
+            after_in_child=file.after_fork_in_child,
+        )
+    return file
+
+
+@contextlib.contextmanager
+def _locked(file: int) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+#: What was said of which file in this process.
+_SAID: Final[set[tuple[str, str]]] = set()
+
+
+def _say_once(path: str, what: str) -> None:
+    """Say it once in this process, on stderr."""
+    if (path, what) not in _SAID:
+        _SAID.add((path, what))
+        with contextlib.suppress(Exception):  # stderr may be closed, or there may be none
+            sys.stderr.write(f"aktor: the trace file {path!r} (AKTOR_TRACE) {what}\n")

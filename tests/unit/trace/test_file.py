@@ -1,0 +1,387 @@
+"""The file that AKTOR_TRACE names: when lines are written, and what does not stop a consumer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.trace import open_trace
+from aktor.trace.file import MAX_BYTES, PAUSE, WAITING_MAX, TraceFile, trace_file
+
+A = TopicPartition("orders", 0)
+
+#: Far longer than a line waits.
+SOON = 50 * PAUSE
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    return path
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of the file, when all are written."""
+    trace_file(str(path)).flush()
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(program: str, path: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program whose consumers have this trace file."""
+    environment = {**os.environ, "AKTOR_TRACE": str(path)}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,
+    )
+
+
+# -- lines
+
+
+def test_the_file_gets_a_line_of_json_for_each_event(path: Path) -> None:
+    trace = open_trace(client="app")
+    trace.debug("commit.sent", offsets={A: OffsetAndMetadata(3, "", 5)}, owned={"b", "a"})
+    trace.info("topic.found", topic="a\nb")
+
+    first, second = lines_of(path)
+
+    assert first["offsets"] == {"orders-0": {"offset": 3, "metadata": "", "leader_epoch": 5}}
+    assert first["owned"] == ["a", "b"]
+    assert (first["level"], first["client"]) == ("debug", "app")
+    assert second["topic"] == "a\nb"
+
+
+def test_two_consumers_share_the_file(path: Path) -> None:
+    open_trace(client="one").info("thing.happened")
+    open_trace(client="two").info("thing.happened")
+
+    assert [line["client"] for line in lines_of(path)] == ["one", "two"]
+
+
+def test_a_line_says_which_host_and_which_trace_wrote_it_and_is_numbered(path: Path) -> None:
+    one, other = open_trace(), open_trace()
+    for trace in (one, other, one):
+        trace.info("thing.happened")
+
+    lines = lines_of(path)
+
+    assert {line["host"] for line in lines} == {socket.gethostname()}
+    assert lines[0]["trace"] == lines[2]["trace"] != lines[1]["trace"]
+    assert [line["line"] for line in lines] == [1, 1, 2]
+
+
+def test_lines_of_several_threads_are_whole_and_numbered_in_their_order(path: Path) -> None:
+    trace = open_trace()
+
+    def tell() -> None:
+        for _ in range(200):
+            trace.info("thing.happened")
+
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    lines = lines_of(path)
+    assert [line["line"] for line in lines] == list(range(1, 801))
+    assert sorted(line["seq"] for line in lines) == list(range(1, 801))
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_the_variable_there_is_no_file(
+    value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AKTOR_TRACE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("AKTOR_TRACE", value)
+
+    open_trace().error("thing.failed")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_file_does_not_make_the_logger_say_more(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="aktor")
+
+    open_trace().info("commit.sent")
+
+    assert caplog.records == []
+    assert lines_of(path)[0]["level"] == "info"
+
+
+# -- when they are written
+
+
+def test_a_line_is_written_soon_by_itself_and_not_by_who_tells_the_event(path: Path) -> None:
+    open_trace().info("thing.happened")
+    ends = time.monotonic() + SOON
+
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < ends
+        time.sleep(PAUSE / 10)
+
+
+def test_the_last_event_of_a_consumer_is_written_at_once(path: Path) -> None:
+    trace = open_trace()
+    trace.info("thing.happened")
+    trace.info("consumer.closed")
+
+    assert len(path.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("end", ["pass", "raise ValueError", "sys.exit(3)"])
+def test_an_exit_and_a_crash_write_what_waits_and_what_is_told_after(
+    end: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace"
+    run(
+        f"""
+import atexit, sys
+atexit.register(lambda: trace.info("thing.late"))  # runs after the functions that come later
+from aktor.trace import open_trace
+trace = open_trace()
+trace.info("thing.happened")
+{end}
+""",
+        path,
+    )
+
+    events = [json.loads(line)["event"] for line in path.read_text().splitlines()]
+    assert events == ["thing.happened", "thing.late"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_repeats_no_line_that_waits_and_the_child_writes_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    ran = run(
+        """
+import os
+from aktor.trace import open_trace
+trace = open_trace()
+trace.info("thing.before")
+child = os.fork()
+open_trace().info("thing.of_child" if child == 0 else "thing.of_parent")
+if child:
+    os.waitpid(child, 0)
+""",
+        path,
+    )
+
+    assert ran.stderr == ""
+    events = sorted(json.loads(line)["event"] for line in path.read_text().splitlines())
+    assert events == ["thing.before", "thing.of_child", "thing.of_parent"]
+
+
+def test_a_signal_handler_may_tell_an_event_while_one_is_written(path: Path) -> None:
+    trace = open_trace()
+
+    def tell(_signal: int, _frame: object) -> None:
+        trace.info("thing.handled")
+
+    before = signal.signal(signal.SIGALRM, tell)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    try:
+        for _ in range(2000):
+            trace.info("thing.happened")
+            if _ % 100 == 0:
+                trace_file(str(path)).flush()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    numbers = sorted(line["line"] for line in lines_of(path))
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 2000
+
+
+# -- how long it may become
+
+
+def test_a_file_that_is_too_long_is_renamed_and_a_new_one_is_begun(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    file = TraceFile(str(path), max_bytes=100)
+    for number in range(30):
+        file.add(b"%09d\n" % number)
+        file.flush()
+
+    kept = (tmp_path / "trace.1").read_text() + path.read_text()
+    assert [int(line) for line in kept.split()] == list(range(10, 30))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["trace", "trace.1"]
+
+
+def test_who_writes_to_a_file_that_another_process_has_renamed_goes_on_in_the_new_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "trace"
+    one, other = (TraceFile(str(path), max_bytes=10) for _ in range(2))
+    for file, line in ((one, b"first\n"), (other, b"second\n"), (one, b"third\n")):
+        file.add(line)
+        file.flush()
+    other.add(b"fourth\n")
+    other.flush()
+
+    assert (tmp_path / "trace.1").read_text() == "first\nsecond\n"
+    assert path.read_text() == "third\nfourth\n"
+
+
+def test_the_variable_says_how_long_a_file_may_become(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MAX_BYTES, "1000")
+    trace = open_trace()
+    for _ in range(100):
+        trace.info("thing.happened")
+        trace_file(str(path)).flush()
+
+    assert path.stat().st_size < 1500
+    assert path.with_name("trace.jsonl.1").stat().st_size < 1500
+
+
+def test_a_length_that_is_no_number_is_said_and_the_trace_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(MAX_BYTES, "1 GB")
+    open_trace().info("thing.happened")
+
+    assert "AKTOR_TRACE_MAX_BYTES is '1 GB'" in capfd.readouterr().err
+    assert len(lines_of(path)) == 1
+
+
+# -- what cannot be written
+
+
+def a_full_disk(_: Path) -> str:
+    return "/dev/full"
+
+
+def a_missing_folder(folder: Path) -> str:
+    return str(folder / "missing" / "trace.jsonl")
+
+
+def a_folder(folder: Path) -> str:
+    return str(folder)
+
+
+def a_pipe_without_a_reader(folder: Path) -> str:
+    os.mkfifo(folder / "pipe")
+    return str(folder / "pipe")
+
+
+PLACES = [a_full_disk, a_missing_folder, a_folder, a_pipe_without_a_reader]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_file_that_cannot_be_written_is_given_up_with_one_line_on_stderr(
+    place: Callable[[Path], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path = place(tmp_path)
+    monkeypatch.setenv("AKTOR_TRACE", path)
+    one, other = open_trace(consumer="c"), open_trace(consumer="d")
+
+    for trace in (one, other, one, open_trace(consumer="e")):
+        trace.info("commit.sent")
+        trace_file(path).flush()
+    open_trace(consumer="f").info("commit.sent")
+
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is")
+
+
+def test_a_path_that_no_file_can_have_is_given_up(capfd: pytest.CaptureFixture[str]) -> None:
+    file = TraceFile("a\0b", max_bytes=100)
+    file.add(b"line\n")
+    file.flush()
+
+    assert file.is_given_up
+    assert "cannot be written and is given up" in capfd.readouterr().err
+
+
+def test_a_pipe_gets_all_lines_also_if_its_reader_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    trace, data = open_trace(), b""
+
+    for _ in range(100):
+        trace.info("thing.happened", values="x" * 3000)
+    while data.count(b"\n") < 100:
+        trace_file(str(path)).flush()
+        data += os.read(reader, 1_000_000)
+    os.close(reader)
+
+    assert [json.loads(line)["line"] for line in data.splitlines()] == list(range(1, 101))
+
+
+def test_a_pipe_whose_reader_does_not_read_loses_lines_and_holds_nobody_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = TraceFile(str(path), max_bytes=100)
+    wanted = WAITING_MAX + 10_000
+
+    for number in range(wanted):
+        assert file.add(b"%09d\n" % number)
+    file.end()
+    numbers: list[int] = []
+    while data := _read(reader):
+        numbers += map(int, data.split())
+        file.flush()
+    os.close(reader)
+
+    assert numbers == list(range(len(numbers)))
+    assert WAITING_MAX <= len(numbers) < wanted
+    assert "lines of it are lost" in capfd.readouterr().err
+
+
+def _read(reader: int) -> bytes:
+    try:
+        return os.read(reader, 1_000_000)
+    except BlockingIOError:
+        return b""
+
+
+def test_a_trace_goes_on_without_its_file_if_stderr_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = a_missing_folder(tmp_path)
+    monkeypatch.setenv("AKTOR_TRACE", path)
+    monkeypatch.setattr("sys.stderr", None)
+    trace = open_trace()
+    events: list[dict[str, Any]] = []
+
+    with trace.listen(events.append):
+        trace.info("thing.happened")
+        trace_file(path).flush()
+        trace.info("thing.happened")
+
+    assert len(events) == 2
