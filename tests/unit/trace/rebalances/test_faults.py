@@ -193,3 +193,66 @@ def test_records_that_an_unclean_election_lost_are_named_by_the_reset(protocol: 
     assert (reset.partition, reset.because) == ("orders-0", "the log was truncated")
     assert reset.skipped is not None
     assert reset.skipped < 0
+
+
+# -- silences without a rebalance
+
+
+def silences(tables: Tables) -> set[str]:
+    """Why partitions stood still, without the times; each sentence ends with it."""
+    for row in tables.silences:
+        assert row.because is not None
+        assert row.sentence.rstrip(".").endswith(row.because.rstrip("."))
+        assert f"was given nothing of {row.partition} for" in row.sentence
+    return {
+        re.sub(r"\d+(\.\d+)? s|\d+ attempts?", "_", row.because or "") for row in tables.silences
+    }
+
+
+@ONE
+def test_a_dead_coordinator_is_named_with_its_address(protocol: str) -> None:
+    # Broker 1 leads partitions, too.
+    tables = tables_of(
+        protocol, lambda sim, _: sim.brokers.crash(sim.brokers.coordinator("g")), seconds=25
+    )
+
+    assert triggers(tables) == []
+    told = silences(tables)
+    assert "its leader (broker 1, b1:9092) has not answered for _ (connection refused, _)" in told
+    if protocol == "classic":
+        assert (
+            "the session (_) may be over for _: no heartbeat was answered: the coordinator"
+            " (broker 1, b1:9092) has not answered for _ (connection refused, _)"
+        ) in told
+
+
+@ONE
+def test_a_broker_that_is_lost_is_named_with_its_address(protocol: str) -> None:
+    tables = tables_of(protocol, lambda sim, _: sim.brokers.crash(2, silent=True), seconds=25)
+
+    assert triggers(tables) == []
+    assert {row.reason for row in tables.silences} == {"broker"}
+    for one in silences(tables):
+        assert one.startswith("its leader (broker 2, b2:9092) has not answered")
+
+
+@ONE
+def test_partitions_without_a_leader_name_who_led_them(protocol: str) -> None:
+    def leaves_none(sim: Simulation, _: list[Member]) -> None:
+        for node in {1, 2, 3} - {sim.brokers.coordinator("g")}:
+            sim.brokers.crash(node)
+
+    told = silences(tables_of(protocol, leaves_none, seconds=25))
+
+    for broker in ("broker 2, b2:9092", "broker 3, b3:9092"):
+        assert any(one.startswith(f"its leader ({broker}) has not answered") for one in told)
+
+
+@ONE
+def test_a_right_that_was_withdrawn_is_named_by_the_silences(protocol: str) -> None:
+    tables = tables_of(protocol, lambda sim, _: sim.brokers.forbid("orders"))
+
+    assert {row.reason for row in tables.silences} == {"refused"}
+    for one in silences(tables):
+        assert "Fetch for the topic 'orders' was refused by broker" in one
+        assert one.endswith("grant this principal READ on the topic (an ACL)")
