@@ -158,8 +158,9 @@ def test_a_closed_consumer_still_shows_its_metrics_and_status(world: World) -> N
     counted = consumer.metrics()["consumer-fetch-manager-metrics"]["records-consumed-total"]
     assert counted == 80
     assert consumer.status().state == "closed"
+    assert consumer.subscription() == {"orders"}
     with pytest.raises(ConsumerClosedError):
-        consumer.subscription()
+        consumer.poll()
 
 
 @pytest.mark.parametrize("first", all_but_the_first(1, range(1, 5)))
