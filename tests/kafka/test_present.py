@@ -1,0 +1,53 @@
+"""What a consumer says of an outage, over real sockets: the coordinator's broker dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from aktor import ConsumerStatus, KafkaConsumer
+from aktor.broker import EmbeddedKafka
+
+#: Until the cluster notices that the broker is gone, in seconds.
+NOTICED = 6.0
+
+
+def poll_until(
+    consumer: KafkaConsumer, done: Callable[[ConsumerStatus], bool], within: float
+) -> list[ConsumerStatus]:
+    """Poll until it looks as wanted; returns all looks, one in a quarter of a second."""
+    until, looks = time.monotonic() + within, [consumer.status()]
+    while not done(looks[-1]):
+        assert time.monotonic() < until, str(looks[-1])
+        consumer.poll(timeout_ms=250)
+        looks.append(consumer.status())
+    return looks
+
+
+@pytest.mark.gate
+def test_while_the_coordinators_broker_is_dead_every_look_names_it() -> None:
+    with (
+        EmbeddedKafka(3, topics={"orders": 3}) as kafka,
+        KafkaConsumer(
+            "orders",
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id="g",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=1000,
+        ) as consumer,
+    ):
+        poll_until(consumer, lambda one: one.member_state == "stable" and one.lag == 0, 20.0)
+        node = kafka.coordinator("g")
+        kafka.kill_broker(node, session_timeout=NOTICED)
+        died = time.monotonic()
+
+        poll_until(consumer, lambda one: one.state != "running", 5.0)
+        looks = poll_until(consumer, lambda _: time.monotonic() - died > NOTICED - 0.5, 10.0)
+        recovered = poll_until(consumer, lambda one: one.state == "running", 30.0)[-1]
+
+    assert all(f"broker {node}, " in one.state for one in looks), [one.state for one in looks]
+    assert all("Not your code" in one.why for one in looks)
+    assert recovered.healthy
+    assert recovered.why.startswith(("There is nothing new", "Records are fetched"))
