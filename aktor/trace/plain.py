@@ -34,7 +34,14 @@ def _is_secret(key: str) -> bool:
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: partitions as "topic-0", sets sorted, errors as "Type: text"."""
-    if value is None or isinstance(value, (int, float)):
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:  # by far the most frequent, as partitions are
+        return _cut([item if type(item) in _PLAIN else plain(item) for item in value])
+    if isinstance(value, tuple) and hasattr(value, "topic") and hasattr(value, "partition"):
+        return f"{value.topic}-{value.partition}"
+    if isinstance(value, (int, float)):
         return value
     if isinstance(value, str):
         return format(value)  # a secret formats as ***
@@ -57,10 +64,14 @@ def plain(value: Any) -> Any:
         items = [plain(item) for item in value]
         if isinstance(value, (set, frozenset)):
             items.sort(key=text_of)
-        if len(items) > _LIST_MAX:
-            return [*items[:_LIST_MAX], f"... {len(items) - _LIST_MAX} more"]
-        return items
+        return _cut(items)
     return text_of(value)
+
+
+def _cut(items: list[Any]) -> list[Any]:
+    if len(items) > _LIST_MAX:
+        return [*items[:_LIST_MAX], f"... {len(items) - _LIST_MAX} more"]
+    return items
 
 
 def text_of(value: Any) -> str:
