@@ -532,10 +532,10 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},
+        "shown": {"core", "present", "rebalance_history", "status"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
-        | {"deserializers", "rebalance_history"}
-        | {"future", "habits", "internals", "metrics", "present", "status", "subscription_state"}
-        | {"system"},
+        | {"deserializers", "future", "habits", "internals", "metrics", "shown"}
+        | {"subscription_state", "system"},
     },
     "simulation": {
         **{name: set() for name in ("errors", "history", "revision")},

@@ -32,13 +32,14 @@ from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.settings import translated
 from aktor.aio.turns import TaskGuard, Turn
 from aktor.consumer import arguments, deserializers
-from aktor.consumer.assembly import assemble
+from aktor.consumer.assembly import assemble, run_last_callbacks
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST
 from aktor.errors import ConsumerClosedError, ConsumerStoppedError
 from aktor.events.positions import ResetStrategy
@@ -84,7 +85,7 @@ NEVER_NESTED: Final = frozenset(
 )
 
 
-class KafkaConsumer(Generic[K, V]):
+class KafkaConsumer(Shown, Generic[K, V]):
     """Consume records in an event loop.
 
     `topics` are subscribed to at once, if given; `configs` are aiokafka's, and all others of
@@ -101,6 +102,7 @@ class KafkaConsumer(Generic[K, V]):
 
     #: The settings in use; those that were not given by their defaults. Passwords are masked.
     config: Config
+    _guard: TaskGuard
 
     @overload
     def __init__(
@@ -151,6 +153,7 @@ class KafkaConsumer(Generic[K, V]):
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._host, self._dispatcher, self._core, self._engine = made
         self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
+        self._begin_to_show()
         self._records = self._iterate()
         if topics:
             try:
@@ -277,18 +280,7 @@ class KafkaConsumer(Generic[K, V]):
         longest = max(0.5, deadline - self._core.clock())
         await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
         self._core.port.close()
-        failed = None
-        callbacks = self._engine.commits.callbacks
-        while callbacks.waiting or self._to_close:
-            callbacks.begin_call()
-            try:
-                if callbacks.waiting:
-                    callbacks.run()
-                else:
-                    deserializers.close(self._to_close.pop())
-            except Exception as error:
-                self._core.trace.warning("close.failed", because=error)
-                failed = failed or error
+        failed = run_last_callbacks(self._engine, self._to_close)
         self._core.log.info("consumer.closed", because="stop() was called")
         return failed
 

@@ -53,11 +53,7 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
-from aktor.consumer.present import picture, reasons
-from aktor.consumer.present.watch import Watch
-from aktor.consumer.rebalance_history import RebalanceHistory
-from aktor.consumer.status import ConsumerStatus
-from aktor.consumer.status import make as make_status
+from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST, Host
 from aktor.errors import ConfigurationError
 from aktor.events.lifecycle import ActorStatus, ReportStatus
@@ -90,7 +86,6 @@ if TYPE_CHECKING:
     )
     from aktor.processing import Failure, Processed, Retries
     from aktor.processing.processor import Processor
-    from aktor.trace.rebalances.rows import MemberPart
 else:  # the same classes, without a module of ours that every program would have to load
     from kafka.consumer.subscription_state import (
         AsyncConsumerRebalanceListener,
@@ -141,7 +136,7 @@ class _Help:
         return with_settings(self._text or "")
 
 
-class KafkaConsumer(Guarded, Internals, Generic[K, V]):
+class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
@@ -236,12 +231,10 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
-        self._rebalances = RebalanceHistory(self._core.trace)
         AGENTS.follow(self._core.trace)
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
-        watch = Watch(self._engine, dispatcher, self._guard, self._core.log)
-        dispatcher.watch_by(watch.look)
+        self._begin_to_show()
         if self._measured is not None:
             self._measured.begin(self._measure, dispatcher.clock)
         if topics:
@@ -1149,65 +1142,6 @@ class KafkaConsumer(Guarded, Internals, Generic[K, V]):
     def _measure(self) -> None:
         if self._measured is not None:
             self._measured.update(self._engine, self._actors())
-
-    @property
-    def rebalances(self) -> list[MemberPart]:
-        """This member's parts in the last 50 rebalances that are over, the oldest first; each with
-        its trigger, how long each phase and each callback took, and how it ended.
-
-        From any thread, also after `close`. What the other members did is in their traces:
-        `aktor why` reads them together.
-        """
-        return self._rebalances.rows()
-
-    def on_event(
-        self, callback: Callable[[dict[str, Any]], object], *, level: str = "info"
-    ) -> Callable[[], None]:
-        """Call `callback(event)` for each event of the trace from now on, until the returned
-        function is called. An event is a dict; docs/trace.md lists them.
-
-        `level` is the least: "info" (changes of state), "warning", "error", or "debug", which has
-        each request and each delivery as well, but no single record. It is called on the thread
-        that tells the event, mostly the one that sends the heartbeats: return soon, and call no
-        method of the consumer that waits. What it raises is printed on stderr and changes nothing.
-        Raises ValueError for another level, TypeError if it cannot be called.
-        """
-        if not callable(callback):
-            raise TypeError(f"on_event takes a function, not {callback!r}")
-        return self._core.trace.subscribe(callback, level=level)
-
-    def status(self) -> ConsumerStatus:
-        """How the consumer is now: what it waits for, ages, the member, the assignment, how far it
-        was read, whether it is well.
-
-        Works in every state, also after `close` and after a failure, in any thread, and asks
-        nobody: it takes far less than a millisecond, also if the background thread hangs. `str()`
-        of it reads well.
-        """
-        return make_status(
-            self._picture(),
-            client_id=self._settings.client_id,
-            group_protocol=self._group_protocol(),
-            member=self._core.port.membership.member,
-            actors=[one for one in self._dispatcher.running if one.name != SUPERVISOR],
-        )
-
-    def why(self) -> str:
-        """Why nothing is delivered now, in a sentence made of facts: what is not happening, since
-        when, because of whom (a broker and its address, the group, the application's own poll or
-        listener with its line), what happens next and when.
-
-        As `status`: in every state, in any thread, in less than a millisecond.
-        """
-        return reasons.why(self._picture())
-
-    def _picture(self) -> picture.Picture:
-        return picture.take(self._engine, self._dispatcher, self._guard)
-
-    def _group_protocol(self) -> str:
-        """The protocol that the group speaks; "auto" as long as that is not decided."""
-        setting = self._settings.group_protocol
-        return (self._core.port.membership.spoken or setting) if setting == "auto" else setting
 
     def _actors(self) -> tuple[ActorStatus, ...]:
         if self._guard.closed or self._guard.forked or self._core.port.failure is not None:

@@ -188,6 +188,23 @@ def test_a_task_that_waits_for_records_hears_of_those_that_another_task_makes_re
     run(program())
 
 
+def test_it_says_how_it_is_and_why_nothing_comes(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        async with quick(kafka, orders.topic, group_id=group) as consumer:
+            events: list[str] = []
+            consumer.on_event(lambda event: events.append(event["event"]))
+            await consumer.getone()
+            assert consumer.status().partitions.keys() == {orders}
+            consumer.pause(orders)
+            assert "paused" in consumer.why()
+            assert len(consumer.rebalances) == 1
+            assert "rebalance.completed" in events
+
+    run(program())
+
+
 def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:
     async def program() -> None:
         async with assigned(kafka, orders, max_poll_records=7) as consumer:

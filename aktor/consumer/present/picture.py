@@ -8,13 +8,12 @@ that it can be taken from any thread, also while the background thread hangs or 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.guard import ThreadGuard
 from aktor.consumer.core.partition import Partition, Stage, newest_in
 from aktor.consumer.present.stack import line_of
 from aktor.events.metadata import Cluster
@@ -30,10 +29,26 @@ from aktor.events.routes import COMMITS, COORDINATOR, FETCH, MEMBERSHIP, NETWORK
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
-__all__ = ["ApplicationNow", "PartitionSeen", "Picture", "take"]
+__all__ = ["ApplicationNow", "CallsNow", "PartitionSeen", "Picture", "take"]
 
 #: An application that has not polled for so long, in seconds, holds up what is buffered.
 LATE_POLL: Final = 1.0
+
+
+class CallsNow(Protocol):
+    """What a guard shows of the calls of its consumer."""
+
+    @property
+    def closed(self) -> bool:
+        """No call may enter any more."""
+
+    @property
+    def forked(self) -> bool:
+        """It is that of a parent process."""
+
+    @property
+    def away(self) -> Sized:
+        """The calls that wait for the cluster, and let others in."""
 
 
 class ApplicationNow(Value):
@@ -104,7 +119,7 @@ class Picture(Value):
 def take(
     engine: Engine,
     dispatcher: Dispatcher,
-    guard: ThreadGuard,
+    guard: CallsNow,
     *,
     now: float | None = None,
     partitions: bool = True,
@@ -161,7 +176,7 @@ def _only(value: Value | None, kind: type[Any]) -> Any:
     return value if isinstance(value, kind) else None
 
 
-def _application(engine: Engine, guard: ThreadGuard, now: float) -> ApplicationNow:
+def _application(engine: Engine, guard: CallsNow, now: float) -> ApplicationNow:
     heartbeat, running = engine.heartbeat, engine.rebalancing.user_code.running
     callback, since, thread = running or ("", -math.inf, heartbeat.thread)
     waits = bool(guard.away) and running is None

@@ -13,9 +13,8 @@ from typing import Final
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.guard import ThreadGuard
 from aktor.consumer.present import picture, reasons
-from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
+from aktor.consumer.present.picture import LATE_POLL, CallsNow, PartitionSeen, Picture
 from aktor.consumer.present.reasons import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.stack import stack_of
 from aktor.structs import TopicPartition
@@ -54,9 +53,7 @@ class Watch:
     """Owns which stalls were told. It keeps the engine by a weak reference: the dispatcher, which
     keeps the watch, must not keep a consumer alive that was dropped."""
 
-    def __init__(
-        self, engine: Engine, dispatcher: Dispatcher, guard: ThreadGuard, log: Trace
-    ) -> None:
+    def __init__(self, engine: Engine, dispatcher: Dispatcher, guard: CallsNow, log: Trace) -> None:
         self._engine = weakref.ref(engine)
         self._dispatcher = dispatcher
         self._guard = guard
