@@ -16,7 +16,7 @@ from typing import Any
 from tests.kafka.real.install import fetched, jars_folder, java_is_missing
 
 #: As for Kafka's brokers: no threads that collect garbage, no second compiler, and no words of
-#: Java's own. A session of a test mostly starts, which costs three fifths so.
+#: Java's own. A session of a test mostly starts.
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable"
 
 _POM = Path(__file__).with_name("pom.xml")
