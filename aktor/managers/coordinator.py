@@ -99,6 +99,9 @@ TRANSITIONS: Final[Mapping[CoordinatorState, Mapping[CoordinatorEvent, Coordinat
 }  # fmt: skip
 
 
+#: Each tick compares with it. Before Python 3.12 a member of an Enum class is slow to read.
+_KNOWN: Final = CoordinatorState.KNOWN
+
 NODE: Final = Metric(
     name="coordinator-node",
     group=COORDINATOR_METRICS,
@@ -146,7 +149,9 @@ class CoordinatorManager(RequestManager):
 
     def note_present(self, now: float) -> None:
         """Show whether the coordinator is known, if that has changed."""
-        known = self.state is CoordinatorState.KNOWN
+        known = self.state is _KNOWN
+        if known and self._shown and self._shown[0] and self._shown[1] is self._last:
+            return  # so it is in most ticks
         if known:
             self._unknown_since = -math.inf
         elif self._unknown_since == -math.inf:

@@ -88,6 +88,8 @@ class PositionManager(RequestManager):
         self._start = ResetPolicy.named(start)
         self._out_of_range = ResetPolicy.named(out_of_range or start)
         self._partitions = Partitions(settings, say, log)
+        #: The partitions without a position, or with one in doubt, as `PositionNow` calls it.
+        self._waiting = [(stage, self._partitions.those(state)) for state, stage in _STAGES.items()]
         self._leaders = Leaders(say, log)
         self._new = NewPartitions(settings)
         self._resets = Resets(
@@ -307,15 +309,16 @@ class PositionManager(RequestManager):
 
     def note_present(self, now: float) -> None:
         """Show which partitions have no position, or one in doubt, and what they wait for."""
+        if not any(those for _, those in self._waiting):  # so it is in most ticks
+            self.present = _NOBODY_WAITS
+            return
         before = self.present if isinstance(self.present, PositionsNow) else _NOBODY_WAITS
         waiting = {
             tp: self._position_now(tp, stage, before.waiting.get(tp), now)
-            for state, stage in _STAGES.items()
-            for tp in self._partitions.those(state)
+            for stage, those in self._waiting
+            for tp in those
         }
-        if not waiting:
-            self.present = _NOBODY_WAITS
-        elif waiting != before.waiting:
+        if waiting != before.waiting:
             self.present = PositionsNow(waiting=waiting)
 
     def _position_now(
