@@ -20,6 +20,7 @@ from kafka.structs import TopicPartition
 
 from aktor import aio
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.guarded import Close
 from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
 from aktor.processing import Processed
@@ -514,18 +515,30 @@ class _Observed(KafkaConsumer, Noting):
     def close(
         self, autocommit: bool = True, timeout_ms: float | None = None, **options: Any
     ) -> None:
+        operation = options.get("group_membership_operation", "default")
+        with self._closing(self._allowed(timeout_ms), operation):
+            super().close(autocommit, timeout_ms, **options)
+
+    def _close_now(self, asked: Close) -> None:
+        # A call that was asked to close does so as it ends: its time is not that call's.
+        with self._closing(asked.timeout, asked.operation):
+            super()._close_now(asked)
+
+    @contextmanager
+    def _closing(self, allowed: float, operation: str) -> Iterator[None]:
         if self._ended:
+            yield
             return
         self._came_back()
         self._note("consumer.closing")
-        self._note("user.leaves", operation=options.get("group_membership_operation", "default"))
+        self._note("user.leaves", operation=operation)
         try:
-            with self._timed("close", self._allowed(timeout_ms)):
-                super().close(autocommit, timeout_ms, **options)
+            with self._timed("close", allowed):
+                yield
         finally:
             if self._guard.closed:  # else it is put off
                 self._note("consumer.closed", questions=self._engine.core.port.open_questions)
-                if options.get("group_membership_operation", "default") == "default":
+                if operation == "default":
                     self._left()
 
 
