@@ -219,6 +219,8 @@ OWNERS = {
     probes.consumer_heartbeat,
 }
 
+NAMED_JOIN = {probes.join_group_again}
+
 FETCHES = {probes.fetch, probes.fetch_replica}
 SESSIONS = {probes.fetch_session, *FETCHES}
 
@@ -241,7 +243,9 @@ SIGNS = (
     # What is asked again. If our credentials were refused, a call ends.
     Sign(Do.RETRY, asks_again, ASKERS),
     Sign(Do.RETRY, asks_again, {probes.offset_fetch, probes.offset_fetch_group}, unless=Do.RAISE),
-    Sign(Do.RETRY, waits, JOINS | {probes.fetch_session}, unless=Do.PARTITIONS_LOST),
+    Sign(Do.RETRY, waits, {*JOINS, probes.fetch_session} - NAMED_JOIN, unless=Do.PARTITIONS_LOST),
+    # A member that has an id, and is told to take one, waits: else it would ask without an end.
+    Sign(Do.RETRY, waits, NAMED_JOIN, unless=Do.PARTITIONS_LOST | Do.TAKE_MEMBER_ID),
     # Commits. One of `commit_async` is repeated only if the group has gone on; one before a
     # revocation is given up if the topic may be gone; one by hand has no next generation.
     Sign(Do.RETRY, asks_again, {probes.offset_commit_revocation}, unless=Do.AWAIT_TOPIC),
