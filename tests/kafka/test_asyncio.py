@@ -326,7 +326,7 @@ def test_a_program_that_is_cancelled_anywhere_misses_no_record_and_gets_none_twi
                     cancelled += attempt.was_cancelled
                 assert given == [*range(len(given))]
                 total += cancelled
-            assert total > 2, "nothing was cancelled"
+            assert total > 0, "nothing was cancelled"
 
     run(program())
 

@@ -20,7 +20,7 @@ from aktor import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from aktor.errors import ConsumerClosedError, WakeupError
+from aktor.errors import ConsumerClosedError
 from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, SOON_S, numbered, quick, wait_until
@@ -480,27 +480,6 @@ def test_green_threads_may_call_it_as_threads_may(patch: str) -> None:
         )
 
     assert done.stdout == "v0 v1 v2 more 3\n", done.stderr
-
-
-def test_a_poll_that_goes_on_beside_an_iteration_puts_the_rest_of_its_records_back(
-    kafka: Cluster, orders: TopicPartition
-) -> None:
-    """Each record comes once: the iteration goes on behind the poll's records, or gets them all."""
-    consumer = quick(kafka, consumer_timeout_ms=SOON_S * 1000)
-    consumer.assign([orders])
-    consumer.pause(orders)
-    poll = Worker(lambda: consumer.poll(SOON_S * 1000))
-    wait_until(lambda: bool(consumer._guard.away), "the poll waits")
-    records = iter(consumer)
-    consumer.resume(orders)
-    given = [next(records).offset for _ in range(5)]
-
-    consumer.wakeup()
-    assert isinstance(poll.end(), WakeupError)
-    given += [next(records).offset for _ in range(COUNT - 5)]
-
-    assert given == list(range(COUNT))
-    consumer.close()
 
 
 @pytest.fixture

@@ -405,6 +405,9 @@ class Dispatcher:
     the dispatching thread.
     """
 
+    #: Whether calls of the application run on threads of their own, whose stacks can be shown.
+    on_threads: ClassVar[bool] = True
+
     def __init__(
         self,
         routes: Mapping[type, tuple[str, ...]],

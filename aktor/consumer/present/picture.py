@@ -157,7 +157,7 @@ def take(
         unreachable="" if unreachable is None else str(unreachable.args[0]),
         cluster=port.cluster,
         session_until=port.membership.session_until,
-        application=_application(engine, guard, now),
+        application=_application(engine, guard, dispatcher, now),
         network=network if isinstance(network, NetworkNow) else NetworkNow(),
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
@@ -176,7 +176,9 @@ def _only(value: Value | None, kind: type[Any]) -> Any:
     return value if isinstance(value, kind) else None
 
 
-def _application(engine: Engine, guard: CallsNow, now: float) -> ApplicationNow:
+def _application(
+    engine: Engine, guard: CallsNow, dispatcher: Dispatcher, now: float
+) -> ApplicationNow:
     heartbeat, running = engine.heartbeat, engine.rebalancing.user_code.running
     callback, since, thread = running or ("", -math.inf, heartbeat.thread)
     waits = bool(guard.away) and running is None
@@ -186,7 +188,7 @@ def _application(engine: Engine, guard: CallsNow, now: float) -> ApplicationNow:
         waits=waits,
         callback=callback,
         callback_since=since,
-        line=line_of(thread) if (late or running) and thread else "",
+        line=line_of(thread) if (late or running) and thread and dispatcher.on_threads else "",
         delivered_at=engine.delivered_at,
     )
 

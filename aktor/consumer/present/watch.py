@@ -153,7 +153,7 @@ class Watch:
             "poll.overdue",
             seconds=round(late, 3),
             callback=p.application.callback or None,
-            stack=stack_of(thread),
+            stack=stack_of(thread) if self._dispatcher.on_threads else (),
         )
 
 

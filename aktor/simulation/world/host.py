@@ -397,6 +397,9 @@ class SimulatedHost(Host):
 class SimulatedDispatcher(Dispatcher):
     """A dispatcher without a thread."""
 
+    #: Members are greenlets of one thread, whose stack is that of whoever has the turn.
+    on_threads = False
+
     def __init__(self, host: SimulatedHost, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ended = False

@@ -79,7 +79,9 @@ def test_both_ways_to_iterate_go_on_where_the_other_one_is() -> None:
     assert [*loop.take(), loop.iteration.next().offset, *loop.take(2)] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("what", ["another call", "wakeup", "close", "an event", "time"])
+@pytest.mark.parametrize(
+    "what", ["another call", "wakeup", "close", "an event", "time", "a poll goes on"]
+)
 def test_it_looks_before_the_next_record_if_something_else(what: str) -> None:
     loop = Loop(a_chunk(count=5))
     loop.take(2)
@@ -88,6 +90,8 @@ def test_it_looks_before_the_next_record_if_something_else(what: str) -> None:
     match what:
         case "another call":
             call.attention.call()
+        case "a poll goes on":  # of another thread: it has waited, and let this one in
+            call.come_back(call.let_others_in())
         case "wakeup":
             call.wakeup()
         case "close":
