@@ -761,6 +761,13 @@ def test_what_ends_the_loop_ends_every_job_in_hand(
     told: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
     workers = Coroutines(3, name="test")
     enough, heard = threading.Event(), threading.Event()
+    all_are_submitted = threading.Event()
+
+    async def exits(argument: Any) -> None:
+        # Not before: what is submitted after the end of the loop's run is run as any other job.
+        while not all_are_submitted.is_set():
+            await asyncio.sleep(0)
+        await handler(argument)
 
     async def hears_nothing(_argument: Any) -> None:
         # Until the end of the test: of a task that never ends Python complains when it ends itself.
@@ -774,8 +781,9 @@ def test_what_ends_the_loop_ends_every_job_in_hand(
 
     submit("runs", waits_for_ever)
     submit("hears nothing", hears_nothing)
-    submit("exits", handler)
+    submit("exits", exits)
     submit("waits", waits_for_ever)
+    all_are_submitted.set()
 
     first = told.get(timeout=SOON)
     ended = dict([first, *(told.get(timeout=SOON) for _ in range(3))])
