@@ -113,12 +113,9 @@ async def _read_in_a_loop(
         while done < count:
             found = await consumer.getmany(timeout_ms=1000, max_records=500)
             done += sum(map(len, found.values()))
-            await asyncio.sleep(0)
     else:
         async for _ in consumer:
             done += 1
-            if done % 500 == 0:
-                await asyncio.sleep(0)
             if done >= count:
                 break
     result = _figures(began, cpu, done, late)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import re
 import time
 import warnings
@@ -78,6 +79,11 @@ COMMIT_SHARE: Final = 0.25
 
 #: How often `stop` looks whether the calls of other tasks have ended, in seconds.
 LOOK_EVERY: Final = 0.05
+
+#: For how many seconds records are given out before other tasks of the event loop have a turn. No
+#: call waits as long as records are here, and the thread fetches faster than most programs read:
+#: without this a program that catches up would keep the loop for itself.
+TURN_EVERY: Final = 0.002
 
 #: What a rebalance listener may not call.
 NEVER_NESTED: Final = frozenset(
@@ -153,6 +159,9 @@ class KafkaConsumer(Shown, Generic[K, V]):
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._host, self._dispatcher, self._core, self._engine = made
         self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
+        #: When other tasks of the event loop must have a turn before more records are given out.
+        self._others_at = -math.inf
+        self._engine.iteration.look_every = TURN_EVERY
         self._begin_to_show()
         self._records = self._iterate()
         if topics:
@@ -328,6 +337,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         engine, guard = self._engine, self._guard
         only = self._checked(partitions)
+        if self._core.clock() >= self._others_at:
+            await self._let_other_tasks_run()
         turn = await self._enter("getmany")
         try:
             self._begin()
@@ -398,6 +409,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
         return self._engine.iteration.next()
 
     async def _next_record(self, name: str) -> ConsumerRecord[K, V]:
+        if self._core.clock() >= self._others_at:
+            await self._let_other_tasks_run()
         while True:
             record: ConsumerRecord[K, V] | None = await self._call(
                 name,
@@ -409,6 +422,13 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 return record
             if self._guard.ending:
                 raise ConsumerStoppedError
+
+    async def _let_other_tasks_run(self) -> None:
+        """Let the event loop go round once. Nothing is taken yet: this may be cancelled."""
+        if not self._engine.has_records:  # the call is going to wait
+            return
+        await asyncio.sleep(0)
+        self._others_at = self._core.clock() + TURN_EVERY
 
     async def poll_arrow(
         self,
@@ -432,6 +452,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
         topics = self._engine.topics_in_order
         make = functools.partial(arrow.batch_of, names=names, topics=topics)
         timeout = arguments.seconds(timeout_ms)
+        if self._core.clock() >= self._others_at:
+            await self._let_other_tasks_run()
         batch = await self._call(
             "poll_arrow",
             lambda: self._engine.poll_columns(

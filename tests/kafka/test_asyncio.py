@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +20,7 @@ from aktor.aio import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from aktor.aio.consumer import TURN_EVERY
 from aktor.errors import BootstrapError, IllegalStateError, UserCallbackError, WakeupError
 from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
@@ -203,6 +205,59 @@ def test_it_says_how_it_is_and_why_nothing_comes(
             assert "rebalance.completed" in events
 
     run(program())
+
+
+async def _by_iteration(consumer: Any) -> AsyncIterator[Any]:
+    async for record in consumer:
+        yield record
+
+
+async def _one_by_one(consumer: Any) -> AsyncIterator[Any]:
+    while True:
+        yield await consumer.getone()
+
+
+async def _in_batches_of_one(consumer: Any) -> AsyncIterator[Any]:
+    while True:
+        yield await consumer.getmany(timeout_ms=1000, max_records=1)
+
+
+async def _in_columns(consumer: Any) -> AsyncIterator[Any]:
+    while True:
+        yield await consumer.poll_arrow(1000, 1)
+
+
+@pytest.mark.embedded("records are here already")
+@pytest.mark.parametrize("read", [_by_iteration, _one_by_one, _in_batches_of_one, _in_columns])
+def test_other_tasks_have_their_turns_while_records_are_here(
+    kafka: EmbeddedCluster, orders: TopicPartition, read: Callable[[Any], AsyncIterator[Any]]
+) -> None:
+    """No call waits then, so that nothing else would let them run."""
+    count, turns = 20, 0
+
+    async def program() -> None:
+        nonlocal turns
+        async with assigned(kafka, orders) as consumer:
+            await consumer.getone()
+
+            async def take_turns() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            other = asyncio.create_task(take_turns())
+            async for _ in islice(read(consumer), count):
+                time.sleep(1.5 * TURN_EVERY)  # the program computes
+            other.cancel()
+
+    run(program())
+    assert turns >= count // 2
+
+
+async def islice(some: AsyncIterator[T], count: int) -> AsyncIterator[T]:
+    for _ in range(count):
+        yield await anext(some)
 
 
 def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:

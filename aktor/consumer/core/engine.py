@@ -141,6 +141,15 @@ class Engine:
         self.iteration.forget()
         self.recovery.repair()
 
+    @property
+    def has_records(self) -> bool:
+        """Whether records are here: handed over by the thread, put back, or being handed out."""
+        return (
+            not self.heartbeat.has_run_dry
+            or self.delivery.anything_ready
+            or self.iteration.has_records
+        )
+
     # -- poll
 
     def poll_at_once(

@@ -25,7 +25,8 @@ from aktor.consumer.core.partition import Partition
 
 __all__ = ["Calls", "Iteration"]
 
-#: For how many seconds records are handed out before the background is told.
+#: For how many seconds records are handed out before the background is told, if the driver of the
+#: calls has no other wish.
 LOOK_EVERY: Final = 1.0
 
 
@@ -60,6 +61,7 @@ class Iteration:
         "batch",
         "given_to",
         "look_at",
+        "look_every",
     )
 
     def __init__(self, core: Core) -> None:
@@ -73,6 +75,8 @@ class Iteration:
         self.given_to: CallerRef = nobody
         #: When `next` must stop and the background be told, even if there are more records.
         self.look_at = -math.inf
+        #: For how many seconds records are handed out before that.
+        self.look_every = LOOK_EVERY
 
     def next(self) -> Any:
         """The next fetched record; None if a poll must run first.
@@ -176,7 +180,7 @@ class Iteration:
         if not is_this(self.given_to):
             self.given_to = this_caller()
         core = self._core
-        self.look_at = core.clock() + LOOK_EVERY
+        self.look_at = core.clock() + self.look_every
         if core.subscription.in_group:
             self.look_at = min(self.look_at, core.port.membership.session_until)
         partitions = core.delivery.partitions
