@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, ca
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor import kafka_python
+from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.settings import translated
 from aktor.aio.turns import TaskGuard, Turn
@@ -74,6 +75,11 @@ Committable = int | tuple[int, str] | OffsetAndMetadata
 #: How long `start` waits for the end of the thread if it raises, in seconds.
 GIVE_UP_WAIT: Final = 5.0
 
+#: How long `start` waits for the first assignment of the group, in seconds; without a group, for
+#: metadata of the topics.
+ASSIGNMENT_WAIT: Final = 10.0
+METADATA_WAIT: Final = 1.0
+
 #: The part of its time for which `stop` lets a commit of another task go on.
 COMMIT_SHARE: Final = 0.25
 
@@ -85,10 +91,11 @@ LOOK_EVERY: Final = 0.05
 #: without this a program that catches up would keep the loop for itself.
 TURN_EVERY: Final = 0.002
 
+#: What reads records, and takes part in rebalances.
+READS: Final = frozenset({"getmany", "getone", "iteration", "poll_arrow", "process"})
+
 #: What a rebalance listener may not call.
-NEVER_NESTED: Final = frozenset(
-    {"getmany", "getone", "poll_arrow", "subscribe", "unsubscribe", "assign", "iteration"}
-)
+NEVER_NESTED: Final = READS | {"assign", "subscribe", "unsubscribe"}
 
 
 class KafkaConsumer(Shown, Generic[K, V]):
@@ -155,6 +162,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
             value = deserializers.wrap(config["value_deserializer"], "value_deserializer")
         self._bell = LoopBell()
         self._guard = TaskGuard()
+        #: For so long a call waits for its turn, in seconds, unless it has a time of its own.
+        self._patience = config["max_poll_interval_ms"] / 1000
         host = HOST.get().for_consumer(self)
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._host, self._dispatcher, self._core, self._engine = made
@@ -162,6 +171,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         #: When other tasks of the event loop must have a turn before more records are given out.
         self._others_at = -math.inf
         self._engine.iteration.look_every = TURN_EVERY
+        self._attendance = Attendance(self._engine, self._driver, self._guard, self._patience)
         self._begin_to_show()
         self._records = self._iterate()
         if topics:
@@ -178,8 +188,9 @@ class KafkaConsumer(Shown, Generic[K, V]):
 
     async def start(self) -> None:
         """Start the background thread, and wait until a broker has described the cluster, for
-        `bootstrap_timeout_ms` at most (0: do not wait). The consumer belongs to this event loop
-        from now on. A second call does nothing.
+        `bootstrap_timeout_ms` at most (0: do not wait); if there is a subscription, also until
+        partitions are assigned, for ten seconds at most: the listener is called. The consumer
+        belongs to this event loop from now on. A second call does nothing.
 
         Raises:
             BootstrapError: no broker has answered in time. It names each server and why it failed.
@@ -208,6 +219,9 @@ class KafkaConsumer(Shown, Generic[K, V]):
             await self._call(
                 "start", lambda: self._engine.questions.reach_cluster(self._core.clock() + timeout)
             )
+            if self._engine.subscription.is_subscribed:
+                in_group = self._engine.subscription.in_group
+                await self._attendance.begin(ASSIGNMENT_WAIT if in_group else METADATA_WAIT)
         except BaseException:
             self._guard.end()
             self._engine.call.end_waits()
@@ -339,14 +353,17 @@ class KafkaConsumer(Shown, Generic[K, V]):
         only = self._checked(partitions)
         if self._core.clock() >= self._others_at:
             await self._let_other_tasks_run()
-        turn = await self._enter("getmany")
+        turn = self._turn("getmany", timeout=timeout)
         try:
+            await self._enter(turn)
             self._begin()
             now = self._core.clock()
             records = engine.poll_at_once(now, now + timeout, limit, only=only)
             if records is None:
                 records = await self._driver.run(turn, engine.poll(now + timeout, limit, only=only))
         except BaseException as error:
+            if turn.ran_out:  # `timeout` has passed while another call was inside
+                return {}
             raise self._error_of(error, turn) from error.__cause__
         finally:
             if not turn.goes_on_alone:
@@ -740,28 +757,41 @@ class KafkaConsumer(Shown, Generic[K, V]):
         if self._guard.ending and self._guard.in_callback_of is None:
             raise ConsumerStoppedError
 
-    async def _enter(self, name: str) -> Turn:
-        """Begin an outermost call when its turn has come."""
+    def _turn(self, name: str, patience: float | None = None, timeout: float = math.inf) -> Turn:
+        """A call that waits for its turn for `patience` seconds at most (default: as long as a
+        member need not poll), and not for longer than `timeout`."""
         self._check_usable()
         self._check_loop()
+        return Turn(
+            name,
+            asyncio.current_task(),
+            patience=self._patience if patience is None else patience,
+            until=asyncio.get_running_loop().time() + timeout,
+        )
+
+    async def _enter(self, turn: Turn) -> None:
+        """Begin an outermost call when its turn has come."""
         guard = self._guard
-        turn = Turn(name, asyncio.current_task())
+        if turn.name in READS:
+            self._attendance.end()
         if not guard.enter(turn):
             if guard.in_callback_of is not None:
-                raise _refused(name)
+                raise guard.refusal(turn.name)
             await guard.wait_for_turn(turn)
-        return turn
 
-    async def _call(self, name: str, make: Callable[[], Waiting[T]]) -> T:
-        """Run a call to its end: an outermost one, or one that a listener makes."""
+    async def _call(
+        self, name: str, make: Callable[[], Waiting[T]], patience: float | None = None
+    ) -> T:
+        """Run a call to its end: an outermost one, or a nested one (see `turns`)."""
         guard = self._guard
-        if guard.holder and guard.in_callback_of is not None:
-            if name in NEVER_NESTED:
-                raise _refused(name)
+        if name not in NEVER_NESTED and guard.runs_callback:
+            self._check_usable()
+            self._check_loop()
             with self._nested():
                 return await self._driver.run_nested(make())
-        turn = await self._enter(name)
+        turn = self._turn(name, patience)
         try:
+            await self._enter(turn)
             self._begin()
             return await self._driver.run(turn, make())
         except BaseException as error:
@@ -775,30 +805,30 @@ class KafkaConsumer(Shown, Generic[K, V]):
         self._check_usable()
         self._check_loop()
         if self._guard.in_callback_of is not None:
-            raise _refused(name)
+            raise self._guard.refusal(name)
         assert self._loop is not None, "it was checked"
         return self._loop.create_task(self._call(name, make))
 
     @contextlib.contextmanager
     def _at_once(self, name: str) -> Generator[None]:
-        """A call that need not wait."""
+        """A call that need not wait. If another call is inside, it is nested in that one, or
+        refused."""
         guard = self._guard
         self._check_usable()
         if self._loop is not None:
             self._check_loop()
-        if guard.holder and guard.in_callback_of is not None:
-            if name in NEVER_NESTED:
-                raise _refused(name)
-            with self._nested():
-                yield
-            return
         turn = Turn(name, _current_task())
         holder = guard.holder.setdefault(None, turn)
         if holder is not turn:
+            if name not in NEVER_NESTED:
+                with self._nested():
+                    yield
+                return
+            if guard.in_callback_of is not None:
+                raise guard.refusal(name)
             raise IllegalStateError(
                 f"{name}() was called while {holder.name}() of {holder.where} is in a step of a"
-                " rebalance, and cannot wait for its end. Call it in the listener, or in the task"
-                " that reads"
+                " rebalance, and cannot wait for its end. Call it in the task that reads"
             )
         try:
             self._begin()
@@ -820,7 +850,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
         call = self._engine.call
         touched = call.begin_nested()
         try:
-            yield
+            with self._guard.nested():
+                yield
         finally:
             call.end_nested(touched=touched)
 
@@ -888,10 +919,6 @@ def _with_metadata(offsets: Mapping[TopicPartition, Committable]) -> dict[TopicP
             value = OffsetAndMetadata(value, "", None)
         found[partition] = value
     return found
-
-
-def _refused(name: str) -> IllegalStateError:
-    return IllegalStateError(f"{name} may not be called from a rebalance listener")
 
 
 def _current_task() -> asyncio.Task[Any] | None:

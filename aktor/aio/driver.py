@@ -137,7 +137,7 @@ class Driver:
         over, asked = _advance(waiting)
         if not over:
             waiting.close()
-            raise self._guard.refusal(self._guard.holder.get(None))
+            raise self._guard.refusal("this call")
         return cast("T", asked)
 
     async def _wait_open(self, turn: Turn, seen: int, until: float) -> None:
@@ -165,7 +165,7 @@ class Driver:
         error: BaseException | None = None
         while True:
             if not isinstance(asked, float | int):
-                error = await _error_of(asked)
+                error = await self._error_of(asked)
             elif asked > -math.inf:
                 await self._bell.wait_for_ring(seen, asked - self._clock())
             seen = self._bell.rings
@@ -173,6 +173,22 @@ class Driver:
             error = None
             if over or (type(asked) is Open and not nested):
                 return over, asked, seen
+
+    async def _error_of(self, awaitable: Awaitable[Any]) -> BaseException | None:
+        """Run the user's awaitable to its end, as a task of its own; returns its error."""
+        guard = self._guard
+        task = asyncio.ensure_future(_await(awaitable))
+        outer, guard.callback = guard.callback, task
+        try:
+            await asyncio.wait([task])
+            if outer is None:
+                await guard.wait_for_nested()
+        except BaseException:  # the event loop ends
+            task.cancel()
+            raise
+        finally:
+            guard.callback = outer
+        return asyncio.CancelledError() if task.cancelled() else task.exception()
 
     def _go_on_alone(
         self, turn: Turn, waiting: Waiting[Any], section: asyncio.Task[tuple[bool, Any, int]]
@@ -216,17 +232,6 @@ def _context_of(turn: Turn) -> Context:
 
 def _begin(coroutine: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(coroutine, context=context)
-
-
-async def _error_of(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Run the user's awaitable to its end, as a task of its own; returns its error."""
-    task = asyncio.ensure_future(_await(awaitable))
-    try:
-        await asyncio.wait([task])
-    except BaseException:  # the event loop ends
-        task.cancel()
-        raise
-    return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
 async def _await(awaitable: Awaitable[Any]) -> None:

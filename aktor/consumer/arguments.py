@@ -100,8 +100,8 @@ def check_group(settings: Settings) -> None:
 
 
 def check_partition(partition: Any) -> None:
-    """Check that it is a TopicPartition with a valid topic and number."""
-    if not isinstance(partition, TopicPartition):
+    """Check that it is a TopicPartition (aiokafka's is one, too) with a valid topic and number."""
+    if not isinstance(partition, TopicPartition) and not _is_named_alike(partition):
         raise TypeError(
             f"partition must be a TopicPartition namedtuple, not {reprlib.repr(partition)}"
         )
@@ -113,12 +113,18 @@ def check_partition(partition: Any) -> None:
         raise ValueError(f"{partition} cannot be: partitions are numbered from 0 to {INT32_MAX}")
 
 
+def _is_named_alike(partition: Any) -> bool:
+    """Whether it is a namedtuple with the same fields: it is equal to a TopicPartition."""
+    fields = getattr(partition, "_fields", None)
+    return isinstance(partition, tuple) and fields == TopicPartition._fields
+
+
 def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """These partitions as a list, each of them checked."""
+    """These partitions as a list of TopicPartitions, each of them checked."""
     found = list(partitions)
     for partition in found:
         check_partition(partition)
-    return found
+    return [one if type(one) is TopicPartition else TopicPartition(*one) for one in found]
 
 
 def position(value: Any) -> Position:
@@ -148,11 +154,11 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets that can be committed."""
     if not isinstance(offsets, Mapping):
         raise TypeError("offsets must be a dict of TopicPartition: OffsetAndMetadata")
-    chosen = dict(offsets)
+    try:
+        chosen = dict(zip(checked_partitions(offsets), offsets.values(), strict=True))
+    except TypeError:
+        raise TypeError("keys must be TopicPartition namedtuples") from None
     for partition, value in chosen.items():
-        if not isinstance(partition, TopicPartition):
-            raise TypeError("keys must be TopicPartition namedtuples")
-        check_partition(partition)
         if not isinstance(value, OffsetAndMetadata):
             raise TypeError("values must be OffsetAndMetadata namedtuples")
         _check_committable(f"{partition.topic}-{partition.partition}", value)

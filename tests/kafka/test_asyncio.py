@@ -194,9 +194,10 @@ def test_it_says_how_it_is_and_why_nothing_comes(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     async def program() -> None:
-        async with quick(kafka, orders.topic, group_id=group) as consumer:
-            events: list[str] = []
-            consumer.on_event(lambda event: events.append(event["event"]))
+        events: list[str] = []
+        consumer = quick(kafka, orders.topic, group_id=group)
+        consumer.on_event(lambda event: events.append(event["event"]))
+        async with consumer:
             await consumer.getone()
             assert consumer.status().partitions.keys() == {orders}
             consumer.pause(orders)
@@ -453,6 +454,183 @@ def test_a_listener_may_call_the_consumer_also_from_tasks_that_it_starts(
             assert (await consumer.getone()).offset == 50
             assert found == [0, {orders: COUNT}]
             assert await consumer.committed(orders) == 7
+
+    run(program())
+
+
+def test_a_listener_may_wait_for_tasks_that_commit_and_look(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    """As it is usual: on a revocation the workers end what they have in hand, and commit it."""
+
+    async def program() -> None:
+        wanted = asyncio.Event()
+
+        async def work() -> int:
+            await wanted.wait()
+            await consumer.commit({orders: 7})
+            consumer.seek(orders, 50)
+            return await consumer.position(orders)
+
+        worker = asyncio.create_task(work())
+
+        async def wait_for_it(_assigned: object) -> None:
+            wanted.set()
+            await worker
+
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(wait_for_it))
+            assert (await consumer.getone()).offset == 50
+            assert worker.result() == 50
+            assert await consumer.committed(orders) == 7
+
+    run(program())
+
+
+def test_a_call_that_others_began_in_a_listener_is_over_before_the_rebalance_goes_on(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        async def commit(_assigned: object) -> None:
+            commits.append(asyncio.create_task(consumer.commit({orders: 7})))
+            await asyncio.sleep(0)
+
+        commits: list[asyncio.Task[None]] = []
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(commit))
+            while not await consumer.getmany(timeout_ms=SOON_S * 1000):
+                pass
+            assert commits[0].done()
+            assert await consumer.committed(orders) == 7
+
+    run(program())
+
+
+@pytest.mark.parametrize("reads", ["getmany", "getone", "unsubscribe"])
+def test_a_task_that_reads_may_not_be_waited_for_by_a_listener(
+    kafka: Cluster, orders: TopicPartition, group: str, reads: str
+) -> None:
+    async def program() -> None:
+        wanted = asyncio.Event()
+
+        async def work() -> None:
+            await wanted.wait()
+            if reads == "getmany":
+                await consumer.getmany(timeout_ms=SOON_S * 1000)
+            elif reads == "getone":
+                await consumer.getone()
+            else:
+                await consumer.unsubscribe()
+
+        worker = asyncio.create_task(work(), name="worker")
+
+        async def wait_for_it(_assigned: object) -> None:
+            wanted.set()
+            await asyncio.wait([worker])
+
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(wait_for_it))
+            assert (await consumer.getone()).offset == 0
+            with pytest.raises(IllegalStateError, match=r"'worker' would wait for ever"):
+                worker.result()
+
+    run(program())
+
+
+def test_getmany_waits_for_the_listener_of_another_task_until_its_time_is_over(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        listener = Listener()
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=listener)
+            reading = asyncio.create_task(consumer.getone())
+            await listener.begun.wait()
+            assert await consumer.getmany(timeout_ms=20) == {}
+            consumer.pause(orders)
+            consumer.resume(orders)
+            listener.goes_on.set()
+            assert (await reading).offset == 0
+
+    run(program())
+
+
+def test_a_listener_may_wait_for_a_task_that_stops_the_consumer(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        wanted = asyncio.Event()
+
+        async def work() -> None:
+            await wanted.wait()
+            await consumer.stop()
+
+        worker = asyncio.create_task(work())
+
+        async def wait_for_it(_assigned: object) -> None:
+            wanted.set()
+            await worker
+
+        consumer = quick(kafka, group_id=group)
+        await consumer.start()
+        consumer.subscribe([orders.topic], listener=Listener(wait_for_it))
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getone()
+        await consumer.stop()
+
+    run(program())
+
+
+# -- start
+
+
+def test_start_returns_with_the_partitions_of_the_subscription(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        listener = Listener(lambda _assigned: consumer.commit({orders: 5}))
+        consumer = quick(kafka, group_id=group)
+        consumer.subscribe([orders.topic], listener=listener)
+        async with consumer:
+            assert consumer.assignment() == {orders}
+            assert listener.told == ["assigned", "assigned, over"]
+            assert await consumer.seek_to_committed() == {orders: 5}
+            assert (await consumer.getone()).offset == 5
+        async with quick(kafka, orders.topic, group_id=None) as consumer:
+            assert consumer.assignment() == {orders}
+
+    run(program())
+
+
+def test_members_that_are_started_one_after_the_other_share_before_the_first_read(
+    kafka: Cluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
+
+    async def program() -> None:
+        async with (
+            quick(kafka, topic, group_id=group) as one,
+            quick(kafka, topic, group_id=group) as two,
+        ):
+            assert two.assignment(), "the other one took part, though nothing reads it"
+            assert not two.assignment() & one.assignment()
+
+    run(program())
+
+
+def test_what_a_listener_raises_in_start_is_raised_by_the_first_call_that_reads(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def fail(_assigned: object) -> None:
+        raise ZeroDivisionError
+
+    async def program() -> None:
+        consumer = quick(kafka, group_id=group)
+        consumer.subscribe([orders.topic], listener=Listener(fail))
+        async with consumer:
+            with pytest.raises(UserCallbackError):
+                await consumer.getone()
+            assert (await consumer.getone()).offset == 0
 
     run(program())
 

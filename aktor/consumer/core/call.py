@@ -163,6 +163,10 @@ class Call:
         """The error was raised; forget it. Its traceback would keep a dropped consumer alive."""
         self.ended_in = self._owed = None
 
+    def raise_later(self, error: BaseException) -> None:
+        """The call that ends in this error is nobody's: the next poll raises it."""
+        self.unraised = error
+
     def raise_owed(self) -> None:
         """Raise the error that an interrupt kept from being raised."""
         owed = self.unraised

@@ -266,6 +266,27 @@ class Engine:
                 yield call.until(min(deadline, *(part.due_after(now) for part in self._timed)))
         return {}
 
+    @property
+    def is_assigned(self) -> bool:
+        """Whether there is an assignment, be it that the group has none for this member."""
+        return self.rebalancing.has_assigned or bool(self.delivery.partitions)
+
+    def attend(self, deadline: float, ends: Callable[[], bool]) -> Waiting[None]:
+        """Take part in rebalances, as a poll does, and take no records; until `ends` returns True
+        after a step or a ring, or until the deadline."""
+        call, clock, heartbeat = self.call, self.core.clock, self.heartbeat
+        while not call.close_asked:
+            call.check_alive()
+            if self.background.has_work:
+                yield from self.background.run_events()
+            now = clock()
+            heartbeat.tell(now)
+            heartbeat.be_heard(now)
+            if ends() or now >= deadline:
+                return
+            if not (self.core.events or self.commits.callbacks.waiting):
+                yield call.until(min(deadline, heartbeat.due_after(now)))
+
     def _look(
         self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
     ) -> dict[TopicPartition, R]:

@@ -110,6 +110,8 @@ class Rebalancing:
         #: The user's listener, None without one.
         self.listener: Any = None
         self.user_code = UserCode()
+        #: Whether the group has ever assigned partitions, or told that there are none.
+        self.has_assigned = False
         self._outcome = _Outcome(None)
         #: The partitions for which a revoked or lost callback is running. If that callback calls
         #: the consumer, and the membership manager was restarted meanwhile, all partitions are
@@ -194,6 +196,7 @@ class Rebalancing:
     def _assign(self, step: AssignPartitions, event: Step) -> Waiting[BaseException | None]:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
+        self.has_assigned = True
         self._delivery.assign(sorted(step.assigned), by_group=True)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = yield from self._call("on_partitions_assigned", set(step.added), event)
