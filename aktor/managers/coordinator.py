@@ -55,6 +55,13 @@ CALM_AFTER: Final = 10.0
 #: over: they have to hear of it soon.
 LOOK_AGAIN: Final = 0.25
 
+#: The longest backoff in the first seconds after a coordinator was lost. The controller gives up a
+#: dead broker within 9 s (`broker.session.timeout.ms`); then each member should hear of the next
+#: coordinator at once. If the cluster has none for longer than that, ten requests a second of each
+#: member would be a load for nothing.
+LOOK_SOON: Final = 0.1
+SOON_FOR: Final = 12.0
+
 #: KIP-699's `key_type` of consumer groups.
 GROUP_KEY: Final = 0
 
@@ -136,6 +143,8 @@ class CoordinatorManager(RequestManager):
         self._failures = Backoff(first, min(longest, LOOK_AGAIN))
         self._suspicions = Backoff(first, min(longest, LOOK_AGAIN))
         self._suspected_at = -math.inf
+        #: When the last coordinator was lost that had been known for a calm time.
+        self._lost_at = -math.inf
         #: A coordinator whose connection was refused or closed, and when the next may be tried.
         self._unreachable: tuple[Broker, float] | None = None
         #: The last coordinator that was known; since when none is, how often one was looked for
@@ -210,9 +219,17 @@ class CoordinatorManager(RequestManager):
         self._move(CoordinatorEvent.NOTED)
         if now - self._suspected_at < CALM_AFTER:
             self._suspicions.failed(now, jitter)
+            self._shorten(self._suspicions, now)
         else:
             self._suspicions.reset()
+            self._lost_at = now
         self._suspected_at = now
+
+    def _shorten(self, backoff: Backoff, now: float) -> None:
+        """Look again soon, if a coordinator was lost a short time ago."""
+        if now - self._lost_at < SOON_FOR:
+            soon = max(self.settings.retry_backoff, LOOK_SOON)
+            backoff.pause(min(backoff.retry_at, now + soon))
 
     def _move(self, event: CoordinatorEvent) -> None:
         """The only place where `state` is assigned."""
@@ -268,6 +285,7 @@ class CoordinatorManager(RequestManager):
         try the connection when that may be done."""
         self._move(CoordinatorEvent.FAILED)
         self._failures.pause(min(retry_at, now + LOOK_AGAIN))
+        self._shorten(self._failures, now)
         because = f"broker {broker.node_id} at {broker.host}:{broker.port} cannot be reached"
         self._last, self._trouble = broker, because
         self.log.debug(
@@ -304,13 +322,14 @@ class CoordinatorManager(RequestManager):
         self._trouble = str(error.args[0]) if error.args else type(error).__name__
         self._is_refused = Do.RAISE in means(Answer.FIND_COORDINATOR, type(error))
         if Do.RAISE not in means(Answer.FIND_COORDINATOR, type(error)):
-            retry_at = self._failures.failed(now, jitter)
+            self._failures.failed(now, jitter)
+            self._shorten(self._failures, now)
             self.log.info(
                 "coordinator.retried",
                 group=self.settings.group_id,
                 because=error,
                 attempts=self._failures.failures,
-                wait_ms=round((retry_at - now) * 1000),
+                wait_ms=round((self._failures.retry_at - now) * 1000),
             )
             because = str(error.args[0]) if error.args else str(error)
             self._say(CoordinatorMissing(because=because))

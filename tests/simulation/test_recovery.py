@@ -19,7 +19,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "connections_reset": (0.3, 1.0),
     "coordinator_loading": (1.0, 2.0),
     "coordinator_move": (0.5, 1.0),
-    "coordinator_refuses": (0.4, 0.6),
+    "coordinator_refuses": (0.25, 0.3),
     "leader_move": (0.3, 1.0),
     "member_killed": (6.5, 8.0),  # until its session (6 s) is over nobody else gets its partitions
     "rights_withdrawn": (2.0, 6.0),
