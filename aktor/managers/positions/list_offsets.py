@@ -90,7 +90,11 @@ class ListedOffsets(Mutable, kw_only=False):
             kind = error_of(code)
             meaning = means(answer, kind)
             if Do.DONE in meaning:
-                offsets.update((tp, _found(part)) for tp, part in parts.items())
+                for tp, part in parts.items():
+                    if part.offset < NO_OFFSET:
+                        troubles[tp] = OffsetNotAvailableError(f"it named the offset {part.offset}")
+                    else:
+                        offsets[tp] = _found(part)
             elif Do.RAISE in meaning:
                 refusals.update(dict.fromkeys(parts, kind))
             else:

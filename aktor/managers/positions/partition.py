@@ -9,6 +9,7 @@ from typing import Final
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.actors.runtime.exchange import Exchange
+from aktor.actors.runtime.manager import Backoff
 from aktor.events.message import Message
 from aktor.events.positions import (
     Assigned,
@@ -135,6 +136,9 @@ class Partition(Mutable):
     looks_for_end: bool = False
     from_offset: int | None = None
     because: str = ""
+    #: Where the last reset has led, and when a reset from there may ask again.
+    reset_to: int | None = None
+    again: Backoff
     #: The position that is validated, in VALIDATING.
     position: Position | None = None
     #: Which broker was asked last, and when; and the error of the attempt before.
@@ -159,6 +163,9 @@ class Partition(Mutable):
         self.from_offset = from_offset
         self.because = because
         self.exchange.hurry()
+        if from_offset is not None and from_offset == self.reset_to:
+            # The leader had named this offset, and refuses it: it may say the same again.
+            self.exchange.pause(self.again.retry_at)
 
     def is_new(self, because: str) -> None:
         """The partition is new, so it is read from its first record."""
@@ -192,6 +199,15 @@ class Partition(Mutable):
         self.looks_for_end = not self.looks_for_end
         self.exchange.answered()
         return None
+
+    def was_reset(self, offset: int, now: float, jitter: float) -> None:
+        """The reset has led to this offset. If that is where it came from, again and again, the
+        resets are further and further apart."""
+        if offset == self.from_offset:
+            self.again.failed(now, jitter)
+        else:
+            self.again.reset()
+        self.reset_to = offset
 
     @property
     def goes_on(self) -> bool:
@@ -287,7 +303,10 @@ class Partitions:
         for tp, assigned in new.items():
             state = State.INITIALIZING if assigned.position is None else State.RESOLVED
             exchange = Exchange(self._settings)
-            self._partitions[tp] = Partition(epoch=assigned.epoch, state=state, exchange=exchange)
+            backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
+            self._partitions[tp] = Partition(
+                epoch=assigned.epoch, state=state, exchange=exchange, again=backoff
+            )
             self._in_state[state][tp] = None
         return [tp for tp, assigned in new.items() if assigned.position is None]
 

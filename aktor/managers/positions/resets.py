@@ -94,6 +94,7 @@ class Resets(LeaderRequests):
             if tp in found.offsets:
                 offset = partition.answered(offset)
             if offset is not None:
+                partition.was_reset(offset.offset, now, jitter)
                 resets[tp] = offset
             elif tp in found.offsets and partition.goes_on:
                 continue

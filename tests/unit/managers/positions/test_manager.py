@@ -31,6 +31,7 @@ from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
     ExplainPosition,
+    Position,
     PositionsFailed,
     Reset,
     ResetPositions,
@@ -274,6 +275,38 @@ def test_a_reset_from_an_offset_out_of_range_is_a_warning_and_a_start_is_none() 
         "t-0": "info",
         "t-1": "warning",
     }
+
+
+def test_a_leader_that_refuses_the_offset_which_it_has_named_is_asked_after_longer_and_longer() -> (
+    None
+):
+    """It says where its log begins, and that this offset is out of range: asked at once it would
+    say so for ever, with each round trip. What was read in between is another matter."""
+    manager = a_manager(auto_offset_reset="earliest")
+    manager.handle(AssignmentChanged(partitions={T0: at(99)}))
+    now, waits, position = 0.0, [], 99
+    for epoch, named in enumerate((7, 7, 7, 7, 8, 9, 9), start=2):
+        reset = Reset(epoch=epoch, from_offset=position)
+        manager.handle(ResetPositions(partitions={T0: reset}, because="out of range"))
+        turn = tick(manager, now)
+        if not turn.requests:
+            waits.append((position, round(turn.wake_at - now, 3)))
+            now = turn.wake_at
+            turn = tick(manager, now)
+        said = answer(manager, turn.request, offsets({T0: named}), now=now)
+        position = named
+        assert resolved_in(said)[T0].position == Position(offset=named, leader_epoch=-1)
+
+    assert waits == [(7, 0.1), (7, 0.2), (7, 0.4)]
+
+
+def test_an_offset_that_no_log_can_have_is_asked_for_again_after_the_backoff() -> None:
+    manager = a_manager_resetting(T0)
+
+    said = answer(manager, tick(manager, 0.0).request, offsets({T0: -9}), now=0.0)
+
+    assert not resolved_in(said)
+    assert tick(manager, 0.0).wake_at == pytest.approx(0.1)
 
 
 def test_with_policy_none_a_partition_without_a_committed_offset_fails() -> None:
