@@ -19,6 +19,9 @@ PARTITIONS_OF: Final = "the partitions of "
 TOPIC_RECREATED: Final = "a topic was deleted and created anew"
 #: The application polled too late; the seconds follow.
 NO_POLL_FOR: Final = "no poll for "
+#: The same, because nothing in the process ran: it was stopped, or its machine slept; the seconds
+#: follow.
+STOOD_STILL: Final = "the process stood still for "
 #: KIP-848: a member comes back that had left because the application polled too late.
 POLLS_AGAIN: Final = "the application polls again"
 #: The coordinator does not know the member or its generation any more; its error follows.

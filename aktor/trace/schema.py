@@ -566,6 +566,13 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "seconds callback stack",
         ),
         _event(
+            "clock.set",
+            "warning",
+            "the wall clock has moved by so many seconds against the monotonic one: it was set, or"
+            " (ahead only) the machine slept; times before and after it do not fit together",
+            "seconds",
+        ),
+        _event(
             "poll.late",
             "warning",
             "`max_poll_interval_ms` was exceeded; the member leaves",

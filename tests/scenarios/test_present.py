@@ -319,3 +319,22 @@ def test_an_overdue_poll_is_told_with_the_stack_that_holds_it(world: World) -> N
     consumer.poll(timeout_ms=0)
     world.sleep(15.0)
     assert len(world.host(consumer).named("poll.overdue")) == 2
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_wall_clock_that_is_set_is_told_once_and_changes_nothing_else(
+    world: World, step: float
+) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    dispatcher = world.host(consumer).dispatcher
+    true = dispatcher.wall
+    dispatcher.wall = lambda: true() + step
+
+    status = poll_for(world, consumer, 20.0)
+
+    (told,) = world.host(consumer).named("clock.set")
+    assert told["seconds"] == pytest.approx(step, abs=0.1)
+    assert (status.state, bool(status.healthy)) == ("running", True)
+    assert world.host(consumer).named("poll.late") == []
+    assert len(world.host(consumer).named("rebalance.triggered")) == 1

@@ -29,6 +29,9 @@ PARTITIONS_A_SECOND: Final = 500
 #: A partition is stalled after so many seconds without a record.
 STALLED_AFTER: Final = 1.0
 
+#: A wall clock that moved so many seconds against the monotonic one between two looks was set.
+CLOCK_SET: Final = 1.0
+
 #: The part of `max_poll_interval_ms` after which a poll is told to be overdue.
 OVERDUE_PART: Final = 0.5
 
@@ -62,6 +65,8 @@ class Watch:
         #: The heartbeat and the poll that were told to be late: when they were sent, or made.
         self._late_heartbeat = math.inf
         self._late_poll = -math.inf
+        #: By how much the wall clock was ahead of the monotonic one at the last look.
+        self._ahead: float | None = None
 
     def look(self, now: float) -> tuple[float, bool]:
         """Tell what has begun or ended; returns when to look again, and whether the thread must
@@ -70,6 +75,7 @@ class Watch:
         if engine is None or self._guard.closed:
             return math.inf, False
         p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
+        self._look_at_clocks(p)
         self._look_at_heartbeat(p)
         self._look_at_poll(p, engine)
         count = len(engine.delivery.partitions)
@@ -124,7 +130,14 @@ class Watch:
             because=because,
         )
 
-    # -- the member and the application
+    # -- the clocks, the member and the application
+
+    def _look_at_clocks(self, p: Picture) -> None:
+        ahead = p.wall - p.now
+        step = 0.0 if self._ahead is None else ahead - self._ahead
+        self._ahead = ahead
+        if abs(step) >= CLOCK_SET:
+            self._log.warning("clock.set", seconds=round(step, 3))
 
     def _look_at_heartbeat(self, p: Picture) -> None:
         member, coordinator = p.member, p.coordinator

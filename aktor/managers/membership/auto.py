@@ -115,6 +115,7 @@ class AutoMembershipManager(RequestManager):
 
     def _do_duties(self, now: float, jitter: float) -> float:
         """Let the chosen manager do what is due."""
+        self._chosen.wall = self.wall
         requests, wake_at, said = self._chosen.poll(now, jitter)
         for request in requests:
             self.send(request)

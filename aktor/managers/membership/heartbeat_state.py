@@ -11,7 +11,7 @@ from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.manager import NEVER
 from aktor.settings import Settings
 
-__all__ = ["HeartbeatState", "PollTimer"]
+__all__ = ["HeartbeatState", "PollTimer", "Standstill"]
 
 #: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
 #: first may take half of the session: if the connection is half-open, there is time left to find
@@ -24,6 +24,10 @@ SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 #: they have, the group rebalances again, or the coordinator assigns these partitions to us, and a
 #: member hears of it only by the answer to a heartbeat. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
+
+#: A tick that comes so late, in seconds, or a wall clock that has moved so much against the
+#: monotonic one between two ticks, is no delay of a busy machine.
+STILL_AFTER: Final = 2.0
 
 
 class HeartbeatState:
@@ -162,12 +166,14 @@ class HeartbeatState:
 class PollTimer:
     """Owns the last time that a message or a tick brought, and the time of the last `Poll`."""
 
-    __slots__ = ("_longest", "_polled_at", "now")
+    __slots__ = ("_longest", "_polled_at", "_stood_still", "now")
 
     def __init__(self, settings: Settings) -> None:
         self.now = -math.inf
         self._longest = settings.max_poll_interval
         self._polled_at = math.inf
+        #: Seconds since the last `Poll` in which nothing of the consumer ran.
+        self._stood_still = 0.0
 
     def update(self, now: float) -> None:
         """Take over the time now."""
@@ -177,6 +183,18 @@ class PollTimer:
         """The application polls; the timer starts again."""
         self.now = now
         self._polled_at = now
+        self._stood_still = 0.0
+
+    def stood_still(self, seconds: float) -> None:
+        """Nothing of the consumer ran for so long, as `Standstill` has found."""
+        self._stood_still += seconds
+
+    @property
+    def standstill(self) -> float:
+        """For how long nothing of the consumer ran, if there would be no late poll without that;
+        else 0."""
+        would_be_late = self.elapsed - self._stood_still >= self._longest
+        return 0.0 if would_be_late else self._stood_still
 
     @property
     def expires_at(self) -> float:
@@ -192,3 +210,50 @@ class PollTimer:
     def late_by(self) -> float:
         """Seconds since the timer expired."""
         return self.elapsed - self._longest
+
+
+class Standstill:
+    """Finds when nothing of the consumer ran: a process that was stopped, a machine that slept.
+
+    Owns when the next tick is due, by how much the wall clock is ahead of the monotonic one, and
+    what was found since the group has last confirmed the member. While a machine sleeps, Linux lets
+    its monotonic clock stand still (CLOCK_MONOTONIC): then only the wall clock shows it, which
+    somebody may have set as well. And a monotonic clock that jumps looks as a process that stood
+    still. So the words leave both open.
+    """
+
+    __slots__ = ("_ahead", "_at", "_due", "_words")
+
+    def __init__(self) -> None:
+        self._due = math.inf
+        self._ahead: float | None = None
+        self._words = ""
+        self._at = -math.inf
+
+    def tick(self, now: float, wall: float) -> float:
+        """A tick has come; returns for how many seconds nothing ran before it, by the monotonic
+        clock."""
+        overslept = now - self._due
+        if overslept >= STILL_AFTER:
+            self._words, self._at = f"the process stood still for {overslept:.1f} s", now
+            self._words += ", or its clock jumped"
+        ahead = wall - now
+        if self._ahead is not None and (step := ahead - self._ahead) >= STILL_AFTER:
+            self._words, self._at = f"the machine slept for {step:.1f} s", now
+            self._words += ", or its clock was set"
+        self._ahead = ahead
+        return overslept if overslept >= STILL_AFTER else 0.0
+
+    def wakes_at(self, due: float) -> None:
+        """When the next tick is due if nothing happens before."""
+        self._due = due
+
+    def confirmed(self, asked_at: float) -> None:
+        """The group has confirmed the member, in answer to a request sent at this time."""
+        if asked_at >= self._at:
+            self._words = ""
+
+    @property
+    def words(self) -> str:
+        """What was found since the group has last confirmed the member; "": nothing."""
+        return self._words

@@ -39,7 +39,7 @@ from aktor.events.network import Destination, Request, RequestFailed, ResponseRe
 from aktor.events.polling import Poll
 from aktor.events.present import MemberNow
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
-from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer
+from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer, Standstill
 from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.membership.member import GroupMember
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -100,6 +100,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(group=settings.group_id)
         self._timer = PollTimer(settings)
+        self._standstill = Standstill()
         self._coordinator: Broker | None = None
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
@@ -182,7 +183,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _do_duties(self, now: float, jitter: float) -> float:
         """Note the time, and do what is due; a `MemberChanged` is said first."""
         self._timer.update(now)
+        self._timer.stood_still(self._standstill.tick(now, self.wall))
         wake_at = super()._do_duties(now, jitter)
+        self._standstill.wakes_at(wake_at)
         if news := self._news():
             self._outgoing.say_first(news)
         return wake_at
@@ -307,6 +310,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _extend_session(self, asked_at: float) -> None:
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
         self._trouble = ""
+        self._standstill.confirmed(asked_at)
         until = self._heartbeat_state.extend(asked_at)
         if until is not None:
             self._say(SessionExtended(until=until))
@@ -325,16 +329,27 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _trace_late(self) -> str:
         """Trace that the application polls too late; returns the reason in short, for the group."""
-        because = f"{reasons.NO_POLL_FOR}{self._timer.elapsed:.3f} s (max_poll_interval_ms)"
+        timer = self._timer
+        because = f"{reasons.NO_POLL_FOR}{timer.elapsed:.3f} s (max_poll_interval_ms)"
+        advice = "poll more often, take fewer records at a time (max_poll_records), or raise"
+        advice += " max_poll_interval_ms"
+        if timer.standstill:
+            because = f"{reasons.STOOD_STILL}{timer.standstill:.1f} s, or its clock jumped"
+            advice = "without that, no poll would have been late"
         self.log.warning(
             "poll.late",
-            seconds=round(self._timer.late_by, 3),
+            seconds=round(timer.late_by, 3),
             state=self._member.state,
             owned=len(self._member.owned),
-            because=f"{because}: poll more often, take fewer records at a time"
-            " (max_poll_records), or raise max_poll_interval_ms",
+            because=f"{because}: {advice}",
         )
         return because
+
+    def _fenced_because(self, error: str) -> str:
+        """Why the group does not know the member any more: the error, and what has led to it, as
+        far as is known here."""
+        after = f" after {self._standstill.words}" if self._standstill.words else ""
+        return f"{reasons.FENCED}{error}{after}"
 
     # -- leaving the group
 

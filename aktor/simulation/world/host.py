@@ -87,7 +87,7 @@ class SimulatedHost(Host):
             self,
             routes,
             clock=self.now,
-            wall=self.now,
+            wall=self.wall,
             order=self._mail,
             seed=random.Random(f"{self._seed} jitter").getrandbits(32),
             trace=trace,
@@ -134,6 +134,12 @@ class SimulatedHost(Host):
         """The member's clock; whoever looks at it may be overtaken."""
         self._scheduler.overtake()
         return self._scheduler.now + self.member.ahead
+
+    def wall(self) -> float:
+        """The time of day, which goes on while the member's machine sleeps; whoever looks at it may
+        be overtaken."""
+        self._scheduler.overtake()
+        return self._scheduler.now
 
     # -- turns
 

@@ -246,7 +246,8 @@ class Assembly:
             held_ms=None if hold is None else hold.ms,
             sentence=_sentence(
                 group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves, gaps
-            ),
+            )
+            + _clocks(parts),
         )
         return row, [_part_row(group, name, part) for part in parts]
 
@@ -319,6 +320,17 @@ def _sentence(
     if gaps:
         words.append(f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}")
     return "; ".join(words) + "."
+
+
+def _clocks(parts: Iterable[Part]) -> str:
+    """Whose times are not those of the others."""
+    set_by = {called(part.name): part.clock_set for part in parts if part.clock_set}
+    told = [
+        f" The clock of {name} was set by {step:+.1f} s meanwhile"
+        f"{', or its machine slept' if step > 0 else ''}: these times are in doubt."
+        for name, step in set_by.items()
+    ]
+    return "".join(told)
 
 
 def _done_last(took: float, slowest: Part) -> list[str]:

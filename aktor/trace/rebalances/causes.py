@@ -18,6 +18,8 @@ class Cause(enum.Enum):
     SUBSCRIPTION_CHANGE = "subscription_change"
     METADATA_CHANGE = "metadata_change"
     POLL_INTERVAL_EXCEEDED = "poll_interval_exceeded"
+    #: Nothing in a member's process ran.
+    STOOD_STILL = "stood_still"
     FENCED = "fenced"
     REFUSED = "refused"
     #: The coordinator took a member out of the group that had said nothing.
@@ -37,6 +39,7 @@ _TRIGGERED: Final = {
     reasons.PARTITIONS_OF: Cause.METADATA_CHANGE,
     reasons.TOPIC_RECREATED: Cause.METADATA_CHANGE,
     reasons.NO_POLL_FOR: Cause.POLL_INTERVAL_EXCEEDED,
+    reasons.STOOD_STILL: Cause.STOOD_STILL,
     reasons.POLLS_AGAIN: Cause.POLL_INTERVAL_EXCEEDED,
     reasons.FENCED: Cause.FENCED,
     reasons.AFTER: Cause.REFUSED,
@@ -50,6 +53,10 @@ _TRIGGERED: Final = {
 }
 
 
+#: Causes of a departure that a member did not want.
+_DEPARTURES: Final = (Cause.POLL_INTERVAL_EXCEEDED, Cause.STOOD_STILL, Cause.FENCED)
+
+
 def cause_of(because: str | None) -> Cause:
     """The cause that `rebalance.triggered` gives."""
     for words, cause in _TRIGGERED.items():
@@ -61,4 +68,4 @@ def cause_of(because: str | None) -> Cause:
 def departure_of(because: str | None) -> Cause:
     """The cause that a member gives to the others by `member.left` or `member.lost`."""
     cause = cause_of(because)
-    return cause if cause in (Cause.POLL_INTERVAL_EXCEEDED, Cause.FENCED) else Cause.LEAVE
+    return cause if cause in _DEPARTURES else Cause.LEAVE

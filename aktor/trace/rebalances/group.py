@@ -263,6 +263,11 @@ class GroupTraces:
         because = _text(event, "because") or "it did not poll"
         life.poll_late(at, because.partition(": ")[0])
 
+    def _clock_set(self, life: Life, at: float, event: Event) -> None:
+        step = _real(event, "seconds")
+        if life.part is not None and step is not None:
+            life.part.clock_set += step
+
     def _called_back(self, life: Life, at: float, event: Event) -> None:
         call, ms = CALLBACKS.get(str(event.get("callback"))), _real(event, "ms")
         if call is None or ms is None:
@@ -516,6 +521,7 @@ _Handler = Callable[[GroupTraces, Life, float, Event], None]
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     "callback.failed": GroupTraces._called_back,
     "callback.finished": GroupTraces._called_back,
+    "clock.set": GroupTraces._clock_set,
     "cluster.changed": GroupTraces._cluster_changed,
     "commit.failed": GroupTraces._commit_failed,
     "coordinator.found": GroupTraces._coordinator_found,

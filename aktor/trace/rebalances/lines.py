@@ -23,7 +23,7 @@ DELIVERED: Final = "records.delivered"
 
 #: The events that are needed.
 EVENTS: Final = frozenset(
-    {"callback.failed", "callback.finished", "commit.failed", "coordinator.found"}
+    {"clock.set", "callback.failed", "callback.finished", "commit.failed", "coordinator.found"}
     | {"coordinator.lost", "coordinator.retried", "member.epoch", "member.left", "member.lost"}
     | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
     | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}

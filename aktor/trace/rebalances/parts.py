@@ -117,6 +117,8 @@ class Part:
     #: Which coordinator it waited for, and why; and in which words its application polled too late.
     coordinator: str | None = None
     late_poll: str | None = None
+    #: By how many seconds the clock of its host was set meanwhile, or its machine slept.
+    clock_set: float = 0.0
     #: The generation in which it began; the rebalance leads to a later one.
     since_generation: int | None = None
     #: Members that the coordinator took out of the group.

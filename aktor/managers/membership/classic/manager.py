@@ -587,7 +587,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], meaning: Do) -> None:
-        self._depart(f"{reasons.FENCED}{name_of(error)}", meaning)
+        self._depart(self._fenced_because(name_of(error)), meaning)
 
     def _refused(self, error: type[Exception], meaning: Do) -> None:
         refusal = errors.refusal(

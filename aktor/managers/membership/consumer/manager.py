@@ -427,7 +427,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _fenced(self, meaning: Do, because: str) -> None:
         self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()
-        self._member.depart(Trigger.FENCE, f"{reasons.FENCED}{because}")
+        self._member.depart(Trigger.FENCE, self._fenced_because(because))
 
     def _fail(self, error: Exception, meaning: Do) -> None:
         """Only the user can mend this: give up all partitions, tell the application, and stop."""

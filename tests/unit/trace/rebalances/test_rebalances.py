@@ -70,6 +70,24 @@ def test_the_parts_of_one_generation_are_one_rebalance(
     assert (row.partitions, row.first_assigned, row.moved) == (4, 4, 0)
 
 
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (3600.0, "was set by +3600.0 s meanwhile, or its machine slept"),
+        (-3600.0, "was set by -3600.0 s meanwhile"),
+    ],
+)
+def test_times_that_a_clock_which_was_set_has_spoiled_are_in_doubt(
+    step: float, told: str, events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    bob.tells(0.9, "clock.set", seconds=step)
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert row.sentence.endswith(f" The clock of bob on host-bob {told}: these times are in doubt.")
+
+
 def test_who_left_before_has_triggered_it_and_what_moves_then_has_to_move(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
