@@ -32,7 +32,7 @@ from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE, Topic, check_n
 from aktor.broker.topology import Node
 
 if TYPE_CHECKING:
-    from aktor.broker.sasl import Authentication
+    from aktor.broker.sasl import Authentication, Users
 
 __all__ = ["EmbeddedKafka"]
 
@@ -82,7 +82,8 @@ class EmbeddedKafka:
         self._port = port
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics)
         self._data = data
-        self._users = dict(users) if users is not None else None
+        self._passwords = dict(users) if users is not None else None
+        self._users: Users | None = None
         self._racks = tuple(racks)
         self._settings = settings or ClusterSettings()
         if partitions is not None:
@@ -169,11 +170,11 @@ class EmbeddedKafka:
                 folder.put("log-start", key, None)
 
     def _log_in(self) -> Callable[[], Authentication] | None:
-        if self._users is None:
+        if self._passwords is None:
             return None
         from aktor.broker.sasl import Authentication, Users
 
-        users = Users(self._users)
+        users = self._users = Users(self._passwords)
         return lambda: Authentication(users, rng=self._rng)
 
     def _nodes(self) -> list[Node]:
@@ -402,6 +403,16 @@ class EmbeddedKafka:
         """Its next request is refused, as if the member had been replaced."""
         cluster = self.server.cluster
         self.server.ask(lambda: cluster.groups.fence_member(group_id, member_id, cluster.now))
+
+    def set_password(self, user: str, password: str) -> None:
+        """From now on this is the password of this user. Who is logged in stays so, as with Kafka;
+        `disconnect` ends that. Raises ValueError if nobody has to log in."""
+        if self._passwords is None:
+            raise ValueError("this cluster was made without users, so that nobody logs in")
+        self._passwords[user] = password
+        if self._users is not None:
+            users = self._users
+            self.server.ask(lambda: users.set_password(user, password))
 
     # -- faults
 

@@ -56,6 +56,11 @@ class Users:
     def __repr__(self) -> str:
         return f"<Users {', '.join(self._passwords) or 'none'}>"
 
+    def set_password(self, name: str, password: str) -> None:
+        """From now on this is the password of this user, who may be a new one."""
+        self._passwords[name] = password.encode()
+        self._keys = {key: keys for key, keys in self._keys.items() if key[0] != name}
+
     def has_password(self, name: str, password: str) -> bool:
         """Whether this is the password of this user; as slow for a wrong one as for the right."""
         known = self._passwords.get(name)

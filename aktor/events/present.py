@@ -48,7 +48,8 @@ class BrokerNow(Value):
 
     `failing_since`: the first failure in a row; `failed_at` the last one. `attempts` counts the
     failures, `error` says how the last one ended ("": it hung up), `retry_at` when the next attempt
-    may begin. `refused`: it refuses our credentials.
+    may begin. `refused`: it refuses our credentials. `throttled_since`, `throttled_until`: a quota
+    is used up, and it wants no requests.
     """
 
     node: int
@@ -61,6 +62,7 @@ class BrokerNow(Value):
     error: str
     retry_at: float
     refused: bool
+    throttled_since: float
     throttled_until: float
     heard: tuple[Heard, ...]
 

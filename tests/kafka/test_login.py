@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from aktor import KafkaConsumer, TopicPartition
+from aktor import KafkaConsumer, TopicPartition, WaitingFor
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.errors import AuthenticationError, BootstrapError
 from tests.kafka.real import topics
@@ -80,6 +82,73 @@ def test_a_wrong_password_is_told_at_once_with_broker_and_mechanism(
         assert time.monotonic() - began < PROMPT_S
         assert caught.value.broker == locked.bootstrap_servers
         assert caught.value.mechanism == mechanism
+
+
+#: What is said of a wrong password, by the mechanism.
+WHY = {
+    "PLAIN": "Authentication failed: Invalid username or password",
+    "SCRAM-SHA-256": "Authentication failed during authentication due to invalid credentials with"
+    " SASL mechanism SCRAM-SHA-256",
+    "SCRAM-SHA-512": "Authentication failed during authentication due to invalid credentials with"
+    " SASL mechanism SCRAM-SHA-512",
+}
+
+
+@MECHANISMS
+def test_why_names_the_broker_that_refuses_the_password_and_nobody_else(
+    locked: EmbeddedKafka, group: str, mechanism: str
+) -> None:
+    door = login(mechanism, "not-the-password-5c1")
+
+    with consumer_of(locked, "orders", group_id=group, **door) as consumer:
+        with pytest.raises(AuthenticationError):
+            consumer.poll(20_000)
+        status = consumer.status()
+
+    assert re.fullmatch(refusal_of(locked, mechanism), status.why)
+    assert status.waiting_for is WaitingFor.REFUSED
+
+
+@MECHANISMS
+def test_a_password_that_is_changed_while_one_reads_is_named_when_connections_end(
+    group: str, topic: str, mechanism: str
+) -> None:
+    with EmbeddedKafka(users=USERS, topics={topic: 1}) as kafka:
+        consumer = consumer_of(kafka, topic, group_id=group, **login(mechanism))
+        with consumer:
+            with topics.producer([kafka.bootstrap_servers], **login(mechanism)) as producer:
+                producer.send(topic, b"0")
+            assert values(read(consumer, 1)) == [b"0"]
+
+            kafka.set_password("alice", "another-9f2")
+            consumer.poll(300)
+            assert consumer.status().state == "running", "who is logged in stays so"
+            kafka.disconnect()
+            with pytest.raises(AuthenticationError):
+                consumer.poll(20_000)
+            status = consumer.status()
+
+            assert re.fullmatch(refusal_of(kafka, mechanism), status.why)
+            assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.REFUSED}
+
+            kafka.set_password("alice", USERS["alice"])
+            wait_until(lambda: runs_again(consumer), "it logs in again")
+
+
+def runs_again(consumer: KafkaConsumer) -> bool:
+    with contextlib.suppress(AuthenticationError):  # of an attempt before
+        consumer.poll(300)
+    return consumer.status().state == "running"
+
+
+def refusal_of(kafka: EmbeddedKafka, mechanism: str) -> str:
+    """The sentence, as a pattern: its times are not told, and a broker may have its number yet."""
+    return (
+        rf"Nothing is delivered: (broker 1, )?{re.escape(kafka.bootstrap_servers)} refuses our"
+        rf" login \(.*{re.escape(WHY[mechanism])}.*\)( for \d+\.\d s)?\."
+        r"( The next attempt is (made in \d+\.\d s|under way)\.)?"
+        r" (Not your code: the last poll was \d+\.\d s ago\.)"
+    )
 
 
 def test_a_mechanism_that_the_broker_does_not_offer_is_told_by_name(locked: EmbeddedKafka) -> None:

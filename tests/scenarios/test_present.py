@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -154,6 +155,31 @@ def test_a_position_that_is_looked_up_in_vain_names_the_broker_that_was_asked(
     assert status.partitions[T0].waiting_for is WaitingFor.POSITION
     assert f"broker {node}, b{node}:9092" in status.why
     assert "ListOffsets" in status.why
+
+
+def test_a_buffer_that_is_full_of_other_partitions_is_named_though_the_leader_is_not_asked(
+    world: World,
+) -> None:
+    """What it has told last, that there is nothing new, is not true any more."""
+    consumer = world.consumer(auto_offset_reset="earliest", max_buffered_bytes=3000)
+    consumer.assign([T0, T1])
+    read(world, consumer, 80)
+    world.cluster.produce("orders", 0, *[b"x" * 1000] * 20)
+    for _ in range(5):
+        consumer.poll(timeout_ms=100, max_records=1)
+        world.sleep(0.3)
+    world.cluster.produce("orders", 1, b"a")
+    world.sleep(0.5)
+
+    status = consumer.status()
+
+    waits = status.partitions[T1]
+    assert waits.waiting_for is WaitingFor.BUFFER
+    assert re.fullmatch(
+        r"the buffer is full \(\d+ of 3000 bytes\) of other partitions' records", waits.because
+    )
+    assert status.partitions[T0].waiting_for is WaitingFor.FETCH
+    assert status.healthy
 
 
 def test_a_paused_partition_is_the_users_own_wish_and_no_fault(world: World) -> None:

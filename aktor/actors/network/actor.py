@@ -348,6 +348,8 @@ class NetworkActor(CooperativeActor):
         link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
+        # Who catches the error and asks why must not be told that nothing is wrong.
+        self._show()
         self._say(BrokerRefused(error=error))
 
     @handles(ConnectionClosed)
@@ -459,12 +461,16 @@ class NetworkActor(CooperativeActor):
         while wake_at == AGAIN:
             wake_at = min([duty(now) for duty in self._handlers.duties])
         if self._has_news:
-            self._has_news = False
-            self.present = network_now(self._lanes.all(), self._bootstrap)
+            self._show()
         self.has_acted()
         self._say(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
+
+    def _show(self) -> None:
+        """Publish what `status()` and `why()` say of the brokers."""
+        self._has_news = False
+        self.present = network_now(self._lanes.all(), self._bootstrap)
 
     def _links(self) -> list[Link]:
         return [*self._lanes.all(), *self._bootstrap]

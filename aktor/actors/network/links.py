@@ -158,6 +158,8 @@ class Link:
         self.used_at = -math.inf
         #: When the last answer came.
         self.heard = Heard()
+        #: From when on, and until when, the broker wants no requests.
+        self.throttled_since = -math.inf
         self.throttled_until = -math.inf
         #: If an answer is late, but some of its bytes have come, it is waited for until this time.
         self.patient_until = -math.inf
@@ -238,6 +240,8 @@ class Link:
         self.used_at = now
         self.heard.note(now)
         if throttle:
+            if now > self.throttled_until:
+                self.throttled_since = now
             self.throttled_until = now + throttle
 
     def prove(self) -> None:
@@ -264,6 +268,7 @@ class Link:
         self.key, self.in_flight = other.give()
         self.proven, self.used_at = other.proven, other.used_at
         self.heard.note(other.heard.at)
+        self.throttled_since = other.throttled_since
         self.throttled_until = other.throttled_until
 
     def give(self) -> tuple[str, dict[int, ClientRequest]]:

@@ -27,6 +27,7 @@ def network_now(links: Iterable[Link], servers: Iterable[Link]) -> NetworkNow:
 def _broker_now(links: list[Link]) -> BrokerNow:
     failing = [link for link in links if link.attempts.failing_since is not None]
     last = max(failing, key=lambda link: link.attempts.failed_at, default=None)
+    throttled = max(links, key=lambda link: link.throttled_until)
     begun = [link.attempts.begun_at for link in links if link.state is LinkState.CONNECTING]
     return BrokerNow(
         node=links[0].node,
@@ -41,6 +42,7 @@ def _broker_now(links: list[Link]) -> BrokerNow:
         error="" if last is None or last.failure is None else reason_of(last.failure),
         retry_at=min((link.attempts.retry_at for link in failing), default=-math.inf),
         refused=any(isinstance(link.failure, AuthenticationError) for link in links),
-        throttled_until=max(link.throttled_until for link in links),
+        throttled_since=throttled.throttled_since,
+        throttled_until=throttled.throttled_until,
         heard=tuple(link.heard for link in links),
     )

@@ -196,8 +196,9 @@ class RequestManager(CooperativeActor):
 
     # -- the tick; `poll` is for tests and for `managers/membership/auto`
 
-    def poll(self, now: float, jitter: float) -> PollResult:
+    def poll(self, now: float, jitter: float, wall: float = 0.0) -> PollResult:
         """Do what a tick does; returns the requests and messages. `jitter` is random in [0, 1)."""
+        self.wall = wall or self.wall
         wake_at, outgoing = self._do_duties(now, jitter), self._outgoing
         return PollResult(outgoing.take_requests(), wake_at, tuple(outgoing.take_messages()))
 

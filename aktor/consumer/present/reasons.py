@@ -206,10 +206,16 @@ def _hangs(p: Picture) -> Reason | None:
 
 
 def _login_refused(p: Picture) -> Reason | None:
-    refusing = [one for one in _all_brokers(p) if one.refused and one.fails]
+    asked = (*p.network.brokers.values(), *p.network.servers)
+    refusing = [one for one in asked if one.refused and one.fails]
     if not refusing:
         return None
     last = max(refusing, key=lambda one: one.failed_at)
+    # A bootstrap server is one of the brokers, mostly.
+    same = [one for one in p.network.brokers.values() if one.address == last.address]
+    if any(one.heard_at > last.failed_at for one in same):
+        return None
+    last = same[0] if same and same[0].refused else last
     since = last.failing_since or -math.inf
     text = f"{_broker_name(last)} refuses our login ({_first_line(last.error)}){_for(since, p.now)}"
     return Reason(WaitingFor.REFUSED, text, since, True, _next_attempt(last, p.now))
@@ -588,7 +594,7 @@ def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
         return None
     left = _seconds(broker.throttled_until - p.now)
     text = f"{_broker_name(broker)} throttles us (a quota is used up): {left} more"
-    return Reason(WaitingFor.THROTTLED, text, broker.heard_at, fault=False)
+    return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)
 
 
 def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -603,7 +609,8 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
 
 
 def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
-    if it.buffered or not it.lag or p.buffered < p.room * 9 // 10:
+    # While it is full nothing is asked for: that there was nothing new may have changed.
+    if it.buffered or p.buffered < p.room * 9 // 10:
         return None
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
     return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)
@@ -639,8 +646,8 @@ OF_PARTITION: Final[
     _leader_down,
     _position,
     _refused,
-    _late_answer,
     _throttled,
+    _late_answer,
     _unpolled,
     _no_room,
     _open_transaction,

@@ -41,6 +41,9 @@ _UNTOLD: Final = frozenset(
 )
 _HELD_UP: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.BUFFER})
 
+#: What hinders even the question whether there is anything new, and is no fault.
+_UNASKED: Final = frozenset({WaitingFor.THROTTLED})
+
 
 class _Stall:
     """One stall that was told: since when, and why it began."""
@@ -185,7 +188,10 @@ def _is_suspect(p: Picture) -> bool:
         or _lateness(p) >= LATE_POLL
         or (p.in_group and p.now > p.session_until)
         or p.buffered >= p.room * 9 // 10
-        or any(reasons.is_down(one, p.now) for one in p.network.brokers.values())
+        or any(
+            reasons.is_down(one, p.now) or one.throttled_until > p.now
+            for one in p.network.brokers.values()
+        )
     )
 
 
@@ -197,6 +203,6 @@ def _stalled_since(p: Picture, it: PartitionSeen, reason: Reason) -> float | Non
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag)
     stalled = (reason.fault and (some or it.lag is None or kind in _UNTOLD)) or (
-        kind in _HELD_UP and some
+        kind in _UNASKED or (kind in _HELD_UP and some)
     )
     return (reason.since if reason.since > -math.inf else p.now) if stalled else None

@@ -115,8 +115,7 @@ class AutoMembershipManager(RequestManager):
 
     def _do_duties(self, now: float, jitter: float) -> float:
         """Let the chosen manager do what is due."""
-        self._chosen.wall = self.wall
-        requests, wake_at, said = self._chosen.poll(now, jitter)
+        requests, wake_at, said = self._chosen.poll(now, jitter, self.wall)
         for request in requests:
             self.send(request)
         for message in self._judge(list(said)):

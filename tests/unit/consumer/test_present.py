@@ -49,6 +49,7 @@ def a_broker(node: int = 1, *, answered: float = NOW - 0.1, **said: Any) -> Brok
         "error": "",
         "retry_at": -math.inf,
         "refused": False,
+        "throttled_since": -math.inf,
         "throttled_until": -math.inf,
         "heard": heard(answered),
     }
@@ -229,7 +230,10 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         "broker 1, kafka-1:9092 refuses our login (SASL: bad password)",
     ),
     "a quota is used up": (
-        {"network": network(a_broker(1), a_broker(2, throttled_until=NOW + 3.0))},
+        {
+            "network": network(a_broker(1), a_broker(2, throttled_until=NOW + 3.0)),
+            "fetch": FetchNow(late={2: NOW - 3.0}),  # the Fetch waits at home
+        },
         WaitingFor.THROTTLED,
         "broker 2, kafka-2:9092 throttles us (a quota is used up): 3.0 s more",
     ),
@@ -391,6 +395,7 @@ BROKERS = st.builds(
     error=st.sampled_from(["", "Connection refused"]),
     retry_at=TIMES,
     refused=st.booleans(),
+    throttled_since=TIMES,
     throttled_until=TIMES,
     answered=TIMES,
 )

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from aktor.broker.faults import Fault as Rule
+from aktor.broker.faults import Throttle
 from aktor.simulation import Member, Simulation
 from aktor.trace.rebalances import Tables, read
 from tests.gate import all_but_the_first
@@ -284,3 +286,15 @@ def test_a_right_that_was_withdrawn_is_named_by_the_silences(protocol: str) -> N
     for one in silences(tables):
         assert "Fetch for the topic 'orders' was refused by broker" in one
         assert one.endswith("grant this principal READ on the topic (an ACL)")
+
+
+@ONE
+def test_a_quota_that_is_used_up_is_named_and_no_broker_is_blamed(protocol: str) -> None:
+    tables = tables_of(
+        protocol,
+        lambda sim, _: sim.brokers.faults.add(Rule(action=Throttle(8.0), api="Fetch", node=2)),
+    )
+
+    assert triggers(tables) == []
+    assert {row.reason for row in tables.silences} == {"throttled"}
+    assert silences(tables) == {"broker 2, b2:9092 throttles us (a quota is used up): _ more"}
