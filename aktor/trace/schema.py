@@ -568,8 +568,8 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "clock.set",
             "warning",
-            "the wall clock has moved by so many seconds against the monotonic one: it was set, or"
-            " (ahead only) the machine slept; times before and after it do not fit together",
+            "the wall clock has moved by `seconds` against the monotonic one: it was set, or, if"
+            " ahead, the machine slept",
             "seconds",
         ),
         _event(
