@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -20,9 +21,10 @@ from pyspark.sql.types import (
 )
 
 from aktor.errors import ConfigurationError
+from aktor.spark.conditions import All, Condition, columns_of, parts_of
 from aktor.spark.options import SourceOptions, unknown_option
 
-__all__ = ["Layout", "check_named_once", "full_schema"]
+__all__ = ["Layout", "check_named_once", "condition_kinds", "conditions_of", "full_schema"]
 
 _HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -37,8 +39,13 @@ _TYPES: Final[dict[str, Any]] = {
     "timestampType": IntegerType(),
     "headers": _HEADERS,
 }
+#: With decode=string.
+_AS_TEXT: Final = {"key": StringType(), "value": StringType()}
 #: With decode=json: why a value could not be decoded, and its bytes.
-_BESIDE_JSON: Final = {"valueError": StringType(), "rawValue": BinaryType()}
+_BESIDE: Final = {"valueError": StringType(), "rawValue": BinaryType()}
+
+#: The columns that a decoder makes.
+_MADE: Final = {"value", *_BESIDE}
 
 #: Our column for each of Spark's.
 _OURS: Final = {name: name for name in _TYPES} | {"timestampType": "timestamp_type"}
@@ -70,7 +77,8 @@ def full_schema(options: SourceOptions) -> StructType:
             raise unknown_option(f"columns={name}", tuple(f"columns={column}" for column in _TYPES))
     if len({name.lower() for name in names}) < len(names):
         raise ConfigurationError(f"columns names one twice: {', '.join(names)}")
-    return StructType([StructField(lower[n.lower()], _TYPES[lower[n.lower()]]) for n in names])
+    kinds = _TYPES | (_AS_TEXT if options.decode == "string" else {})
+    return StructType([StructField(lower[n.lower()], kinds[lower[n.lower()]]) for n in names])
 
 
 def check_named_once(options: SourceOptions, schema: StructType) -> None:
@@ -92,15 +100,23 @@ class Layout:
     of the query's schema. So that function makes it here.
     """
 
-    def __init__(self, schema: StructType, *, decode: str | None) -> None:
-        _check(schema, decoded=decode == "json")
+    def __init__(
+        self, schema: StructType, *, decode: str | None, where: Sequence[Condition] = ()
+    ) -> None:
+        _check(schema, _kinds(schema, decode))
         self._decode: Callable[[pa.Array], dict[str, pa.Array]] | None = None
-        if decode == "json":
+        self._convert = dict(_CONVERT)
+        if decode == "string":
+            self._convert |= {"key": _text, "value": _text}
+        elif decode == "json":
             # Only here: it imports parts of pyarrow that other queries do not need (50 ms).
             from aktor.spark.json_values import JsonValues
 
             self._decode = JsonValues(schema).columns
         self._names = schema.names
+        made = _MADE if self._decode is not None else set()
+        self._before = [one for one in where if not columns_of(one) & made]
+        self._after = [one for one in where if columns_of(one) & made]
         #: A topic, and an array that has it in each row.
         self._topic: str | None = None
         self._topics: pa.Array = pa.nulls(0, pa.string())
@@ -110,23 +126,41 @@ class Layout:
         self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     @property
+    def drops_rows(self) -> bool:
+        """Whether there are conditions, so that a batch may have few rows."""
+        return bool(self._before or self._after)
+
+    @property
     def columns(self) -> Sequence[str]:
         """What `poll_arrow` is asked for. The offset and the partition are needed to cut ranges."""
-        wanted = [_OURS[name] for name in self._names if name in _OURS]
+        names = [*self._names]
+        for condition in (*self._before, *self._after):
+            names += columns_of(condition) - set(names)
+        wanted = [_OURS[name] for name in names if name in _OURS]
         if self._decode is not None and "value" not in wanted:
             wanted.append("value")
         return [*wanted, *(n for n in ("topic", "partition", "offset") if n not in wanted)]
 
     def batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows in this layout."""
+        """The rows in this layout, of those for which the conditions are true."""
+        if self._before:
+            rows = rows.filter(self._kept(self._before, rows, {}))
         made = {} if self._decode is None else self._decode(rows.column("value"))
-        if "topic" in self._names:
-            made["topic"] = self._topics_of(rows.column("topic"))
-        arrays = [
-            made[name] if name in made else _CONVERT[name](rows.column(_OURS[name]))
-            for name in self._names
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        arrays = [self._array(name, rows, made) for name in self._names]
+        found = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return found.filter(self._kept(self._after, rows, made)) if self._after else found
+
+    def _array(self, name: str, rows: pa.RecordBatch, made: Mapping[str, pa.Array]) -> pa.Array:
+        if name in made:
+            return made[name]
+        column = rows.column(_OURS[name])
+        return self._topics_of(column) if name == "topic" else self._convert[name](column)
+
+    def _kept(
+        self, conditions: Sequence[Condition], rows: pa.RecordBatch, made: Mapping[str, pa.Array]
+    ) -> pa.BooleanArray:
+        """Whether all of these are true, or null if that is not known."""
+        return All(tuple(conditions)).of(lambda name: self._array(name, rows, made))
 
     def _topics_of(self, column: pa.DictionaryArray) -> pa.Array:
         """The topic of each row as a string. Nearly all batches of a task are of one topic. To
@@ -140,22 +174,49 @@ class Layout:
         return self._topics[: len(column)]
 
 
-def _check(schema: StructType, *, decoded: bool) -> None:
+def conditions_of(options: SourceOptions, schema: StructType) -> tuple[Condition, ...]:
+    """The conditions of the option `where`, all of which must be true. Raises ConfigurationError.
+
+    Call it in the driver: tasks need no parser of SQL.
+    """
+    if options.where is None:
+        return ()
+    from aktor.spark.where import read_where
+
+    kinds = condition_kinds(schema, options.decode)
+    return parts_of(read_where(options.where, kinds))
+
+
+def condition_kinds(schema: StructType, decode: str | None) -> dict[str, DataType]:
+    """The columns that `where` may name: all that there are, also those that are not read."""
+    kinds = _kinds(schema, decode)
+    return {
+        name: schema[name].dataType if kind is None else kind
+        for name, kind in kinds.items()
+        if kind is not None or name in schema.names
+    }
+
+
+def _kinds(schema: StructType, decode: str | None) -> dict[str, DataType | None]:
+    """The type of each column that there may be; None: the one that the schema says."""
+    if decode == "string":
+        return _TYPES | _AS_TEXT
+    return _TYPES if decode is None else _TYPES | _BESIDE | {"value": None}
+
+
+def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:
     double = [name for name, times in Counter(schema.names).items() if times > 1]
     if double:
         raise ConfigurationError(f"the schema names a column twice: {', '.join(double)}")
-    kinds = _TYPES | _BESIDE_JSON if decoded else _TYPES
     for field in schema.fields:
-        if decoded and field.name == "value":
-            continue
-        kind = kinds.get(field.name)
-        if kind is None:
+        if field.name not in kinds:
             near = difflib.get_close_matches(field.name, kinds, 1)
             hint = f"; did you mean {near[0]}?" if near else "."
             raise ConfigurationError(
                 f"unknown column {field.name}{hint} Columns are {', '.join(kinds)}"
             )
-        if field.dataType != kind:
+        kind = kinds[field.name]
+        if kind is not None and field.dataType != kind:
             raise ConfigurationError(
                 f"the column {field.name} is {kind.simpleString()}, not"
                 f" {field.dataType.simpleString()}: cast it after reading"
@@ -167,6 +228,11 @@ def _check(schema: StructType, *, decoded: bool) -> None:
 
 def _same(column: pa.Array) -> pa.Array:
     return column
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """The bytes as a string, unchanged: Spark's `cast(value as string)` does not look at them."""
+    return column.view(pa.string())
 
 
 def _cast(name: str) -> Callable[[pa.Array], pa.Array]:

@@ -38,12 +38,14 @@ KNOWN: Final = (
     *("startingOffsets", "startingOffsetsDefault", "startingTimestamp"),
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsDefault", "endingTimestamp", "endingOffsetsByTimestamp"),
-    *("failOnDataLoss", "includeHeaders", "columns", "decode"),
+    *("failOnDataLoss", "includeHeaders", "columns", "decode", "where"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("minPartitions", "maxRecordsPerPartition", "maxPartitions"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("groupIdPrefix", "commitOffsets", "idleWaitMs"),
 )
+#: What `decode` may be.
+DECODERS: Final = ("string", "json")
 #: What only the sink has.
 _OF_SINK: Final = {
     name.lower(): name for name in ("topic", "producer", "transactional", "transactionalIdPrefix")
@@ -79,6 +81,7 @@ class SourceOptions:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     decode: str | None = None
+    where: str | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_bytes: int | None = None
@@ -154,6 +157,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         include_headers=read.boolean("includeHeaders", False),
         columns=read.optional("columns", _names),
         decode=read.optional("decode", _decode),
+        where=read.given("where"),
         max_offsets=read.optional("maxOffsetsPerTrigger", _positive),
         min_offsets=read.optional("minOffsetsPerTrigger", _positive),
         max_bytes=read.optional("maxBytesPerTrigger", _positive),
@@ -258,9 +262,9 @@ def _names(name: str, text: str) -> tuple[str, ...]:
 
 
 def _decode(name: str, text: str) -> str:
-    if text.strip().lower() != "json":
-        raise ConfigurationError(f"{name} must be json, not {text!r}")
-    return "json"
+    if text.strip().lower() not in DECODERS:
+        raise ConfigurationError(f"{name} must be {' or '.join(DECODERS)}, not {text!r}")
+    return text.strip().lower()
 
 
 # -- what is read

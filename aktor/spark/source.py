@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from aktor.errors import ConfigurationError
 from aktor.spark import columns, data_loss, ranges
 from aktor.spark.columns import Layout
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.options import SourceOptions, read_options
+from aktor.spark.pruning import pruned
+from aktor.spark.pushed_filters import read_filters
 from aktor.spark.ranges import OffsetRange
 from aktor.spark.sink_options import read_sink_options
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from aktor.spark.stream import StreamReader
 
 __all__ = ["KafkaDataSource"]
+
+_LOG: Final = logging.getLogger("aktor.spark")
 
 
 class KafkaDataSource(DataSource):
@@ -82,6 +87,22 @@ class KafkaDataSource(DataSource):
         return not ends & {name.lower() for name in self._given}
 
 
+class _PushFilters:
+    """The method `pushFilters` of a reader, which PySpark takes for the one that it inherits.
+
+    PySpark refuses each batch query of a source that defines this method, as long as
+    spark.sql.python.filterPushdown.enabled is false (its default). It looks at `__func__`.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Callable[[Sequence[Filter]], Sequence[Filter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: Sequence[Filter]) -> Sequence[Filter]:
+        return self._push(filters)
+
+
 class BatchReader(DataSourceReader):
     """Owns nothing but its options: Spark makes it in the driver, and copies it to each task."""
 
@@ -89,10 +110,23 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         columns.check_named_once(options, schema)
-        Layout(schema, decode=options.decode)
+        self._where = columns.conditions_of(options, schema)
+        Layout(schema, decode=options.decode, where=self._where)
 
     def __repr__(self) -> str:
         return f"BatchReader({self._options})"
+
+    @property
+    def pushFilters(self) -> _PushFilters:
+        """Take the filters of a query, and say which of them Spark has to apply all the same."""
+        return _PushFilters(self._push)
+
+    def _push(self, filters: Sequence[Filter]) -> Sequence[Filter]:
+        kinds = columns.condition_kinds(self._schema, self._options.decode)
+        found, left = read_filters(filters, kinds)
+        self._where = (*self._where, *found)
+        _LOG.info("filters of the query: %s; Spark applies these itself: %s", filters, left)
+        return left
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. Offsets are looked up here only, so that a task that is tried again reads the
@@ -103,9 +137,13 @@ class BatchReader(DataSourceReader):
 
         cluster = DriverCluster(self._options)
         try:
-            found = self.ranges(cluster)
+            whole = self.ranges(cluster)
+            found = pruned(whole, self._where, cluster)
         finally:
             cluster.close()
+        if self._where:
+            left, there = (sum(span.size for span in some) for some in (found, whole))
+            _LOG.info("conditions leave %d of %d offsets to read", left, there)
         # Spark runs one task even if there is none, and would give it no partition of ours.
         tasks = ranges.tasks(found, self._options.range_limits) or [()]
         return [RangesPartition(task) for task in tasks]
@@ -159,5 +197,5 @@ class BatchReader(DataSourceReader):
         from aktor.spark import worker
 
         assert isinstance(partition, RangesPartition)
-        layout = Layout(self._schema, decode=self._options.decode)
+        layout = Layout(self._schema, decode=self._options.decode, where=self._where)
         return worker.read_task(partition.ranges, self._options, layout)

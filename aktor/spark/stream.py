@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aktor.spark.columns import Layout, check_named_once
+from aktor.spark.columns import Layout, check_named_once, conditions_of
 from aktor.spark.group_mirror import GroupMirror
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets import from_json
@@ -45,7 +45,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan: StreamPlan | None = None
         self._mirror: GroupMirror | None = None
         check_named_once(options, schema)
-        Layout(schema, decode=options.decode)
+        self._where = conditions_of(options, schema)
+        Layout(schema, decode=options.decode, where=self._where)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cluster": None, "_plan": None, "_mirror": None}
@@ -124,5 +125,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from aktor.spark import worker
 
         assert isinstance(partition, RangesPartition)
-        layout = Layout(self._schema, decode=self._options.decode)
+        layout = Layout(self._schema, decode=self._options.decode, where=self._where)
         return worker.read_task(partition.ranges, self._options, layout)

@@ -68,8 +68,8 @@ def read_task(
         consumer = _worker_consumer(options.client, ranges)
     try:
         with client_settings.naming_options():
-            for batch in read_ranges(consumer, ranges, options, layout.columns):
-                yield layout.batch(batch)
+            batches = map(layout.batch, read_ranges(consumer, ranges, options, layout.columns))
+            yield from _gathered(batches) if layout.drops_rows else batches
     except GeneratorExit:
         # Spark needs no more rows (a limit), or the task was cancelled.
         consumer.unsubscribe()
@@ -77,6 +77,32 @@ def read_task(
     except BaseException:
         _drop()
         raise
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of which conditions have left little are joined: each costs Spark a call."""
+    few: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if not few and batch.num_rows > BATCH_ROWS // 2:
+            yield batch
+            continue
+        few.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > BATCH_ROWS // 2 or size > BATCH_BYTES // 2:
+            yield _joined(few)
+            few, rows, size = [], 0, 0
+    if rows:
+        yield _joined(few)
+
+
+def _joined(few: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(few) == 1:
+        return few[0]
+    [found] = pa.Table.from_batches(few).combine_chunks().to_batches()
+    return found
 
 
 def _worker_consumer(client: Mapping[str, str], ranges: Sequence[OffsetRange]) -> KafkaConsumer:

@@ -1,0 +1,95 @@
+"""Filters that are handed to the source, and conditions of `where`, leave the rows that Spark's own
+filter leaves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
+from tests.kafka.spark_support import OURS, batch, rows
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+SCHEMA = (
+    "value struct<n: int, text: string>, valueError string, topic string, partition int,"
+    " offset bigint, timestamp timestamp"
+)
+#: Filters, and whether the source alone applies them.
+FILTERS = {
+    "offset between 2 and 4 and partition = 1": True,
+    "partition in (0, 1) and not offset in (1, 2)": True,
+    "timestamp >= timestamp'1970-01-01 00:00:05Z' and offset < 9": False,
+    "timestamp < timestamp'1970-01-01 00:00:05Z' or offset = 9": False,
+    "value.n > 3 and value.text like 'a%'": False,
+    "value.n is null or value.text = 'b'": False,
+    "value is null and valueError is not null": False,
+}
+
+
+@pytest.fixture
+def filled(kafka: Cluster, topic: str) -> str:
+    """A topic of JSON whose times are out of order; some values are no JSON."""
+    configs = {"retention.ms": "-1"}
+    topics.create_topic(kafka.bootstrap_servers, topic, 2, configs=configs)
+    with topics.producer(kafka.bootstrap_servers) as producer:
+        for number in range(20):
+            value = json.dumps({"n": number, "text": "ab"[number % 2] * number}).encode()
+            producer.send(
+                topic,
+                value=value if number % 7 else b"nonsense",
+                partition=number % 2,
+                timestamp_ms=1000 * (number * 7 % 10),
+            )
+        producer.flush()
+    return topic
+
+
+def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
+    spark: Any, kafka: Cluster, filled: str
+) -> None:
+    records = spark.read.format(OURS).option("kafka.bootstrap.servers", kafka.bootstrap_servers[0])
+    records = records.option("subscribe", filled).option("decode", "json").schema(SCHEMA)
+    every = rows(records.load().selectExpr("*", *FILTERS))
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        for text, alone in FILTERS.items():
+            frame = records.load().where(text)
+            place = len(frame.columns) + list(FILTERS).index(text)
+            expected = [row[: len(frame.columns)] for row in every if row[place]]
+            assert rows(frame) == expected != [], text
+            plan = frame._jdf.queryExecution().executedPlan().toString()
+            assert ("Filter (" not in plan) == alone, plan
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+def test_where_leaves_the_rows_of_sparks_own_filter_in_a_batch_and_in_a_stream(
+    spark: Any, kafka: Cluster, filled: str
+) -> None:
+    text = "(offset > 4 or value like '%aa%') and timestamp >= timestamp'1970-01-01 00:00:02Z'"
+    expected = batch(spark, OURS, kafka, filled, decode="string").where(text)
+
+    assert rows(batch(spark, OURS, kafka, filled, decode="string", where=text)) == rows(expected)
+    stream = spark.readStream.format(OURS).option("subscribe", filled).option("where", text)
+    stream = stream.option("kafka.bootstrap.servers", kafka.bootstrap_servers[0])
+    stream = stream.option("decode", "string").option("startingOffsets", "earliest").load()
+    query = stream.writeStream.format("memory").queryName("filtered")
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert rows(spark.table("filtered")) == rows(expected) != []
+
+
+def test_a_string_has_the_bytes_that_sparks_cast_leaves(
+    spark: Any, kafka: Cluster, topic: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    values = [b"", "größe 😀".encode(), b"\xff\xc3A", b"\x00a", b"\xed\xa0\x80"]
+    topics.produce(kafka.bootstrap_servers, topic, values)
+
+    ours = batch(spark, OURS, kafka, topic, decode="string").orderBy("offset")
+    theirs = batch(spark, OURS, kafka, topic).orderBy("offset")
+    found = [row.h for row in ours.selectExpr("hex(value) h").collect()]
+    assert found == [row.h for row in theirs.selectExpr("hex(cast(value as string)) h").collect()]
+    assert found == [value.hex().upper() for value in values]
