@@ -9,9 +9,10 @@ A subclass of `Value` reads like a frozen, slotted, keyword-only dataclass, and 
 A subclass of `Mutable` is declared in the same way, and its methods change it.
 
 `dataclass` itself is not used for them, because it writes and compiles up to six functions for each
-class (0.3 ms to 0.6 ms): for the 150 classes that `from aktor import KafkaConsumer` makes, that
-would be a quarter of the whole import. Here only `__init__` is compiled (0.07 ms with all else);
-the rest is inherited. An object is also made in two thirds of the time.
+class (0.3 ms to 0.6 ms): for the 160 classes that `from aktor import KafkaConsumer` makes, that
+would be a quarter of the whole import. Here only `__init__` is compiled, when the first object is
+made: a consumer never makes an object of most of these classes. The rest is inherited. An object is
+also made in two thirds of the time.
 """
 
 from __future__ import annotations
@@ -35,12 +36,11 @@ def _getter(names: list[str]) -> Callable[[Any], Any]:
     return attrgetter(*names) if names else type
 
 
-def _init(
-    fields: dict[str, Field[Any]], kw_only: bool, known: dict[str, Any], then: str
-) -> Callable[..., None]:
-    """`__init__`, with `known` as its global names: `_set_<field>` must still be put there. `then`:
-    its last line."""
-    known["_MISSING"] = MISSING
+def _init(of: type, fields: dict[str, Field[Any]], kw_only: bool) -> Callable[..., None]:
+    """Compile `__init__` of a class with these fields."""
+    # Each slot is set by its own descriptor, since `__setattr__` refuses.
+    known: dict[str, Any] = {"__name__": of.__module__, "_MISSING": MISSING}
+    known.update((f"_set_{key}", getattr(of, key).__set__) for key in fields)
     parameters, lines = [], []
     for key, spec in fields.items():
         value = key
@@ -59,12 +59,25 @@ def _init(
         else:
             parameters.append(key)
         lines.append(f" _set_{key}(self, {value})")
+    if hasattr(of, "__post_init__"):
+        lines.append(" self.__post_init__()")
     star = "*, " if kw_only else ""
     head = f"def __init__(self, {star}{', '.join(parameters)}):"
-    source = "\n".join([head, *lines, then])
-    exec(source, known)  # our own field names
+    exec("\n".join([head, *lines]), known)  # our own field names
     made: Callable[..., None] = known["__init__"]
     return made
+
+
+def _init_later(of: type, fields: dict[str, Field[Any]], kw_only: bool) -> Callable[..., None]:
+    """An `__init__` that puts the compiled one in its place when it is first called. If two threads
+    call it at once, both compile, to the same end."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        compiled = _init(of, fields, kw_only)
+        type.__setattr__(of, "__init__", compiled)
+        compiled(self, *args, **kwargs)
+
+    return __init__
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
@@ -88,14 +101,9 @@ class _ValueType(type):
         fields = namespace.setdefault("FIELDS", fields | own)
         namespace["__match_args__"] = () if kw_only else tuple(fields)
         namespace["_compared"] = _getter([key for key, spec in fields.items() if spec.compare])
-        known: dict[str, Any] = {"__name__": namespace["__module__"]}
-        if fields:
-            ends = "__post_init__" in namespace or any(hasattr(b, "__post_init__") for b in bases)
-            then = " self.__post_init__()" if ends else ""
-            namespace["__init__"] = _init(fields, kw_only, known, then)
         made = super().__new__(cls, name, bases, namespace)
-        # Each slot is set by its own descriptor, since `__setattr__` refuses.
-        known.update((f"_set_{key}", getattr(made, key).__set__) for key in fields)
+        if fields:
+            type.__setattr__(made, "__init__", _init_later(made, fields, kw_only))
         return made
 
 
