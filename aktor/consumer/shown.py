@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.present import picture, reasons
-from aktor.consumer.present.watch import Watch
 from aktor.consumer.rebalance_history import RebalanceHistory
-from aktor.consumer.status import ConsumerStatus
-from aktor.consumer.status import make as make_status
 from aktor.events.routes import SUPERVISOR
 from aktor.settings import Settings
+from aktor.trace import Trace
 
 if TYPE_CHECKING:
+    from aktor.consumer.present.picture import CallsNow, Picture
+    from aktor.consumer.present.watch import Watch
+    from aktor.consumer.status import ConsumerStatus
     from aktor.trace.rebalances.rows import MemberPart
 
 __all__ = ["Shown"]
@@ -34,8 +36,8 @@ class Shown:
     def _begin_to_show(self) -> None:
         """The consumer has its parts."""
         self._rebalances = RebalanceHistory(self._core.trace)
-        watch = Watch(self._engine, self._dispatcher, self._guard, self._core.log)
-        self._dispatcher.watch_by(watch.look)
+        look = _looks_later(self._engine, self._dispatcher, self._guard, self._core.log)
+        self._dispatcher.watch_by(look)
 
     @property
     def rebalances(self) -> list[MemberPart]:
@@ -71,7 +73,9 @@ class Shown:
         nobody: it takes far less than a millisecond, also if the background thread hangs. `str()`
         of it reads well.
         """
-        return make_status(
+        from aktor.consumer.status import make
+
+        return make(
             self._picture(),
             client_id=self._settings.client_id,
             group_protocol=self._group_protocol(),
@@ -86,12 +90,40 @@ class Shown:
 
         As `status`: in every state, in any thread, in less than a millisecond.
         """
+        from aktor.consumer.present import reasons
+
         return reasons.why(self._picture())
 
-    def _picture(self) -> picture.Picture:
+    def _picture(self) -> Picture:
+        from aktor.consumer.present import picture
+
         return picture.take(self._engine, self._dispatcher, self._guard)
 
     def _group_protocol(self) -> str:
         """The protocol that the group speaks; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
         return (self._core.port.membership.spoken or setting) if setting == "auto" else setting
+
+
+def _looks_later(
+    of: Engine, dispatcher: Dispatcher, guard: CallsNow, log: Trace
+) -> Callable[[float], tuple[float, bool]]:
+    """The looks of a watch that is loaded when it first looks, a second after the consumer was
+    made: neither an import nor the first record waits for it. What `status` and `why` need is
+    loaded then, too: when they are needed most, a program may have no file left to open."""
+    engine = weakref.ref(of)  # as `Watch` keeps it
+    ahead = dispatcher.wall() - dispatcher.clock()
+    watch: Watch | None = None
+
+    def look(now: float) -> tuple[float, bool]:
+        nonlocal watch
+        if watch is None:
+            from aktor.consumer import status  # noqa: F401
+            from aktor.consumer.present.watch import Watch
+
+            if (alive := engine()) is None:
+                return math.inf, False
+            watch = Watch(alive, dispatcher, guard, log, ahead=ahead)
+        return watch.look(now)
+
+    return look

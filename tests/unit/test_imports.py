@@ -102,6 +102,8 @@ def test_what_everybody_waits_for_imports_nothing_heavy(module: str) -> None:
 NOT_NEEDED = (
     "aktor.broker",
     "aktor.cli",
+    "aktor.consumer.present",
+    "aktor.consumer.status",
     "aktor.managers.membership.auto",
     "aktor.managers.membership.consumer.manager",
     "aktor.protocol.consumer_group",
@@ -126,6 +128,26 @@ import kafka
 theirs = set(sys.modules)
 from aktor import KafkaConsumer
 print(sorted((set(sys.modules) - theirs) & {set(NOT_NEEDED)}))
+"""
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert run.stdout == "[]\n", run.stderr
+
+
+def test_what_status_and_why_need_is_loaded_when_the_watch_looks_first() -> None:
+    # When they are needed most, the program may have no file left to open.
+    program = """
+import sys
+from aktor import KafkaConsumer
+from aktor.consumer.shown import _looks_later
+consumer = KafkaConsumer(bootstrap_servers="localhost:1", bootstrap_timeout_ms=0, group_id="g")
+of = consumer._engine, consumer._dispatcher, consumer._guard, consumer._core.log
+_looks_later(*of)(0.0)
+before = set(sys.modules)
+str(consumer.status()), consumer.why()
+print(sorted(set(sys.modules) - before))
+consumer.close()
 """
 
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -587,9 +587,10 @@ class Dispatcher:
         return None
 
     def watch_by(self, watch: Callable[[float], tuple[float, bool]]) -> None:
-        """From now on `watch` is called, about once a second, between two turns of the thread."""
+        """From now on `watch` is called, about once a second, between two turns of the thread; for
+        the first time in a second, since nothing was late for a second before."""
         self._watch = watch
-        self._watch_at = -math.inf
+        self._watch_at = self.clock() + 1.0
 
     def _look(self, now: float) -> None:
         assert self._watch is not None, "there is a time for it"

@@ -57,9 +57,12 @@ class _Stall:
 
 class Watch:
     """Owns which stalls were told. It keeps the engine by a weak reference: the dispatcher, which
-    keeps the watch, must not keep a consumer alive that was dropped."""
+    keeps the watch, must not keep a consumer alive that was dropped. `ahead`: by how much the wall
+    clock was ahead of the monotonic one when the consumer was made."""
 
-    def __init__(self, engine: Engine, dispatcher: Dispatcher, guard: CallsNow, log: Trace) -> None:
+    def __init__(
+        self, engine: Engine, dispatcher: Dispatcher, guard: CallsNow, log: Trace, *, ahead: float
+    ) -> None:
         self._engine = weakref.ref(engine)
         self._dispatcher = dispatcher
         self._guard = guard
@@ -69,7 +72,7 @@ class Watch:
         self._late_heartbeat = math.inf
         self._late_poll = -math.inf
         #: By how much the wall clock was ahead of the monotonic one at the last look.
-        self._ahead: float | None = None
+        self._ahead = ahead
 
     def look(self, now: float) -> tuple[float, bool]:
         """Tell what has begun or ended; returns when to look again, and whether the thread must
@@ -137,8 +140,7 @@ class Watch:
 
     def _look_at_clocks(self, p: Picture) -> None:
         ahead = p.wall - p.now
-        step = 0.0 if self._ahead is None else ahead - self._ahead
-        self._ahead = ahead
+        step, self._ahead = ahead - self._ahead, ahead
         if abs(step) >= CLOCK_SET:
             self._log.warning("clock.set", seconds=round(step, 3))
 
