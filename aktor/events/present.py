@@ -111,15 +111,10 @@ class MemberNow(Value):
     state: str
     step: str
     since: float
-    owned: int
-    rebalancing_since: float
     asked_at: float
     answered_at: float
-    heartbeat_due: float
     failures: int
     session: float
-    session_until: float
-    poll_by: float
     trouble: str
 
 

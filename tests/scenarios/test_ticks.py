@@ -1,4 +1,5 @@
-"""A manager that was told nothing, and did not want to wake, has nothing to say."""
+"""A manager that was told nothing, and did not want to wake, has nothing to say; and one that
+makes what it shows only now and then shows what is so."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.actors.runtime.ticks import Ticks
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request
+from aktor.managers.membership.manager import GroupMembershipManager
 from aktor.simulation.world.crashes import ACTORS
 from tests.scenarios.harness import Harness
 from tests.scenarios.world import seeds
@@ -70,4 +72,38 @@ def test_who_has_no_reason_to_be_asked_is_never_asked() -> None:
     harness.run()
 
     assert asker.asked_in_vain == 0
+    harness.end()
+
+
+class Looker:
+    """After each tick of the membership it has what is shown made anew, and compares."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.stale: list[tuple[object, object]] = []
+        self._ticked: tuple[GroupMembershipManager, float] | None = None
+
+    def hear(self, actor: CooperativeActor, message: object) -> None:
+        """Called before each message: the tick before it is over."""
+        if self._ticked is not None:
+            manager, now = self._ticked
+            shown, self._ticked = manager.present, None
+            manager._may_differ = True
+            manager.note_present(now)
+            self.looks += 1
+            if manager.present != shown:
+                self.stale.append((shown, manager.present))
+        if isinstance(message, Tick) and isinstance(actor, GroupMembershipManager):
+            self._ticked = actor, message.now
+
+
+def test_what_a_member_shows_after_a_tick_is_so_though_most_ticks_do_not_look() -> None:
+    harness = Harness(seed=0)
+    looker = Looker()
+    harness.host.before_each = looker.hear
+
+    harness.run()
+
+    assert looker.looks > 100
+    assert looker.stale == []
     harness.end()

@@ -22,12 +22,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 import pykka
 
 from aktor.actors.runtime.handlers import MessageHandler
-from aktor.actors.runtime.ticks import Ticks
+from aktor.actors.runtime.ticks import CLOCKWORK, Ticks
 from aktor.errors import ActorCrashedError, BackgroundThreadError
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick
 from aktor.events.message import Message
@@ -489,8 +489,11 @@ class Dispatcher:
         """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken.
         `cause`: the event of the trace that has led to the message."""
         names = self._routes.get(type(message), ())
-        if len(names) == 1:
-            self.tell(names[0], message, wake=wake, cause=cause)
+        if len(names) == 1 and (actor := self._actors.get(names[0])) is not None:
+            # As `tell` does it. Most messages come here, and to call it would cost as much again.
+            self._order.put((actor, message, cause))
+            if wake and self._sleeping:
+                self._wake_for_mail()
         else:
             self._tell_all(names, message, wake, cause)
 
@@ -608,26 +611,28 @@ class Dispatcher:
             actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")
             return
-        kind = type(message)
-        if kind is Tick:
+        kind, strand = type(message), self.strand
+        if kind not in CLOCKWORK:
+            self.ticks.told(actor.name)
+        elif kind is Tick:
+            self.ticks.asked(actor.name)
             cause = actor.cause  # what it was told since it acted last
         if cause:
-            self.strand.follow(cause)
-        self.ticks.delivered(kind, actor.name)
+            strand.follow(cause)
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
-            if type(message) is Enveloped:
-                actor.receive(message.envelope)
+            if kind is Enveloped:
+                actor.receive(cast("Enveloped", message).envelope)
                 if actor.actor_stopped.is_set() and self._is_connected(actor):
                     self._stopped_by_others(actor, message)
             else:
                 actor.on_receive(message)
         except BaseException as error:
             self._crashed(actor, message, error)
-        if self.strand.last:
-            actor.note_cause(kind, cause, self.strand.last)
-            self.strand.follow(0)  # what comes from outside has no cause of ours
+        if strand.last:
+            actor.note_cause(kind, cause, strand.last)
+            strand.follow(0)  # what comes from outside has no cause of ours
 
     def _is_connected(self, actor: CooperativeActor) -> bool:
         return self._actors.get(actor.name) is actor

@@ -16,18 +16,18 @@ from typing import Final
 from aktor.events.lifecycle import Tick, TickDue, Ticked
 from aktor.events.network import Request, SendRequests
 
-__all__ = ["Ticks"]
+__all__ = ["CLOCKWORK", "Ticks"]
 
 #: The messages of a round. Their delivery is no reason for another round.
-_CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
+CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
 
 
 class Ticks:
     """Owns the time of the next round and the randomness in it; which actors have news; and of the
     round under way whom it has yet to ask, and the requests that it has collected.
 
-    The dispatcher tells it what it delivers, and asks whether a round is due. The supervisor asks
-    it for the next actor, and tells it the answers.
+    The dispatcher tells it to whom it delivers, and asks whether a round is due. The supervisor
+    asks it for the next actor, and tells it the answers.
     """
 
     __slots__ = (
@@ -93,13 +93,14 @@ class Ticks:
 
     # -- when a round is due
 
-    def delivered(self, kind: type, actor: str) -> None:
-        """This actor is given a message of this type: news for it, unless a round made it."""
-        if kind not in _CLOCKWORK:
-            self._has_work = True
-            self.news.add(actor)
-        elif kind is Tick:
-            self.news.discard(actor)
+    def told(self, actor: str) -> None:
+        """This actor is given a message that is not of a round: news for it."""
+        self._has_work = True
+        self.news.add(actor)
+
+    def asked(self, actor: str) -> None:
+        """This actor is given its Tick: it has no news any more."""
+        self.news.discard(actor)
 
     def due(self, now: float) -> TickDue | None:
         """The message that begins a round, if one is due."""

@@ -53,7 +53,8 @@ __all__ = ["Failure", "GroupMembershipManager"]
 M = TypeVar("M", bound=GroupMember[Any, Any])
 
 #: After these `handle` does not ask for news: a Tick says a `MemberChanged` itself (`_do_duties`),
-#: and a Tick follows each Poll.
+#: and a Tick follows each Poll. For the same reason `present` is not made anew after these: what
+#: they lead to is a state, a message or a request of the Tick.
 _WITHOUT_NEWS: Final = frozenset({Tick, Poll})
 
 
@@ -107,9 +108,10 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._leaves = Leaves(settings)
         #: How the last request to the coordinator ended; "": it was answered.
         self._trouble = ""
-        #: What `present` was made of: the values, when the member came to this step, and the last
-        #: heartbeat with the time when it was sent.
-        self._shown: tuple[object, ...] = ()
+        #: Whether `present` may differ from what is so, and the state that it shows.
+        self._may_differ = True
+        self._state_shown: object = None
+        #: When the member came to this step, and the last heartbeat with the time when it was sent.
         self._step_since: tuple[tuple[object, str], float] = (None, ""), -math.inf
         self._beat = (0, -math.inf)
 
@@ -125,40 +127,28 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     # -- what is shown
 
     def note_present(self, now: float) -> None:
-        """Show where the member is, if that has changed."""
+        """Show where the member is, if that may have changed.
+
+        In most ticks the application has polled, and nothing came of that.
+        """
+        if not self._may_differ:
+            return
+        self._may_differ = False
         member, beats = self._member, self._heartbeat_state
+        self._state_shown = member.state
         here = member.state, self._step
         if here != self._step_since[0]:
             self._step_since = here, now
         if beats.attempt != self._beat[0]:
             self._beat = beats.attempt, now
-        shown = (
-            self._step_since,
-            self._beat if beats.in_flight else None,
-            beats.answered_at,
-            beats.due,
-            beats.session_until,
-            beats.failures,
-            self._timer.expires_at,
-            len(member.owned),
-            self._trouble,
-        )
-        if shown == self._shown:
-            return
-        self._shown = shown
         self.present = MemberNow(
             state=member.state.value,
             step=here[1],
             since=self._step_since[1],
-            owned=len(member.owned),
-            rebalancing_since=member.rebalance.began_at,
             asked_at=self._beat[1] if beats.in_flight else math.inf,
             answered_at=beats.answered_at,
-            heartbeat_due=beats.due,
             failures=beats.failures,
             session=beats.session,
-            session_until=beats.session_until,
-            poll_by=self._timer.expires_at,
             trouble=self._trouble,
         )
 
@@ -172,7 +162,10 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns the messages to send, a `MemberChanged` first."""
         said = super().handle(message)
-        return said if type(message) in _WITHOUT_NEWS else [*self._news(), *said]
+        if type(message) in _WITHOUT_NEWS:
+            return said
+        self._may_differ = True
+        return [*self._news(), *said]
 
     def _news(self) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last."""
@@ -188,6 +181,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._standstill.wakes_at(wake_at)
         if news := self._news():
             self._outgoing.say_first(news)
+        outgoing = self._outgoing
+        if outgoing.said or outgoing.requests or self._member.state is not self._state_shown:
+            self._may_differ = True
         return wake_at
 
     def _leave_if_late(self, now: float, _jitter: float) -> float:

@@ -78,15 +78,10 @@ def a_member(**said: Any) -> MemberNow:
         "state": "stable",
         "step": "",
         "since": NOW - 100.0,
-        "owned": 1,
-        "rebalancing_since": NOW - 101.0,
         "asked_at": math.inf,
         "answered_at": NOW - 0.5,
-        "heartbeat_due": NOW + 2.0,
         "failures": 0,
         "session": 6.0,
-        "session_until": NOW + 5.0,
-        "poll_by": NOW + 299.0,
         "trouble": "",
     }
     return MemberNow(**known | said)

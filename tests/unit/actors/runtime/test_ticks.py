@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aktor.actors.runtime.ticks import Ticks
-from aktor.events.lifecycle import Tick, Ticked
+from aktor.events.lifecycle import Ticked
 from aktor.events.network import Destination, Request
 
 ACTORS = ("commits", "fetch", "network")
@@ -34,13 +34,13 @@ def a_round(*told: str, now: float = 0.0) -> Ticks:
 
 def tell(ticks: Ticks, *actors: str) -> None:
     for actor in actors:
-        ticks.delivered(str, actor)
+        ticks.told(actor)
 
 
 def asked_next(ticks: Ticks) -> str | None:
     """The actor that is asked next; it is given its Tick."""
     if (actor := ticks.next()) is not None:
-        ticks.delivered(Tick, actor)
+        ticks.asked(actor)
     return actor
 
 
@@ -86,15 +86,6 @@ def test_a_message_makes_a_round_due_and_is_news_until_the_actor_is_asked() -> N
     assert ticks.next() is None
     ticks.begin(1.0)
     assert ticks.next() is None
-
-
-def test_the_messages_of_a_round_make_no_other_round_due() -> None:
-    ticks = ticks_that_rest()
-
-    ticks.delivered(Ticked, "supervisor")
-    ticks.delivered(Tick, "fetch")
-
-    assert ticks.due(1.0) is None
 
 
 def test_a_round_that_a_crash_has_cut_short_is_begun_again_at_once() -> None:
