@@ -379,6 +379,8 @@ def test_a_restart_helps_only_against_these(said: dict[str, Any]) -> None:
 
 TIMES = st.sampled_from([-math.inf, NOW - 400.0, NOW - 3.0, NOW - 0.1, NOW, NOW + 3.0, math.inf])
 MAYBE = st.one_of(st.none(), TIMES)
+#: When something last happened; -inf: never.
+PAST = TIMES.filter(lambda at: at < math.inf)
 BROKERS = st.builds(
     a_broker,
     st.sampled_from([1, 2]),
@@ -433,7 +435,7 @@ PICTURES = st.builds(
         waits=st.booleans(),
         callback=st.sampled_from(["", "on_partitions_lost"]),
         callback_since=TIMES,
-        delivered_at=TIMES,
+        delivered_at=PAST,
     ),
     network=st.builds(network, BROKERS, BROKERS),
     coordinator=st.one_of(
