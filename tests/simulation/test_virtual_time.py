@@ -228,6 +228,23 @@ def test_a_process_dies_at_any_line() -> None:
     assert [len(died_after(lines)) for lines in range(8)] == [0, 0, 1, 1, 1, 2, 2, 2]
 
 
+def test_what_a_garbage_collection_runs_is_no_line_of_the_process() -> None:
+    """When it comes depends on all that ran before: the same seed would die elsewhere."""
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        pass
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(1)
+    try:
+        assert [len(died_after(lines)) for lines in range(8)] == [0, 0, 1, 1, 1, 2, 2, 2]
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(collected)
+    assert gc.isenabled()
+
+
 def test_a_process_that_is_under_way_dies_at_one_of_its_next_lines() -> None:
     done: list[int] = []
     with Simulation() as sim:

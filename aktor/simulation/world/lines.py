@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import sysconfig
@@ -40,6 +41,10 @@ class Lines:
     If `then` raises, that is in place of the line. Only the task itself can have its lines counted:
     it says when it goes on and when it waits. What traces lines as well (a debugger, coverage) is
     set aside while they are counted.
+
+    Meanwhile no garbage is collected by itself. A collection runs code amid any line of the task
+    (a `__del__`, or what is in `gc.callbacks`, as Hypothesis has it), at a moment that depends on
+    what the whole process has allocated before: the same seed would count other lines.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Lines:
         self._then = then
         self._counting = False
         self._before: Any = None
+        self._collects = False
 
     def wait_for(self, count: int) -> None:
         """Called by `then`, if it is to be called once more: so many lines later."""
@@ -64,6 +70,8 @@ class Lines:
         if self._counting or self._left < 0:
             return
         self._counting = True
+        self._collects = gc.isenabled()
+        gc.disable()
         self._before = sys.gettrace()
         sys.settrace(self._called)
         frame: FrameType | None = sys._getframe(1)
@@ -77,6 +85,8 @@ class Lines:
         if self._counting:
             self._counting = False
             sys.settrace(self._before)
+            if self._collects:
+                gc.enable()
 
     def _called(self, frame: FrameType, _event: str, _argument: object) -> Any:
         return self._line if self._counts(frame.f_code) else None
