@@ -71,6 +71,7 @@ def test_keys_values_and_headers_are_those_of_sparks_own_source(
     assert_same_rows(spark, kafka, topic, includeHeaders="false")
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_transactions_are_read_as_sparks_own_source_reads_them(
     spark: Any, kafka: Cluster, topic: str
 ) -> None:
@@ -130,6 +131,7 @@ def test_compacted_ranges_are_read_as_sparks_own_source_reads_them(
         )
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_deleted_records_fail_a_batch_or_are_passed_over_as_the_option_says(
     spark: Any, kafka: Cluster, topic: str
 ) -> None:
@@ -156,6 +158,7 @@ def test_deleted_records_fail_a_batch_or_are_passed_over_as_the_option_says(
         batch(spark, NATIVE, kafka, topic, **deleted).collect()
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_records_of_ten_megabytes_are_read(spark: Any, kafka: Cluster, topic: str) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, configs={"max.message.bytes": "20000000"})
     large = bytes(range(256)) * 40_000
@@ -268,6 +271,7 @@ def _ranges(frame: Any) -> list[Any]:
     )
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_what_to_read_is_said_by_assign_or_by_a_pattern_as_well(
     spark: Any, kafka: Cluster, unique: Callable[[str], str]
 ) -> None:

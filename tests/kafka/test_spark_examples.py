@@ -25,6 +25,7 @@ def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str
     assert found == {0: 15, 1: 15}
 
 
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
 def test_the_stream_example_appends_what_is_new_and_shows_its_progress_as_a_group(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_stream_example_appends_what_is_new_and_shows_its_progress_as_a_grou
     assert committed(kafka, f"{topic}-to-parquet", topic) == {0: 30, 1: 30}
 
 
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
 def test_the_sink_example_writes_what_is_clean_once(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:

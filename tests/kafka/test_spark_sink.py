@@ -81,6 +81,7 @@ def test_a_batch_is_written_from_a_thread_whose_session_is_active(
     assert len(content(kafka, topic)) == 3
 
 
+@pytest.mark.once("it is said before a broker is asked")
 def test_what_is_wrong_is_said_before_a_job_starts(spark: Any, kafka: Cluster, topic: str) -> None:
     frame = spark.range(1).selectExpr("'a' AS value")
     given = {"kafka.bootstrap.servers": bootstrap(kafka), "topic": topic}

@@ -15,19 +15,20 @@ from typing import Any
 import pytest
 
 from aktor.cli.main import main
-from aktor.simulation import CheckFailedError, Simulation, checks
+from aktor.simulation import CheckFailedError, Simulation
 from aktor.simulation.history import History
 from aktor.simulation.revision import revision
 from aktor.simulation.selftest.protocol import draw_protocol
-from aktor.simulation.selftest.storm import USER, run_storm, shrink
+from aktor.simulation.selftest.storm import USER, run_storm
 from tests.gate import all_but_the_first
 
 ROOT = Path(__file__).parents[2]
 
 #: The same storms each time, the last of them only in .ci/run: `make soak` runs any number of
-#: others. So few of them are in one test that it ends long before it would be taken for one that
-#: hangs, however busy the machine is.
-STORMS = int(os.environ.get("AKTOR_STORMS", "120"))
+#: others. Each of the bugs that storms are known to find was found by one of the first 90 (see
+#: docs/simulation.md). So few of them are in one test that it ends long before it would be taken
+#: for one that hangs, however busy the machine is.
+STORMS = int(os.environ.get("AKTOR_STORMS", "92"))
 OFTEN = 8
 TOGETHER = 4
 
@@ -52,17 +53,6 @@ def test_half_of_the_mix_is_classic_and_the_rest_speaks_the_consumer_protocol_in
     assert {one.remote_assignor for one in modern} == {None, "uniform", "range"}
     assert {one.is_static for one in modern} == {one.has_regex for one in modern} == {False, True}
     assert {one.upgrades for one in drawn if one.name == "migration"} == {False, True}
-
-
-@pytest.mark.gate
-@pytest.mark.parametrize("seed", [2, 6])
-def test_a_storm_of_the_mix_is_the_one_that_its_protocol_gives(seed: int) -> None:
-    mixed = run_storm(seed)
-
-    again = run_storm(seed, protocol=mixed.protocol)
-
-    assert again.protocol == draw_protocol(seed).name
-    assert again.history.text() == mixed.history.text()
 
 
 @pytest.mark.gate
@@ -146,53 +136,28 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
 
 
 @pytest.mark.gate
-def test_the_same_seed_is_the_same_history_in_another_process() -> None:
+def test_a_seed_is_one_history_in_any_process_drawn_from_the_mix_or_run_by_its_protocol() -> None:
     program = (
+        "from aktor.simulation.selftest.protocol import MIX, draw_protocol;"
         "from aktor.simulation.selftest.storm import run_storm;"
-        "print(*(run_storm(seed).history.text() for seed in (5, 7, 14, 69)))"
+        "texts = (run_storm(seed, protocol={protocol}).history.text() for seed in {seeds});"
+        "print(*texts, sep='\\0')"
     )
-    texts = {
+    seeds = (2, 6, 14, 69)
+    texts = [
         subprocess.run(
-            [sys.executable, "-c", program],
+            [sys.executable, "-c", program.format(protocol=protocol, seeds=seeds)],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             check=True,
         ).stdout
-        for hash_seed in ("1", "2")
-    }
+        for hash_seed, protocol in (("1", "MIX"), ("2", "draw_protocol(seed).name"))
+    ]
 
-    assert len(texts) == 1
-    assert len(texts.pop()) > 100_000
-
-
-@pytest.mark.gate
-def test_another_seed_is_another_history() -> None:
-    assert run_storm(1).history.text() != run_storm(2).history.text()
-
-
-@pytest.mark.gate
-def test_a_failing_storm_is_shrunk_to_the_fault_that_matters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def nobody_crashes(history: History) -> list[str]:
-        return [f"{event['child']} did" for event in history.named("actor.crashed")]
-
-    monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
-    failing = run_storm(29, protocol="classic")
-    assert isinstance(failing.error, CheckFailedError)
-    assert failing.error.checks == {"nobody_crashes"}
-    assert (len(failing.faults), failing.members) == (6, 2)
-    told: list[int] = []
-
-    least = shrink(failing, lambda best, tries: told.append(tries))
-
-    assert [fault.kind for fault in least.faults] == ["actor_crash"]
-    assert least.members == 1
-    assert least.records < failing.records / 5
-    assert told == list(range(1, len(told) + 1))
-    assert least.protocol == "classic"
-    assert run_storm(29, protocol="classic", size=least.size).history.text() == least.history.text()
+    assert texts[0] == texts[1]
+    assert len(set(texts[0].split(b"\0"))) == len(seeds), "and another seed is another history"
+    assert len(texts[0]) > 100_000
 
 
 def test_a_failure_says_which_aktor_it_was() -> None:

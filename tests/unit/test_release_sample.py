@@ -1,0 +1,35 @@
+"""Which cases of a test run with another Python."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings, strategies
+
+from tests.release.sample import CASES, EXAMPLES, draw_less, sampled
+
+
+@pytest.mark.parametrize("count", [1, CASES - 1, CASES, CASES + 1, 7 * CASES])
+def test_few_cases_of_a_test_run_with_the_first_and_the_last_of_them(count: int) -> None:
+    cases = list(range(count))
+
+    chosen = sampled(cases)
+
+    assert len(set(chosen)) == len(chosen) == min(count, CASES)
+    assert (chosen[0], chosen[-1]) == (0, count - 1)
+
+
+def test_hypothesis_draws_few_examples_for_a_test_that_names_a_number(
+    request: pytest.FixtureRequest,
+) -> None:
+    examples: list[int] = []
+
+    @settings(max_examples=20 * EXAMPLES)
+    @drawn(strategies.integers())
+    def rule(number: int) -> None:
+        examples.append(number)
+
+    draw_less(pytest.Function.from_parent(request.node.parent, name="rule", callobj=rule))
+    rule()
+
+    assert 0 < len(examples) <= EXAMPLES
