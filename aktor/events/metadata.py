@@ -123,6 +123,15 @@ class LeadersMoved(Message):
     brokers: Mapping[int, Broker] = field(default_factory=dict)
 
 
+class LeaderEpochsUnknown(Message):
+    """positions, fetch ▶ metadata: the leaders of these partitions do not know the epochs that the
+    metadata told (UNKNOWN_LEADER_EPOCH). No record that was read proves that there are such epochs.
+    """
+
+    epochs: Mapping[TopicPartition, int]
+    now: float
+
+
 class DescribeTopics(Message):
     """application ▶ metadata: ask a broker now; None means all topics.
 

@@ -81,6 +81,7 @@ ROUTES: Final[Routes] = {
     metadata.TrackTopics: (METADATA,),
     metadata.RefreshMetadata: (METADATA,),
     metadata.LeadersMoved: (METADATA,),
+    metadata.LeaderEpochsUnknown: (METADATA,),
     metadata.DescribeTopics: (METADATA,),
     metadata.NameTopics: (METADATA,),
     metadata.TopicsNamed: (MEMBERSHIP,),

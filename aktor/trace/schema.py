@@ -364,6 +364,12 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "partition leader leader_epoch because",
         ),
         _event(
+            "leader.corrected",
+            "warning",
+            "an older epoch counts: the leader did not know the one that was told before",
+            "partition leader leader_epoch because",
+        ),
+        _event(
             "leader.dropped",
             "debug",
             "a leader with an older epoch was ignored",

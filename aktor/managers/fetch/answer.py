@@ -10,6 +10,7 @@ from kafka.errors import (
     CorruptRecordError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownLeaderEpochError,
 )
 from kafka.structs import TopicPartition
 
@@ -20,6 +21,7 @@ from aktor.events.message import Message
 from aktor.events.metadata import (
     Broker,
     Cluster,
+    LeaderEpochsUnknown,
     LeadersMoved,
     PartitionInfo,
     RefreshMetadata,
@@ -68,6 +70,8 @@ class FetchAnswer(Mutable):
     _moved: dict[TopicPartition, PartitionInfo] = field(init=False, default_factory=dict)
     #: Where the brokers are that the answer names as leaders.
     _endpoints: dict[int, Broker] = field(init=False, default_factory=dict)
+    #: Epochs that the leaders do not know.
+    _unknown_epochs: dict[TopicPartition, int] = field(init=False, default_factory=dict)
     _stale: str = field(init=False, default="")
     _diverged: dict[TopicPartition, Divergence] = field(init=False, default_factory=dict)
 
@@ -118,6 +122,8 @@ class FetchAnswer(Mutable):
             leaders = {moved.leader for moved in self._moved.values()}
             brokers = {node: it for node, it in self._endpoints.items() if node in leaders}
             yield LeadersMoved(leaders=self._moved, topic_ids=topic_ids, brokers=brokers)
+        if self._unknown_epochs:
+            yield LeaderEpochsUnknown(epochs=self._unknown_epochs, now=self.now)
         if self._stale:
             yield RefreshMetadata(because=self._stale)
 
@@ -272,6 +278,9 @@ class FetchAnswer(Mutable):
         elif Do.RAISE in meaning:
             self._refuse(cursor, self._refusal(cursor, error, answer))
         else:
+            epoch = self.asked.wanted[tp].leader_epoch
+            if error is UnknownLeaderEpochError and not from_replica and cursor.last_epoch < epoch:
+                self._unknown_epochs[tp] = epoch
             self._retry_later(cursor, error.__name__)
 
     def _refusal(self, cursor: FetchCursor, error: type[Exception], answer: Answer) -> Exception:

@@ -28,6 +28,7 @@ from aktor.events.metadata import (
     Cluster,
     ClusterChanged,
     DescribeTopics,
+    LeaderEpochsUnknown,
     LeadersMoved,
     NameTopics,
     PartitionInfo,
@@ -45,9 +46,11 @@ from aktor.events.network import (
     ResponseReceived,
 )
 from aktor.events.routes import APPLICATION, MEMBERSHIP, METADATA, NETWORK
+from aktor.managers.metadata.leader_epochs import DoubtedEpochs
 from aktor.managers.metadata.refresh import Refresh
 from aktor.managers.metadata.topics import FormerIds, MissingTopics, TrackedTopics, UnnamedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.partitions import name_of_partition
 from aktor.protocol.refusals import explained, named_node, topics_refused
 from aktor.protocol.remedies import remedy
 from aktor.values import Mutable, Value, replace
@@ -135,6 +138,7 @@ class MetadataManager(RequestManager):
         #: it came into being since.
         self._pattern_answered = False
         self._former_ids = FormerIds()
+        self._doubted = DoubtedEpochs()
 
     # -- what others want
 
@@ -173,6 +177,8 @@ class MetadataManager(RequestManager):
         self._missing.forget(gone)
         for topic in gone:
             self._former_ids.forget(topic)
+            for partition in self.cluster.partitions_for_topic(topic) or ():
+                self._doubted.forget(TopicPartition(topic, partition))
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
         self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
@@ -206,6 +212,17 @@ class MetadataManager(RequestManager):
                 had=known.had,
             )
         self._take(self.cluster.cluster_id, brokers, topics)
+
+    @handles(LeaderEpochsUnknown)
+    def on_leader_epochs_unknown(self, told: LeaderEpochsUnknown) -> None:
+        """Ask again if a leader has not known the epoch for a while: an older one counts then."""
+        for tp, epoch in told.epochs.items():
+            known = self.cluster.leader(*tp)
+            if known is None or known.leader_epoch != epoch:
+                continue
+            if self._doubted.refused(tp, epoch, told.now):
+                because = f"the leader of {name_of_partition(tp)} does not know its epoch {epoch}"
+                self._refreshing.soon(because)
 
     @handles(DescribeTopics)
     def on_describe_topics(self, asked: DescribeTopics) -> None:
@@ -434,20 +451,30 @@ class MetadataManager(RequestManager):
                 if new.topic_id is not None and new.topic_id == old.topic_id:
                     partitions[partition] = known
             elif 0 <= told.leader_epoch < known.leader_epoch:
-                self.log.debug(
-                    "leader.dropped",
-                    partition=TopicPartition(name, partition),
-                    leader=told.leader,
-                    leader_epoch=told.leader_epoch,
-                    because=f"epoch {known.leader_epoch} is known already",
-                )
-                partitions[partition] = known
+                partitions[partition] = self._elder(TopicPartition(name, partition), told, known)
+            else:
+                self._doubted.forget(TopicPartition(name, partition))
         return TopicInfo(
             topic_id=new.topic_id if new.topic_id is not None else old.topic_id,
             partitions=dict(sorted(partitions.items())),
             internal=new.internal,
             had=old.had,
         )
+
+    def _elder(
+        self, tp: TopicPartition, told: PartitionInfo, known: PartitionInfo
+    ) -> PartitionInfo:
+        """What counts after an answer with an older epoch: what is known, unless the leader does
+        not know that epoch."""
+        facts = {"partition": tp, "leader": told.leader, "leader_epoch": told.leader_epoch}
+        if self._doubted.is_wrong(tp, known.leader_epoch):
+            self._doubted.forget(tp)
+            because = f"the leader does not know epoch {known.leader_epoch}"
+            self.log.warning("leader.corrected", **facts, because=because)
+            return told
+        because = f"epoch {known.leader_epoch} is known already"
+        self.log.debug("leader.dropped", **facts, because=because)
+        return known
 
     def _replace(self, name: str, old: TopicInfo, new: TopicInfo) -> TopicInfo:
         """A topic was deleted and created again, unless a broker that lags told a former id."""

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
+from kafka.errors import UnknownLeaderEpochError
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.message import Message
-from aktor.events.metadata import Cluster, RefreshMetadata
+from aktor.events.metadata import Cluster, LeaderEpochsUnknown, RefreshMetadata
 from aktor.managers.positions.partition import AskedOf, Partition, Partitions, State
 from aktor.protocol.error_codes import Answer, Do, means
 from aktor.protocol.partitions import listed
@@ -77,6 +78,17 @@ class Leaders:
         self._log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
         if any(Do.REFRESH_METADATA in means(answer, type(error)) for error in troubles.values()):
             self._say(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
+
+    def doubt_epochs(self, troubles: Mapping[TopicPartition, Exception], now: float) -> None:
+        """Tell which leaders do not know the epochs that the metadata told of them."""
+        epochs = {
+            tp: info.leader_epoch
+            for tp, error in troubles.items()
+            if isinstance(error, UnknownLeaderEpochError)
+            and (info := self.cluster.leader(*tp)) is not None
+        }
+        if epochs:
+            self._say(LeaderEpochsUnknown(epochs=epochs, now=now))
 
     # -- in words
 
@@ -207,3 +219,4 @@ class LeaderRequests(ABC):
         for tp, error in troubles.items():
             self._partitions[tp].failed(error, now, jitter)
         self._leaders.refresh_after(self.ANSWER, troubles)
+        self._leaders.doubt_epochs(troubles, now)

@@ -237,3 +237,4 @@ class OffsetQuestions:
         if now >= question.backoff.retry_at:
             question.backoff.failed(now, jitter)
         self._leaders.refresh_after(ANSWER, found.troubles)
+        self._leaders.doubt_epochs(found.troubles, now)

@@ -441,6 +441,7 @@ class Drill:
         self._ask_for_a_position_in_vain()
         self._refuse()
         self._send_back_to_bootstrap()
+        self._doubt_leaders()
         self._attempt(self._unsubscribe)
         self._attempt(lambda: self._subscribe(self._consumer))
 
@@ -552,6 +553,12 @@ class Drill:
         carol = self.sim.member(self._read_on)
         self._poll(0.8)
         self._leaving.add(carol)
+
+    def _doubt_leaders(self) -> None:
+        """A leader does not know the epoch that the metadata told."""
+        first = TopicPartition(str(self.topic), 0)
+        self.sim.brokers.refuse("ListOffsets", Code.UNKNOWN_LEADER_EPOCH, client_id=self.alice.name)
+        self._attempt(lambda: self._consumer.end_offsets([first]))
 
     def _send_back_to_bootstrap(self) -> None:
         """A broker answers alice with REBOOTSTRAP_REQUIRED (KIP-1102)."""

@@ -34,9 +34,15 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.manager import NEVER, REFUSED_PAUSE
 from aktor.errors import CorruptBatchError
-from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
+from aktor.events.metadata import (
+    LeaderEpochsUnknown,
+    LeadersMoved,
+    PartitionInfo,
+    RefreshMetadata,
+)
 from aktor.events.network import ExpectFetches, Lane, Request
 from aktor.events.polling import Poll
+from aktor.events.positions import Assigned, Position, SeekPartitions
 from aktor.managers.fetch.answer import CHUNK_OVERHEAD
 from aktor.managers.fetch.manager import CROWDED_WAIT, EMPTY_PACE
 from aktor.managers.fetch.room import CreditError
@@ -798,7 +804,7 @@ def test_a_leader_that_has_not_heard_of_its_election_yet_is_asked_again() -> Non
 
     said = harness.answer(harness.the_request(), of(0, error_code=UnknownLeaderEpochError.errno))
 
-    assert said == []
+    assert refreshes(said) == []
     assert harness.tick(0.09) == []
     assert harness.the_request(0.02).to == 1
 
@@ -843,6 +849,25 @@ def test_the_new_leader_that_an_answer_names_is_asked_at_once(error: Any) -> Non
     request = harness.the_request()
     assert request.to == 3
     assert request.body.topics[0].partitions[0].current_leader_epoch == 8
+
+
+@pytest.mark.parametrize(
+    ("read_in", "told"),
+    [(-1, {tp(0): 5}), (4, {tp(0): 5}), (5, None)],
+    ids=["nothing was read", "read from an earlier leader", "read in this epoch"],
+)
+def test_the_metadata_manager_hears_of_epochs_that_a_leader_does_not_know(
+    read_in: int, told: dict[Any, int] | None
+) -> None:
+    """A record of that epoch proves that it exists."""
+    harness = FetchHarness.reading({0: (1, 5)})
+    to = Assigned(epoch=2, position=Position(offset=9, leader_epoch=read_in))
+    harness.tell(SeekPartitions(partitions={tp(0): to}))
+
+    said = harness.answer(harness.the_request(), of(0, error_code=UnknownLeaderEpochError.errno))
+
+    epochs = [one.epochs for one in said if isinstance(one, LeaderEpochsUnknown)]
+    assert epochs == ([] if told is None else [told])
 
 
 def test_a_named_leader_that_is_unknown_or_not_newer_waits_for_metadata() -> None:

@@ -21,6 +21,7 @@ from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import (
     Broker,
     DescribeTopics,
+    LeaderEpochsUnknown,
     LeadersMoved,
     NameTopics,
     PartitionInfo,
@@ -467,6 +468,50 @@ def test_a_topic_that_is_moving_keeps_what_is_known_of_it() -> None:
     manager = a_manager_that_knows(a_topic())
 
     said = refresh(manager, metadata(a_topic(error=LEADER_NOT_AVAILABLE)), now=1.0)
+
+    assert said == []
+
+
+def the_leader_does_not_know(manager: MetadataManager, epoch: int, *times: float) -> None:
+    """The leader of t-0 refuses this epoch at these times."""
+    for now in times:
+        manager.handle(LeaderEpochsUnknown(epochs={TopicPartition("t", 0): epoch}, now=now))
+
+
+def test_an_older_epoch_counts_if_the_leader_has_not_known_the_newer_one_for_a_second() -> None:
+    """A broker has told an epoch that never was, or a topic without an id was created anew: all
+    requests would be refused for ever."""
+    manager = a_manager_that_knows(a_topic(leaders={0: (1, 900)}))
+
+    the_leader_does_not_know(manager, 900, 1.0, 1.4, 2.0)
+    asked = tick(manager, 2.2).request
+    said = answer(manager, asked, metadata(a_topic(leaders={0: (1, 5)})), now=2.2)
+
+    assert cluster_in(said).topics["t"].partitions[0] == PartitionInfo(leader=1, leader_epoch=5)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "times"),
+    [(900, (1.0,)), (900, (1.0, 1.9)), (900, (1.0, 60.0)), (899, (1.0, 2.0)), (901, (1.0, 2.0))],
+    ids=["once", "for less than a second", "an hour ago, too", "an older one", "a newer one"],
+)
+def test_an_older_epoch_is_dropped_unless_the_leader_stays_with_it(
+    epoch: int, times: tuple[float, ...]
+) -> None:
+    manager = a_manager_that_knows(a_topic(leaders={0: (1, 900)}))
+
+    the_leader_does_not_know(manager, epoch, *times)
+    said = refresh(manager, metadata(a_topic(leaders={0: (1, 5)})), now=61.0)
+
+    assert said == []
+
+
+def test_a_leader_that_lags_is_not_right_against_a_broker_that_knows_its_epoch() -> None:
+    manager = a_manager_that_knows(a_topic(leaders={0: (1, 6)}))
+
+    the_leader_does_not_know(manager, 6, 1.0, 2.0)
+    refresh(manager, metadata(a_topic(leaders={0: (1, 6)})), now=2.2)
+    said = refresh(manager, metadata(a_topic(leaders={0: (2, 5)})), now=2.5)
 
     assert said == []
 

@@ -13,6 +13,7 @@ from kafka.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownLeaderEpochError,
     UnsupportedVersionError,
 )
 from kafka.protocol.broker_version_data import BrokerVersionData
@@ -25,7 +26,7 @@ from aktor.events.commits import (
     FindStartingOffsets,
     StartingOffsetsFailed,
 )
-from aktor.events.metadata import RefreshMetadata
+from aktor.events.metadata import LeaderEpochsUnknown, RefreshMetadata
 from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
@@ -419,6 +420,15 @@ def test_a_request_in_flight_is_not_repeated_and_wakes_nobody() -> None:
 def a_broker_with_list_offsets(version: int) -> Any:
     """kafka-python's choice of versions for a broker that speaks ListOffsets up to this one."""
     return BrokerVersionData(api_versions={ListOffsetsRequest.API_KEY: (0, version)})
+
+
+def test_the_metadata_manager_hears_of_epochs_that_a_leader_of_a_position_does_not_know() -> None:
+    manager = a_manager_resetting(T0, T1)
+    refused = offsets(errors={T0: UnknownLeaderEpochError.errno, T1: NOT_LEADER})
+
+    said = answer(manager, tick(manager, 0.0).request, refused, now=3.0)
+
+    assert LeaderEpochsUnknown(epochs={T0: 5}, now=3.0) in said
 
 
 @pytest.mark.parametrize(
