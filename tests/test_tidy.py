@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "consumer": {
         *{"events", "actors", "managers", "consumer", "records", "protocol", "processing"}
     },
-    "aio": {"aio", "actors", "consumer", "events", "records"},
+    "aio": {"aio", "actors", "consumer", "events", "processing", "records"},
     "processing": {"actors", "consumer", "processing"},
     "broker": {"broker", "records", "protocol"},
     "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events"}

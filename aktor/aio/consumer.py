@@ -26,13 +26,13 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
 
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor import kafka_python
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.settings import translated
-from aktor.aio.turns import TaskGuard, Turn
+from aktor.aio.turns import INSIDE, TaskGuard, Turn
 from aktor.consumer import arguments, deserializers
 from aktor.consumer.assembly import assemble, run_last_callbacks
 from aktor.consumer.configuration import configuration
@@ -43,7 +43,7 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST
-from aktor.errors import ConsumerClosedError, ConsumerStoppedError
+from aktor.errors import ConsumerClosedError, ConsumerStoppedError, WakeupError
 from aktor.events.positions import ResetStrategy
 from aktor.records import Columns
 from aktor.records import status as reader_in_use
@@ -60,8 +60,10 @@ from aktor.version import __version__
 if TYPE_CHECKING:
     import pyarrow
 
+    from aktor.aio.processor import Processor
     from aktor.consumer.configuration.keywords import Config, ConsumerSettings
     from aktor.consumer.configuration.shapes import Deserializes
+    from aktor.processing import Failure, Processed, Retries
 
 __all__ = ["AIOKafkaConsumer", "KafkaConsumer"]
 
@@ -92,10 +94,18 @@ LOOK_EVERY: Final = 0.05
 TURN_EVERY: Final = 0.002
 
 #: What reads records, and takes part in rebalances.
-READS: Final = frozenset({"getmany", "getone", "iteration", "poll_arrow", "process"})
+READS: Final = frozenset(
+    {"getmany", "getone", "iteration", "poll_arrow", "process", "process (poll)"}
+)
 
 #: What a rebalance listener may not call.
 NEVER_NESTED: Final = READS | {"assign", "subscribe", "unsubscribe"}
+
+#: What would disturb a `process` that runs, if it did not come from a listener.
+NOT_BESIDE_PROCESS: Final = frozenset(
+    {"getmany", "getone", "iteration", "poll_arrow", "process", "assign", "subscribe"}
+    | {"unsubscribe", "seek", "seek_to_committed", "pause", "resume", "commit"}
+)
 
 
 class KafkaConsumer(Shown, Generic[K, V]):
@@ -152,6 +162,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_task: asyncio.Task[None] | None = None
+        #: The `process` under way.
+        self._processor: Processor | None = None
         config, settings = configuration.parse(translated(configs))
         self.config = cast("Config", config)
         self._settings = settings
@@ -250,11 +262,21 @@ class KafkaConsumer(Shown, Generic[K, V]):
         if self._stop_task is None:
             timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
             self._stop_task = self._loop.create_task(self._stop(timeout))
-        if self._guard.in_callback_of is None:
+        if self._guard.in_callback_of is None and not self._is_in_handler():
             await asyncio.shield(self._stop_task)
+
+    def _is_in_handler(self) -> bool:
+        if self._processor is None:
+            return False
+        from aktor.aio.processor import HANDLING
+
+        return HANDLING.get() is self._processor
 
     async def _stop(self, timeout: float) -> None:
         clock, engine, guard = self._core.clock, self._engine, self._guard
+        if self._processor is not None:
+            self._processor.stop("the consumer was stopped")
+            await self._processor.over.wait()
         deadline = clock() + timeout
         guard.end()
         engine.call.end_waits(clock() + timeout * COMMIT_SHARE)
@@ -347,13 +369,17 @@ class KafkaConsumer(Shown, Generic[K, V]):
         return await self._getmany(partitions, timeout, limit)
 
     async def _getmany(
-        self, partitions: tuple[TopicPartition, ...], timeout: float, limit: int
+        self,
+        partitions: tuple[TopicPartition, ...],
+        timeout: float,
+        limit: int,
+        name: str = "getmany",
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         engine, guard = self._engine, self._guard
         only = self._checked(partitions)
         if self._core.clock() >= self._others_at:
             await self._let_other_tasks_run()
-        turn = self._turn("getmany", timeout=timeout)
+        turn = self._turn(name, timeout=timeout)
         try:
             await self._enter(turn)
             self._begin()
@@ -498,6 +524,80 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 )
                 if batch.num_rows:
                     yield batch
+
+    async def process(
+        self,
+        handler: Callable[[ConsumerRecord[K, V]], object],
+        *,
+        concurrency: int = 8,
+        order: str = "key",
+        on_error: Callable[[Failure], object] | str = "raise",
+        retries: int | Retries = 0,
+        workers: str | None = None,
+        max_pending: int = 1000,
+        max_uncommitted: int = 10_000,
+        commit_interval_ms: float | None = None,
+        drain_timeout_ms: float = 30_000,
+    ) -> Processed:
+        """Call `handler(record)` for each record, several at a time; commit what is finished.
+
+        As `aktor.KafkaConsumer.process`, with the same arguments. A handler that is a coroutine
+        function runs as a task of this event loop; a function runs in a thread (or `workers`:
+        "processes"). `on_error` may be a coroutine function, too.
+
+        It returns when the consumer is stopped, which a handler may do as well, after SIGTERM
+        (unless the application handles that itself), and when nothing has come for
+        `consumer_timeout_ms`. If it is cancelled, it waits for the running handlers, commits what
+        is finished, and then ends; cancelled once more, it waits for no handler. Handlers and other
+        tasks may look (`position`, `committed`, ...) and stop the consumer meanwhile.
+
+        Returns:
+            `Processed`: how many records were finished, skipped, dead-lettered, tried again, and
+            left unfinished.
+
+        Raises:
+            ConfigurationError: `enable_auto_commit` is on: it would commit what is unfinished.
+            HandlerError: a handler failed and on_error is "raise", or on_error itself failed.
+            ValueError, TypeError: a bad argument.
+            IllegalStateError: called in a listener or beside another `process`.
+            What `getmany` raises, and WakeupError.
+        """
+        from aktor.aio.processor import Processor
+        from aktor.processing.plan import plan_for
+        from aktor.processing.surroundings import Surroundings
+
+        self._check_usable()
+        self._check_loop()
+        self._check_beside_process("process")
+        if self._guard.in_callback_of is not None:
+            raise self._guard.refusal("process")
+        chosen = plan_for(
+            self.config,
+            handler,
+            concurrency=concurrency,
+            order=order,
+            on_error=on_error,
+            retries=retries,
+            workers=workers,
+            max_pending=max_pending,
+            max_uncommitted=max_uncommitted,
+            commit_interval_ms=commit_interval_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            awaits=True,
+        )
+        caller = _OfProcess(self)
+        around = Surroundings(
+            consumer=caller,
+            engine=self._engine,
+            clock=self._core.clock,
+            host=self._host,
+            trace=self._core.trace,
+        )
+        self._processor = processor = Processor(around, chosen, caller, self._bell)
+        try:
+            return await processor.run()
+        finally:
+            self._processor = None
 
     def wakeup(self) -> None:
         """End a call that waits for records by `WakeupError`, or the next one. From any thread."""
@@ -660,6 +760,12 @@ class KafkaConsumer(Shown, Generic[K, V]):
             KafkaTimeoutError: not done within `request_timeout_ms`.
         """
         arguments.check_group(self._settings)
+        if offsets is None and self._processor is not None:
+            self._check_beside_process("commit")
+            raise IllegalStateError(
+                "process() commits what is finished; a listener may only commit offsets that it"
+                " names: the positions are past what handlers have in hand"
+            )
         named = None if offsets is None else arguments.checked_offsets(_with_metadata(offsets))
         deadline = self._core.clock() + self._settings.request_timeout
 
@@ -757,11 +863,27 @@ class KafkaConsumer(Shown, Generic[K, V]):
         if self._guard.ending and self._guard.in_callback_of is None:
             raise ConsumerStoppedError
 
+    def _check_beside_process(self, name: str) -> None:
+        """Raise if `process` runs, and this call would disturb it. A listener may call."""
+        processor = self._processor
+        if processor is None or name not in NOT_BESIDE_PROCESS:
+            return
+        holder = self._guard.holder.get(None)
+        if holder is None or INSIDE.get() is not holder:
+            owner = processor.task.get_name() if processor.task is not None else ""
+            raise IllegalStateError(
+                f"{name}() was called while process() of task {owner!r} runs. Handlers and other"
+                " tasks may only stop() and wakeup() the consumer and look (position, committed,"
+                " status, ...) meanwhile"
+            )
+
     def _turn(self, name: str, patience: float | None = None, timeout: float = math.inf) -> Turn:
         """A call that waits for its turn for `patience` seconds at most (default: as long as a
         member need not poll), and not for longer than `timeout`."""
         self._check_usable()
         self._check_loop()
+        if self._processor is not None:
+            self._check_beside_process(name)
         return Turn(
             name,
             asyncio.current_task(),
@@ -787,6 +909,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         if name not in NEVER_NESTED and guard.runs_callback:
             self._check_usable()
             self._check_loop()
+            self._check_beside_process(name)
             with self._nested():
                 return await self._driver.run_nested(make())
         turn = self._turn(name, patience)
@@ -817,6 +940,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         self._check_usable()
         if self._loop is not None:
             self._check_loop()
+        self._check_beside_process(name)
         turn = Turn(name, _current_task())
         holder = guard.holder.setdefault(None, turn)
         if holder is not turn:
@@ -895,6 +1019,69 @@ class KafkaConsumer(Shown, Generic[K, V]):
             f"<aio.KafkaConsumer {self._settings.client_id} group={self._settings.group_id}"
             f" [{topics}]>"
         )
+
+
+class _OfProcess:
+    """The consumer, as `process` calls it."""
+
+    def __init__(self, consumer: KafkaConsumer[Any, Any]) -> None:
+        self._consumer = consumer
+        self._commits: set[asyncio.Task[None]] = set()
+
+    @property
+    def config(self) -> Config:
+        return self._consumer.config
+
+    async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]:
+        return await self._consumer._getmany((), timeout, limit, "process (poll)")
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        with self._consumer._at_once("process (pause)"):
+            self._consumer._engine.pause(partitions, paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        with self._consumer._at_once("process (resume)"):
+            self._consumer._engine.pause(partitions, paused=False)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        with self._consumer._at_once("process (seek)"):
+            self._consumer._engine.seek(partition, arguments.position(offset))
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> None:
+        """The last commit of partitions that are given up: `wakeup` does not end it."""
+        consumer = self._consumer
+        call, deadline = consumer._engine.call, consumer._core.clock() + timeout
+
+        def steadily() -> Waiting[None]:
+            with call.steady():
+                yield from consumer._engine.commit(offsets, deadline)
+
+        await consumer._call("process (commit)", steadily)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._commit_aside(offsets, callback))
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    async def _commit_aside(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]
+    ) -> None:
+        consumer = self._consumer
+        deadline = consumer._core.clock() + consumer._settings.request_timeout
+        failed: BaseException | None = None
+        try:
+            await consumer._call(
+                "process (commit)", lambda: consumer._engine.commit(offsets, deadline)
+            )
+        except (KafkaError, WakeupError) as error:
+            failed = error
+            if isinstance(error, WakeupError):
+                consumer.wakeup()  # it was meant for `process`
+        callback(offsets, failed)
 
 
 def _hears(listener: Any) -> bool:

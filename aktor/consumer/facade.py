@@ -55,7 +55,6 @@ from aktor.consumer.internals import Internals
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST, Host
-from aktor.errors import ConfigurationError
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo
@@ -720,38 +719,28 @@ class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
             ValueError, TypeError: a bad argument.
             IllegalStateError: called in a listener or in another `process`.
         """
-        from aktor.processing.plan import plan
+        from aktor.processing.plan import plan_for
         from aktor.processing.processor import Processor
-        from aktor.processing.surroundings import Surroundings
+        from aktor.processing.surroundings import BlockingSurroundings
 
         self._guard.check_usable()
         user_code = self._engine.rebalancing.user_code.name
         if user_code or self._processor is not None:
             raise self._refusal("process", user_code or "a handler")
-        settings = self._settings
-        if settings.group_id is not None and settings.enable_auto_commit:
-            raise ConfigurationError(
-                "process() commits what is finished; auto-commit would commit what is not: set"
-                " enable_auto_commit=False"
-            )
-        chosen = plan(
+        chosen = plan_for(
+            self.config,
             handler,
+            concurrency=concurrency,
             order=order,
             on_error=on_error,
             retries=retries,
             workers=workers,
-            numbers={
-                "concurrency": concurrency,
-                "max_pending": max_pending,
-                "max_uncommitted": max_uncommitted,
-            },
-            commit_interval=arguments.seconds(
-                commit_interval_ms, self.config["auto_commit_interval_ms"] / 1000
-            ),
-            drain_timeout=arguments.seconds(drain_timeout_ms),
-            idle_timeout=self.config["consumer_timeout_ms"] / 1000,
+            max_pending=max_pending,
+            max_uncommitted=max_uncommitted,
+            commit_interval_ms=commit_interval_ms,
+            drain_timeout_ms=drain_timeout_ms,
         )
-        around = Surroundings(
+        around = BlockingSurroundings(
             consumer=self,
             engine=self._engine,
             driver=self._driver,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.processing.surroundings import Surroundings
+from aktor.processing.surroundings import BlockingConsumer, Surroundings
 from aktor.processing.work import Work
 
 __all__ = ["Commits"]
@@ -61,7 +61,11 @@ class Commits:
         if error is None:  # else the next commit says it again
             self._stored.update(offsets)
 
-    def commit_now(self, partitions: Collection[TopicPartition] | None = None) -> None:
+    def commit_now(
+        self,
+        consumer: BlockingConsumer,
+        partitions: Collection[TopicPartition] | None = None,
+    ) -> None:
         """Commit what is finished of these (default: all) partitions, and wait for the answer.
 
         It is the last commit before they are given up, so `wakeup` does not end it: a record that
@@ -69,11 +73,20 @@ class Commits:
 
         Raises what `KafkaConsumer.commit` raises, but for what only ends a wait.
         """
-        offsets = self._finished(partitions)
-        if offsets and self._has_group:
+        if offsets := self.to_commit(partitions):
             with self._call.steady():
-                self._consumer.commit(offsets, timeout_ms=LAST_COMMIT * 1000)
-            self._stored.update(offsets)
+                consumer.commit(offsets, timeout_ms=LAST_COMMIT * 1000)
+            self.note_stored(offsets)
+
+    def to_commit(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the last commit of these (default: all) partitions has to say; {}: nothing."""
+        return self._finished(partitions) if self._has_group else {}
+
+    def note_stored(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The group has stored these."""
+        self._stored.update(offsets)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are not ours any more."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from aktor.consumer import arguments
+from aktor.errors import ConfigurationError
 from aktor.processing.failures import Failure, Retries
 
-__all__ = ["ORDERS", "Plan", "Processed", "plan"]
+if TYPE_CHECKING:
+    from aktor.consumer.configuration.keywords import Config
+
+__all__ = ["ORDERS", "Plan", "Processed", "plan", "plan_for"]
 
 Handler = Callable[[Any], Any]
 OnError = Callable[[Failure], Any]
@@ -55,6 +60,48 @@ class Processed:
     unfinished: int = 0
 
 
+def plan_for(
+    config: Config,
+    handler: Handler,
+    *,
+    concurrency: int,
+    order: str,
+    on_error: OnError | str,
+    retries: int | Retries,
+    workers: str | None,
+    max_pending: int,
+    max_uncommitted: int,
+    commit_interval_ms: float | None,
+    drain_timeout_ms: float,
+    awaits: bool = False,
+) -> Plan:
+    """The plan of a `process` of a consumer with these settings. ConfigurationError: auto-commit is
+    on. TypeError, ValueError: an argument is wrong, and which."""
+    if config["group_id"] is not None and config["enable_auto_commit"]:
+        raise ConfigurationError(
+            "process() commits what is finished; auto-commit would commit what is not: set"
+            " enable_auto_commit=False"
+        )
+    return plan(
+        handler,
+        order=order,
+        on_error=on_error,
+        retries=retries,
+        workers=workers,
+        numbers={
+            "concurrency": concurrency,
+            "max_pending": max_pending,
+            "max_uncommitted": max_uncommitted,
+        },
+        commit_interval=arguments.seconds(
+            commit_interval_ms, config["auto_commit_interval_ms"] / 1000
+        ),
+        drain_timeout=arguments.seconds(drain_timeout_ms),
+        idle_timeout=config["consumer_timeout_ms"] / 1000,
+        awaits=awaits,
+    )
+
+
 def plan(
     handler: Handler,
     *,
@@ -66,8 +113,10 @@ def plan(
     commit_interval: float,
     drain_timeout: float,
     idle_timeout: float,
+    awaits: bool = False,
 ) -> Plan:
-    """Check the arguments. TypeError, ValueError: one is wrong, and which."""
+    """Check the arguments. TypeError, ValueError: one is wrong, and which. `awaits`: `on_error` may
+    be a coroutine function."""
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {type(handler).__name__}")
     if _is_generator(handler):
@@ -78,7 +127,7 @@ def plan(
         raise ValueError(
             f"on_error must be 'raise', 'skip', a dead_letter(...) or a function, not {on_error!r}"
         )
-    if _is_coroutine(on_error) or _is_generator(on_error):
+    if (_is_coroutine(on_error) and not awaits) or _is_generator(on_error):
         raise TypeError("on_error must be an ordinary function: it runs in a thread")
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int):

@@ -27,7 +27,7 @@ class Pools:
         self._bell = around.engine.core.port.bell
         self._handlers = self._make(plan, name)
         #: Run `on_error`: it may take as long as a handler.
-        self._on_error = self._threads(plan.concurrency, f"{name}-errors")
+        self._on_error = self._make_for_errors(plan, name)
         #: What workers said, oldest first. It leaves when it was acted on.
         self._outcomes: deque[tuple[Task, Settle, BaseException | None]] = deque()
 
@@ -37,6 +37,9 @@ class Pools:
         if plan.workers == "coroutines":
             return Coroutines(plan.concurrency, name=f"{name}-coroutines")
         return self._threads(plan.concurrency, f"{name}-worker")
+
+    def _make_for_errors(self, plan: Plan, name: str) -> Workers:
+        return self._threads(plan.concurrency, f"{name}-errors")
 
     def _threads(self, count: int, name: str) -> Threads:
         host = self._around.host

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Any
 
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
@@ -26,62 +26,36 @@ from aktor.consumer.core.waiting import Waiting
 from aktor.errors import (
     ConcurrentAccessError,
     CorruptBatchError,
-    HandlerError,
     RecordDeserializationError,
 )
-from aktor.processing.commits import Commits
-from aktor.processing.failures import Failure
+from aktor.processing.handling import Handling
 from aktor.processing.listener import RevocationListener
-from aktor.processing.pausing import Pausing
 from aktor.processing.plan import Plan, Processed
 from aktor.processing.pools import Pools
-from aktor.processing.raw import raw_record
-from aktor.processing.surroundings import Surroundings
-from aktor.processing.work import Task, Work
-from aktor.processing.workers import NoWorkerError, runs_handlers
+from aktor.processing.surroundings import BlockingSurroundings
+from aktor.processing.workers import runs_handlers
 
 __all__ = ["Processor"]
 
-#: A poll waits for so long at most, in seconds.
-POLL: Final = 1.0
 
-#: Of the time in which a rebalance must be answered, the part that handlers may take to end.
-DRAIN_SHARE: Final = 0.5
-
-
-class Processor:
+class Processor(Handling):
     """Owns the loop: when it polls, what is raised, and when it ends."""
 
-    def __init__(self, around: Surroundings, plan: Plan) -> None:
-        self._around = around
-        self._clock = around.clock
-        self._plan = plan
+    _around: BlockingSurroundings
+
+    def __init__(self, around: BlockingSurroundings, plan: Plan) -> None:
+        super().__init__(
+            around, plan, Pools(around, plan, f"aktor-{around.consumer.config['client_id']}")
+        )
         self._thread = threading.current_thread()
-        self._trace = around.trace.bind(actor="application")
-        self._work = Work(plan.order)
-        self._pools = Pools(around, plan, f"aktor-{around.consumer.config['client_id']}")
-        self._pausing = Pausing(around, plan, self._work)
-        self._commits = Commits(around, self._work, interval=plan.commit_interval)
-        #: The assignment when we last looked.
-        self._owned = around.engine.delivery.partitions
-        self._busy_at = self._clock()
-        self._stopping = ""
         #: How the consumer is to be closed at the end, None: it is not.
         self.close_asked: Any = None
-        self._fatal: HandlerError | None = None
-        self.done = Processed()
 
     # -- the whole
 
     def run(self) -> Processed:
         """Until it is stopped, nothing has come for long enough, or something is raised."""
-        plan = self._plan
-        self._trace.info(
-            "process.started",
-            workers=plan.workers,
-            concurrency=plan.concurrency,
-            order=plan.order,
-        )
+        self._note_begin()
         with self._installed():
             try:
                 while not self._is_over():
@@ -92,11 +66,6 @@ class Processor:
             self._end(because=self._stopping or "nothing has come", raising=False)
             self._around.engine.call.raise_wakeup()  # it came while the end was waited for
         return self.done
-
-    def stop(self, because: str) -> None:
-        """End once what runs has ended. From a signal handler, or a callback."""
-        self._stopping = self._stopping or because
-        self._around.engine.core.port.bell.ring()
 
     def close(self, asked: Any) -> bool:
         """The same; the consumer is closed then, as `asked`. From any thread. True: it must not
@@ -127,156 +96,21 @@ class Processor:
             rebalancing.tell(before)
             self._pools.close()
 
-    def _has_news(self) -> bool:
-        return self._pools.has_news or bool(self._stopping)
-
-    def _is_over(self) -> bool:
-        if self._stopping:
-            return True
-        now = self._clock()
-        if self._work.pending:
-            self._busy_at = now
-        return now >= self._busy_at + self._plan.idle_timeout
-
     def _turn(self) -> None:
-        self._pools.collect(self._work)
-        if self._fatal is not None:
-            raise self._fatal
-        self._dispatch()
-        workers_wait = len(self._work.running) < self._pools.capacity
-        self._pausing.pause_and_resume(workers_wait=workers_wait)
-        self._commits.commit_if_due()
-        consumer, limit = self._around.consumer, self._pausing.limit()
+        consumer, limit = self._around.consumer, self._before_poll()
         try:
             self._work.incoming = consumer.poll(self._patience() * 1000, limit)
-        except RecordDeserializationError as error:
-            self._take_in_unreadable(error)
-        except CorruptBatchError as error:
-            partition = TopicPartition(error.topic, error.partition)
-            if not self._around.engine.corrupt_batches.may_heal(partition):
-                raise
-        self._take_in()
-        self._drop_what_was_released()
-
-    def _patience(self) -> float:
-        """How long a poll may wait, in seconds."""
-        now = self._clock()
-        due = self._busy_at + self._plan.idle_timeout
-        if len(self._work.running) < self._pools.capacity:
-            due = min(due, self._work.next_retry)
-        due = min(due, self._commits.due)
-        return min(POLL, max(0.0, due - now))
-
-    # -- records come
-
-    def _take_in(self) -> None:
-        incoming = self._work.incoming
-        if incoming:
-            self._busy_at = self._clock()
-            self._pausing.note(incoming)
-            self._work.take_in()
-
-    def _take_in_unreadable(self, error: RecordDeserializationError) -> None:
-        """A record that a deserializer refused: what `on_error` says is done about it."""
-        if self._plan.on_error == "raise":
-            raise error
-        partition = TopicPartition(error.topic, error.partition)
-        task = self._work.add_aside(partition, raw_record(error))
-        self._around.consumer.seek(partition, error.offset + 1)
-        task.attempts, task.error = 1, error.__cause__ or error
-        self._give_up(task)
-
-    def _drop_what_was_released(self) -> None:
-        """Without a group no listener is called when a deleted topic takes partitions away: drop
-        their records here."""
-        owned = self._around.engine.delivery.partitions
-        if owned is not self._owned:
-            self._lose(self._work.partitions - owned.keys())
-            self._owned = owned
-
-    # -- records are worked on
-
-    def _dispatch(self) -> None:
-        now = self._clock()
-        while len(self._work.running) < self._pools.capacity:
-            task = self._work.begin(now)
-            if task is None:
-                return
-            self._pools.handle(task, self._plan.handler, self._handled)
-
-    def _handled(self, task: Task, error: BaseException | None) -> None:
-        if error is None:
-            self.done.finished += 1
-            self._finish(task)
-            return
-        task.attempts, task.error = task.attempts + 1, error
-        retries = self._plan.retries
-        if isinstance(error, NoWorkerError):  # so nothing is known of the record
-            self._fail(task, f"{error}, so nothing came of the handler", error.__cause__ or error)
-        elif task.attempts <= retries.count and isinstance(error, Exception):
-            self.done.retried += 1
-            wait = retries.wait(task.attempts)
-            self._trace.warning("record.retried", **_facts(task), wait_ms=round(wait * 1000))
-            self._work.retry(task, self._clock() + wait)
-        else:
-            self._give_up(task)
-
-    def _finish(self, task: Task) -> None:
-        self._work.finish(task)
-        self._pausing.note_finished(task.partition)
-
-    def _give_up(self, task: Task) -> None:
-        """All attempts have failed."""
-        on_error, error = self._plan.on_error, task.error
-        assert error is not None, "nothing has failed"
-        if not isinstance(error, Exception):
-            self._fail(task, f"the handler was ended by {type(error).__name__}", error)
-        elif on_error == "raise":
-            self._fail(task, "", error)
-        elif on_error == "skip":
-            self._trace.warning("record.skipped", **_facts(task))
-            self.done.skipped += 1
-            self._finish(task)
-        else:
-            assert callable(on_error), "the plan was checked"
-            failure = Failure(
-                record=task.record,
-                error=error,
-                attempts=task.attempts,
-                group_id=self._around.consumer.config["group_id"],
-            )
-            self._work.begin_with(task)
-            self._pools.call_on_error(task, on_error, failure, self._dead_lettered)
-
-    def _dead_lettered(self, task: Task, error: BaseException | None) -> None:
-        if error is None:
-            self._trace.warning("record.dead_lettered", **_facts(task))
-            self.done.dead_lettered += 1
-            self._finish(task)
-        else:
-            self._fail(task, "on_error failed, after the handler,", error)
-
-    def _fail(self, task: Task, what: str, error: BaseException) -> None:
-        """The loop ends with this, unless it ends with another one already."""
-        if self._fatal is None:
-            self._fatal = HandlerError(
-                topic=task.partition.topic,
-                partition=task.partition.partition,
-                offset=task.record.offset,
-                attempts=task.attempts,
-                what=what,
-            )
-            self._fatal.__cause__ = error
+        except (RecordDeserializationError, CorruptBatchError) as error:
+            self._pass_over(error)
+        self._after_poll()
 
     # -- partitions go
 
     def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """They are revoked: let what runs end, commit, and forget them."""
-        began = self._clock()
-        longest = self._around.consumer.config["max_poll_interval_ms"] / 1000 * DRAIN_SHARE
-        self._drain(partitions, began + min(self._plan.drain_timeout, longest))
+        self._drain(partitions, self._drain_by())
         try:
-            self._commits.commit_now(partitions)
+            self._commits.commit_now(self._around.consumer, partitions)
         except KafkaError as error:
             # Nothing is lost: the next owner goes on from the last commit, and repeats some.
             self._trace.warning("commit.failed", because=error, at="revocation")
@@ -288,37 +122,12 @@ class Processor:
         self._work.stop(partitions)
 
         def waiting() -> Waiting[None]:
-            self._pools.collect(self._work)
-            while self._work.runs_of(partitions) and self._clock() < deadline:
-                self._dispatch()  # what is not revoked goes on
+            while self._runs_of(partitions, deadline):
                 if not self._pools.has_news:
                     yield deadline
-                self._pools.collect(self._work)
 
         self._around.driver.run(waiting())
-        left = self._work.runs_of(partitions)
-        facts = {
-            "partitions": sorted(partitions),
-            "left": [
-                f"{task.record.topic}-{task.record.partition}:{task.record.offset}" for task in left
-            ],
-            "ms": round((self._clock() - began) * 1000, 1),
-            "allowed_ms": round((deadline - began) * 1000, 1),
-        }
-        if left:
-            self._trace.warning("process.drained", **facts)
-        else:
-            self._trace.info("process.drained", **facts)
-
-    def _lose(self, partitions: Collection[TopicPartition]) -> None:
-        """They are another member's already: nothing of them is to be committed."""
-        self._work.stop(partitions)
-        self._forget(partitions)
-
-    def _forget(self, partitions: Collection[TopicPartition]) -> None:
-        self._work.release(partitions)
-        self._pausing.forget(partitions)
-        self._commits.forget(partitions)
+        self._note_drained(partitions, began, deadline)
 
     # -- the end
 
@@ -330,39 +139,11 @@ class Processor:
                 # Else the positions may be those of a poll that was cut short.
                 self._around.repair()
             self._drain(everything, self._clock() + self._plan.drain_timeout)
-            self._commits.commit_now()
+            self._commits.commit_now(self._around.consumer)
         except KafkaError as error:
             if not raising:
                 raise
             self._trace.warning("commit.failed", because=error, at="end")
         finally:
             self._go_back()
-            self.done.unfinished = self._work.unfinished_count
-            self._trace.info(
-                "process.ended",
-                because=because,
-                finished=self.done.finished,
-                skipped=self.done.skipped,
-                dead_lettered=self.done.dead_lettered,
-                unfinished=self.done.unfinished,
-            )
-
-    def _go_back(self) -> None:
-        """Seek to the lowest unfinished offsets, so that later calls get these records again;
-        resume the partitions that we have paused."""
-        owned = self._around.engine.delivery.partitions
-        with contextlib.suppress(KafkaError):  # the consumer has failed, or is closed
-            for partition, offset in self._work.unfinished().items():
-                if partition in owned:
-                    self._around.consumer.seek(partition, offset.offset)
-            self._pausing.end()
-
-
-def _facts(task: Task) -> dict[str, Any]:
-    """What the trace says of a record whose handler failed: nothing of what is in it."""
-    return {
-        "partition": task.partition,
-        "offset": task.record.offset,
-        "attempts": task.attempts,
-        "because": type(task.error).__name__,
-    }
+            self._note_end(because)

@@ -16,7 +16,7 @@ from aktor.trace import Trace
 if TYPE_CHECKING:
     from aktor.consumer.configuration.keywords import Config
 
-__all__ = ["Consumer", "Host", "Surroundings"]
+__all__ = ["BlockingConsumer", "BlockingSurroundings", "Consumer", "Host", "Surroundings"]
 
 
 class Consumer(Protocol):
@@ -25,16 +25,21 @@ class Consumer(Protocol):
     @property
     def config(self) -> Config: ...
 
-    def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Any]]: ...
     def pause(self, *partitions: TopicPartition) -> None: ...
     def resume(self, *partitions: TopicPartition) -> None: ...
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
-    def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
-    ) -> None: ...
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Any
     ) -> Any: ...
+
+
+class BlockingConsumer(Consumer, Protocol):
+    """One whose calls block their thread."""
+
+    def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Any]]: ...
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
+    ) -> None: ...
 
 
 class Host(Protocol):
@@ -51,10 +56,17 @@ class Surroundings:
 
     consumer: Consumer
     engine: Engine
-    driver: Blocking
     clock: Callable[[], float]
     host: Host
     trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingSurroundings(Surroundings):
+    """The same, on the application thread."""
+
+    consumer: BlockingConsumer
+    driver: Blocking
     #: Repairs what an interrupt has left half done, as each call of the consumer does.
     repair: Callable[[], None]
     #: Calls `Processor.revoke`.

@@ -1,0 +1,233 @@
+"""`process` in an event loop: order, retries, commits, and how it ends. What it shares with the
+blocking one is tested there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from aktor.aio import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from aktor.errors import ConfigurationError, HandlerError, IllegalStateError, WakeupError
+from aktor.processing import Failure, Processed
+from tests.kafka.embedded import Cluster
+from tests.kafka.real import topics
+from tests.kafka.support import QUICK, SOON_S, hurried
+
+COUNT = 60
+
+
+def run(program: Coroutine[Any, Any, None]) -> None:
+    """Run it in an event loop of its own; it may not take long."""
+
+    async def main() -> None:
+        async with asyncio.timeout(SOON_S):
+            await program
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def orders(kafka: Cluster, topic: str) -> TopicPartition:
+    """The only partition of a topic with records of five keys."""
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for number in range(COUNT):
+        producer.send(topic, key=b"%d" % (number % 5), value=b"%d" % number)
+    producer.close()
+    return TopicPartition(topic, 0)
+
+
+def quick(kafka: Cluster, group: str, *names: str, **settings: Any) -> KafkaConsumer[Any, Any]:
+    own = {"bootstrap_servers": kafka.bootstrap_servers, "group_id": group, **settings}
+    return KafkaConsumer(*names, **hurried(QUICK | {"enable_auto_commit": False}, own))
+
+
+async def committed(kafka: Cluster, group: str, partition: TopicPartition) -> int | None:
+    async with quick(kafka, group) as consumer:
+        return await consumer.committed(partition)
+
+
+def test_handlers_are_tasks_of_the_users_loop_and_keep_the_order_of_each_key(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        seen: dict[bytes, list[int]] = defaultdict(list)
+        runs: list[int] = [0, 0]
+        loops = set()
+
+        async def handle(record: Any) -> None:
+            loops.add(asyncio.get_running_loop())
+            runs[0] += 1
+            runs[1] = max(runs)
+            await asyncio.sleep(0.001 * (record.offset % 3))
+            seen[record.key].append(record.offset)
+            runs[0] -= 1
+            if record.offset == COUNT - 1:
+                await consumer.stop()  # it does not wait for itself
+
+        async with quick(kafka, group, orders.topic) as consumer:
+            assert await consumer.process(handle, concurrency=4) == Processed(finished=COUNT)
+        assert loops == {asyncio.get_running_loop()}
+        assert 1 < runs[1] <= 4
+        assert all(offsets == sorted(offsets) for offsets in seen.values())
+        assert await committed(kafka, group, orders) == COUNT
+
+    run(program())
+
+
+def test_what_fails_is_tried_again_and_then_given_to_a_coroutine(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        letters: list[Failure] = []
+
+        async def handle(record: Any) -> None:
+            if record.offset == 7:
+                raise ZeroDivisionError
+
+        async def put_aside(failure: Failure) -> None:
+            await asyncio.sleep(0)
+            letters.append(failure)
+
+        settings = {"consumer_timeout_ms": 500}
+        async with quick(kafka, group, orders.topic, **settings) as consumer:
+            done = await consumer.process(handle, retries=1, on_error=put_aside)
+        assert done == Processed(finished=COUNT - 1, dead_lettered=1, retried=1)
+        assert [(letter.record.offset, letter.attempts) for letter in letters] == [(7, 2)]
+        assert await committed(kafka, group, orders) == COUNT
+
+    run(program())
+
+
+@pytest.mark.parametrize("order", ["partition", "none"])
+def test_a_handler_that_fails_ends_it_and_its_record_is_given_out_again(
+    kafka: Cluster, orders: TopicPartition, group: str, order: str
+) -> None:
+    async def program() -> None:
+        async def handle(record: Any) -> None:
+            if record.offset == 7:
+                raise ZeroDivisionError
+
+        async with quick(kafka, group, orders.topic) as consumer:
+            with pytest.raises(HandlerError, match="7") as raised:
+                await consumer.process(handle, order=order)
+            assert isinstance(raised.value.__cause__, ZeroDivisionError)
+            assert (await consumer.getone()).offset == 7
+            assert await consumer.committed(orders) == 7
+
+    run(program())
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_cancellation_ends_what_is_in_hand_and_commits_what_is_finished(
+    kafka: Cluster, orders: TopicPartition, group: str, times: int
+) -> None:
+    """Cancelled a second time it does not wait for handlers."""
+
+    async def program() -> None:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+        handled: list[int] = []
+
+        async def handle(record: Any) -> None:
+            if record.offset == 5:
+                begun.set()
+                await goes_on.wait()
+            handled.append(record.offset)
+
+        async with quick(kafka, group, orders.topic) as consumer:
+            processing = asyncio.create_task(consumer.process(handle, order="partition"))
+            await begun.wait()
+            processing.cancel()
+            for _ in range(3):
+                await asyncio.sleep(0.01)
+            assert not processing.done(), "the handler is waited for"
+            if times == 1:
+                goes_on.set()
+            else:
+                processing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await processing
+            assert handled == [*range(6 if times == 1 else 5)]
+            assert await consumer.committed(orders) == len(handled)
+            assert (await consumer.getone()).offset == len(handled)
+
+    run(program())
+
+
+def test_a_revocation_waits_for_running_handlers_and_commits(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+        told: list[Any] = []
+
+        async def handle(record: Any) -> None:
+            if record.offset == 5:
+                begun.set()
+                await goes_on.wait()
+
+        class Listener(AsyncConsumerRebalanceListener):
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                """Not of interest."""
+
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                told.append(await consumer.committed(orders))
+
+        async with quick(kafka, group) as consumer, quick(kafka, group) as other:
+            consumer.subscribe([orders.topic], listener=Listener())
+            processing = asyncio.create_task(consumer.process(handle, order="partition"))
+            await begun.wait()
+            other.subscribe([orders.topic])
+            joining = asyncio.create_task(other.getmany(timeout_ms=SOON_S * 1000))
+            await asyncio.sleep(0.1)
+            goes_on.set()
+            while COUNT not in told and not joining.done():
+                await asyncio.sleep(0.01)
+            await consumer.stop()
+            done = await processing
+            assert done.unfinished + done.finished <= COUNT
+            assert await committed(kafka, group, orders) in (6, COUNT)
+            joining.cancel()
+
+    run(program())
+
+
+def test_only_looking_and_stopping_is_allowed_beside_it(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        async def handle(record: Any) -> None:
+            if record.offset:
+                return
+            assert await consumer.position(orders) > 0
+            assert await consumer.committed(orders) is None
+            for call in (consumer.getone(), consumer.commit({orders: 1}), consumer.process(handle)):
+                with pytest.raises(IllegalStateError, match=r"process\(\) of task 'main' runs"):
+                    await call
+            for act in (consumer.pause, consumer.resume):
+                with pytest.raises(IllegalStateError, match="process"):
+                    act(orders)
+            consumer.wakeup()
+
+        async with quick(kafka, group, orders.topic) as consumer:
+            asyncio.current_task().set_name("main")  # type: ignore[union-attr]
+            with pytest.raises(WakeupError):
+                await consumer.process(handle)
+            assert await consumer.committed(orders)
+
+    run(program())
+
+
+@pytest.mark.embedded("no broker decides it")
+def test_it_refuses_auto_commit(kafka: Cluster, orders: TopicPartition, group: str) -> None:
+    async def program() -> None:
+        async with quick(kafka, group, orders.topic, enable_auto_commit=True) as consumer:
+            with pytest.raises(ConfigurationError, match="enable_auto_commit"):
+                await consumer.process(print)
+
+    run(program())
