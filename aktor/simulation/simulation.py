@@ -90,6 +90,13 @@ class Simulation:
         #: Crashes that were asked for and have not all happened yet.
         self.crashes: list[Crashes] = []
         self._names = itertools.count()
+        self.scheduler.look = self._look
+
+    def _look(self) -> None:
+        """Note what a probe would be told of each consumer."""
+        for member in self.members:
+            for host in member.hosts if member.running else ():
+                host.note_status()
 
     # -- members and topics
 

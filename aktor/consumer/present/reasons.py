@@ -580,7 +580,7 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
 def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     leader = p.cluster.leader(*tp)
     since = None if leader is None else p.fetch.late.get(leader.leader)
-    if leader is None or since is None:
+    if leader is None or since is None or p.now - since < FAULT_AFTER:
         return None
     broker = p.network.brokers.get(leader.leader)
     name = f"broker {leader.leader}" if broker is None else _broker_name(broker)

@@ -173,7 +173,8 @@ class FetchManager(RequestManager):
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
         )
         self._plan = FetchPlan(self._room)
-        #: Brokers whose answer to a Fetch is late, and since when it is owed.
+        #: Brokers whose answer to a Fetch is late, or that have failed to answer the last one, and
+        #: since when it is owed.
         self._late: dict[int, float] = {}
         #: The partitions of which the application may have bytes that it did not read yet.
         self._buffered: dict[TopicPartition, None] = {}
@@ -239,6 +240,7 @@ class FetchManager(RequestManager):
         # A program that only asks for positions must not be sent records, so what it assigns by
         # hand waits for the next Poll. A group assigns partitions inside of a poll.
         self._plan.assign(cursors, await_poll=not changed.by_group)
+        self._forget_late()
 
     def _new_cursor(self, tp: TopicPartition, at: Assigned) -> FetchCursor:
         cursor = FetchCursor(
@@ -336,6 +338,7 @@ class FetchManager(RequestManager):
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition that has a new leader is fetched from the new leader at once."""
         self._plan.follow(changed.cluster)
+        self._forget_late()
         for node_id in list(self._nodes):
             if node_id not in changed.cluster.brokers and not self._nodes[node_id].busy:
                 del self._nodes[node_id]
@@ -551,6 +554,8 @@ class FetchManager(RequestManager):
         asked: Asked = received.request.context
         response: FetchResponse = received.response
         node = self._finished(asked)
+        if self._late and not asked.sessionless:
+            self._owes_nothing(asked.node)
         if response.error_code:
             self._on_refused(node, asked, received)
             return
@@ -605,10 +610,20 @@ class FetchManager(RequestManager):
         that was reserved is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
         node.ended(asked)
-        if self._late and not asked.sessionless and self._late.pop(asked.node, None) is not None:
-            self._plan.show_again()
         self._room.release(asked.reserved)
         return node
+
+    def _owes_nothing(self, *nodes: int) -> None:
+        """These have answered, or are asked no more."""
+        for node in nodes:
+            if self._late.pop(node, None) is not None:
+                self._plan.show_again()
+
+    def _forget_late(self) -> None:
+        """A broker that leads nothing any more that is read owes no answer."""
+        cursors = self._plan.cursors.values() if self._late else ()
+        leaders = {cursor.leader.leader for cursor in cursors if cursor.leader is not None}
+        self._owes_nothing(*(self._late.keys() - leaders))
 
     def _on_refused(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
         error = error_of(received.response.error_code)
@@ -634,6 +649,9 @@ class FetchManager(RequestManager):
             self._trace_failure(asked, failed.error, node.sessionless.again_at - failed.now)
             return
         node.failed()
+        if asked.node not in self._late:
+            self._late[asked.node] = failed.now
+            self._plan.show_again()
         if isinstance(failed.error, KafkaTimeoutError):
             node.bandwidth.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)

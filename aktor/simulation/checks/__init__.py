@@ -22,6 +22,7 @@ from aktor.simulation.checks import (
     pace,
     processing,
     records,
+    status,
 )
 from aktor.simulation.history import History
 
@@ -47,4 +48,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     *pace.CHECKS,
     *listener.CHECKS,
     *processing.CHECKS,
+    *status.CHECKS,
 )

@@ -156,6 +156,15 @@ class Hindrances:
     def _end(self, whom: _Whom, at: float) -> None:
         self._ended[whom] = max(self._ended[whom], at)
 
+    def has_hit(self, member: str, broker: int, since: float) -> bool:
+        """Whether a fault hits this broker, the connections of this member, or everybody; or one
+        that did ended after this time, or is felt until after it."""
+        process = process_of(member)
+        concern: set[_Whom] = {_EVERYBODY, ("members", process), ("brokers", broker)}
+        if any(not concern.isdisjoint(hit) for hit in self._faults.values()):
+            return True
+        return any(self._ended[key] > since for key in (*concern, (member, broker)))
+
     def last_ended(self, member: str, partition: str) -> float | None:
         """When the last one ended of those that could keep this consumer from giving out records of
         this partition; None: there is one now."""

@@ -317,6 +317,16 @@ class SimulatedHost(Host):
         if not self.member.gone:
             self._simulation.history.note(event, self.name, **values)
 
+    def note_status(self) -> None:
+        """Note what it says of itself, if it owns anything."""
+        status = self.consumer.status() if self.started and not self.dispatcher.ended else None
+        if status is not None and status.partitions:
+            waiting = {
+                f"{tp.topic}-{tp.partition}": one.waiting_for.value
+                for tp, one in status.partitions.items()
+            }
+            self.note("status.seen", waiting=waiting, healthy=bool(status.healthy), why=status.why)
+
     def note_books(self) -> None:
         """Note what its consumer counts, if nothing is on its way between its actors."""
         fetch = self.dispatcher.receivers.get("fetch") if self.started else None

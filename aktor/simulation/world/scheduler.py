@@ -29,6 +29,9 @@ __all__ = ["Scheduler", "Task", "Turn"]
 #: More turns than this while the clock stands still are an endless loop.
 SPIN: Final = 20_000
 
+#: Seconds between two looks from outside.
+LOOK_EVERY: Final = 1.0
+
 #: How often an application thread that reads the clock loses its turn.
 OVERTAKEN: Final = 0.2
 
@@ -242,6 +245,9 @@ class Scheduler(VirtualTime):
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._still = 0
+        #: Called about once a second, when nobody has anything to do before time goes on.
+        self.look: Callable[[], None] = lambda: None
+        self._looks_at = -math.inf
         self._over = False
         #: Ends the time of its own that members' code has since it first ran.
         self._real_time_again: weakref.finalize[..., Any] | None = None
@@ -358,6 +364,9 @@ class Scheduler(VirtualTime):
         if when > self.now:
             self.now = when
             self._still = 0
+            if when >= self._looks_at:
+                self._looks_at = when + LOOK_EVERY
+                self.look()
         act()
 
     def who_waits(self) -> str:

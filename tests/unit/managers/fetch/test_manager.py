@@ -43,6 +43,7 @@ from aktor.events.metadata import (
 from aktor.events.network import ExpectFetches, Lane, Request
 from aktor.events.polling import Poll
 from aktor.events.positions import Assigned, Position, SeekPartitions
+from aktor.events.present import FetchNow
 from aktor.managers.fetch.answer import CHUNK_OVERHEAD
 from aktor.managers.fetch.manager import CROWDED_WAIT, EMPTY_PACE
 from aktor.managers.fetch.room import CreditError
@@ -1204,6 +1205,36 @@ def test_the_answer_to_a_broker_that_failed_before_is_late_sooner() -> None:
 
     assert harness.wake_at - harness.now < 1.3
     assert len(refreshes(harness.said)) == 1
+
+
+def shown_late(harness: FetchHarness) -> dict[int, float]:
+    """Who owes an answer, by what `status()` is made of."""
+    harness.manager.note_present(harness.now)
+    shown = harness.manager.present
+    assert isinstance(shown, FetchNow)
+    return dict(shown.late)
+
+
+def test_a_broker_that_has_failed_to_answer_owes_the_answer_until_one_comes() -> None:
+    """A connection that ends, and the next attempt, do not mean that there is nothing new."""
+    harness = FetchHarness.reading({0: 1}, fetch_max_wait=0.5)
+    harness.fail(harness.the_request(), KafkaConnectionError("it hung up"), after=0.4)
+    failed_at = harness.now
+
+    assert shown_late(harness) == {1: failed_at}
+    harness.fail(harness.the_request(1.0), KafkaTimeoutError("no answer"), after=3.0)
+    assert shown_late(harness) == {1: failed_at}
+    harness.answer(harness.the_request(5.0), of(0))
+    assert shown_late(harness) == {}
+
+
+def test_a_broker_that_leads_nothing_any_more_owes_no_answer() -> None:
+    harness = FetchHarness.reading({0: 1}, fetch_max_wait=0.5)
+    harness.fail(harness.the_request(), KafkaConnectionError("it hung up"), after=0.4)
+
+    harness.cluster({0: 2})
+
+    assert shown_late(harness) == {}
 
 
 def test_an_answer_in_time_asks_no_metadata() -> None:

@@ -1,0 +1,168 @@
+"""What `status()` and `why()` say, looked at once a second from outside: `status.seen`."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from aktor.simulation.checks.hindrances import Hindrances
+from aktor.simulation.checks.logs import COMMITTED, Log
+from aktor.simulation.checks.readers import Replay, process_of
+from aktor.simulation.history import Event, History
+
+__all__ = ["CHECKS"]
+
+#: An owner that was given nothing of a partition for so many seconds and `fetch_max_wait_ms`,
+#: although there are records, does not say that nothing is wrong. (A broker may keep a Fetch for as
+#: long as that, so before nobody can know; a second later its answer is late. What has just failed
+#: is tried again before it is a fault, see docs/operate.md.)
+SILENT: Final = 5.0
+
+#: What says that nothing is wrong, of the values of `WaitingFor`.
+WELL: Final = frozenset({"nothing new", "fetch"})
+
+#: How a sentence names a broker.
+_BROKER: Final = re.compile(r"\bbroker (\d+), ")
+
+#: What gives some partitions, or all of a member's, another beginning.
+_BEGINS: Final = frozenset(
+    {"partitions.assigned", "partitions.resumed", "position.sought", "position.reset"}
+)
+_BEGINS_ALL: Final = frozenset({"member.thawed", "clock.jumped", "actor.restarted"})
+
+#: What no member can see: which records followers have not got yet.
+_UNSEEN: Final = frozenset({"replica.held", "replica.released", "log.truncated", "partition.led"})
+
+
+class _Silence(NamedTuple):
+    """What a consumer said while it was given nothing of a partition since then."""
+
+    seen: Event
+    partition: str
+    since: float
+
+
+class _Silences:
+    """Owns since when each owner was given nothing of a partition of which there are records."""
+
+    def __init__(self, history: History) -> None:
+        self.hindrances = Hindrances()
+        self._replay = Replay(history)
+        #: When a partition was begun anew, by consumer and partition; and what a partition brings.
+        self._begun: dict[tuple[str, str], float] = defaultdict(float)
+        self._moved: dict[str, float] = defaultdict(float)
+        self._paused: dict[str, set[str]] = defaultdict(set)
+        self._held: set[str] = set()
+        #: For how long each consumer lets brokers keep a Fetch.
+        self._waits: dict[str, float] = defaultdict(lambda: 0.5)
+
+    def __iter__(self) -> Iterator[_Silence]:
+        """Each look at a consumer, with each partition of which it was given nothing for long."""
+        for event, reader in self._replay:
+            self.hindrances.apply(event)
+            self._apply(event)
+            if event["event"] != "status.seen":
+                continue
+            for partition, mine in reader.owned.items():
+                if mine.next is None or partition in self._paused[event["member"]]:
+                    continue
+                if partition in self._held or mine.outdated:
+                    continue
+                log = self._replay.logs[partition]
+                written = _first_unread(log, mine.next, reader.isolation)
+                if written is None:
+                    continue
+                since = max(
+                    written,
+                    self._moved[partition],
+                    self._begun[event["member"], partition],
+                    self._begun[process_of(event["member"]), ""],
+                )
+                if event["at"] - since > SILENT + self._waits[event["member"]]:
+                    yield _Silence(event, partition, since)
+
+    def _apply(self, event: Event) -> None:
+        name, member, at = event["event"], event["member"], event["at"]
+        if name == "records.delivered":
+            self._begun[member, event["partition"]] = at
+        elif name in _BEGINS:
+            for partition in event["partitions"]:
+                self._begun[member, partition] = at
+        elif name in _BEGINS_ALL:
+            self._begun[process_of(member), ""] = at
+        elif name in _UNSEEN or name == "transaction.ended":
+            self._moved[event["partition"]] = at
+        match name:
+            case "consumer.made":
+                self._waits[member] = event["fetch_max_wait_ms"] / 1000
+            case "replica.held":
+                self._held.add(event["partition"])
+            case "replica.released":
+                self._held.discard(event["partition"])
+            case "partitions.paused":
+                self._paused[member] |= set(event["partitions"])
+            case "partitions.resumed" | "partitions.released" | "partitions.assigned":
+                self._paused[member] -= set(event["partitions"])
+
+
+def _first_unread(log: Log, position: int, isolation: str) -> float | None:
+    """When the first record from here on was written that a reader must be given."""
+    if isolation == COMMITTED and any(log.open.values()):
+        return None
+    eras = len(log.eras)
+    return next(
+        (
+            log.records[offset][1]
+            for offset in range(position, log.end)
+            if log.readable(offset, eras, isolation)
+        ),
+        None,
+    )
+
+
+def who_is_silent_does_not_say_that_nothing_is_wrong(history: History) -> list[str]:
+    """While a consumer was given nothing for `SILENT` seconds of a partition that it owns, has not
+    paused, and of which there are records, it does not say twice in a row that there is nothing new
+    of it, or that it is being fetched. (Once is true when the broker answers again, and these are
+    not the first records that it sends.)"""
+    complaints = []
+    #: Who said so at the last look, of which partition, and since when that is silent.
+    before: set[tuple[str, str, float]] = set()
+    for seen, partition, since in _Silences(history):
+        silence = seen["member"], partition, since
+        if (said := seen["waiting"].get(partition)) not in WELL:
+            before.discard(silence)
+        elif silence not in before:
+            before.add(silence)
+        else:
+            complaints.append(
+                f"at {seen['at']:.3f} {seen['member']} said {said!r} of {partition}, of which it"
+                f" was given nothing since {since:.3f}: {seen['why']}"
+            )
+    return complaints
+
+
+def why_blames_only_brokers_to_which_something_has_happened(history: History) -> list[str]:
+    """If `why()` names brokers while a partition is silent, one of them was hit by a fault, or its
+    connections to this member were."""
+    complaints, looked = [], set()
+    silences = _Silences(history)
+    for seen, _, since in silences:
+        member, look = seen["member"], (seen["member"], seen["at"])
+        blamed = sorted({int(node) for node in _BROKER.findall(seen["why"])})
+        if look in looked or not blamed:
+            continue
+        looked.add(look)
+        if not any(silences.hindrances.has_hit(member, node, since) for node in blamed):
+            complaints.append(
+                f"at {seen['at']:.3f} {member} blamed brokers that are well: {seen['why']}"
+            )
+    return complaints
+
+
+CHECKS: Final = (
+    who_is_silent_does_not_say_that_nothing_is_wrong,
+    why_blames_only_brokers_to_which_something_has_happened,
+)

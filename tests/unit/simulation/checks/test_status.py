@@ -1,0 +1,89 @@
+"""The checks of `status` complain of what is not true, and of nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from aktor.simulation.checks import status
+from tests.unit.simulation.checks.builders import (
+    Check,
+    Step,
+    Story,
+    assigned,
+    history,
+    later,
+    starts,
+    written,
+)
+
+#: The reader owns a partition, and has come to offset 5; more records are written.
+BEHIND: Story = [
+    starts(None),
+    assigned("x"),
+    ("x", "position.resolved", {"partitions": {"a-0": 5}}),
+    written(5, 6),
+]
+
+FAULT: Step = ("", "fault.began", {"number": 1})
+HITS_2: Step = ("", "fault.hits", {"number": 1, "brokers": [2]})
+GIVEN: Step = ("x", "records.delivered", {"partition": "a-0", "offsets": [[5, 6]]})
+PAUSED: Step = ("x", "partitions.paused", {"partitions": ["a-0"]})
+
+#: What the consumer says if it blames a broker.
+BLAMES_2 = "its leader (broker 2, b2:9092) has not answered for 7.0 s"
+
+
+def says(waiting_for: str, why: str = "There is nothing new.") -> Step:
+    values = {"waiting": {"a-0": waiting_for}, "healthy": True, "why": why}
+    return "x", "status.seen", values
+
+
+SILENT = status.who_is_silent_does_not_say_that_nothing_is_wrong
+BLAME = status.why_blames_only_brokers_to_which_something_has_happened
+
+#: What breaks a promise, and what the check says of it.
+BROKEN: list[tuple[Check, Story, str]] = [
+    *[
+        (SILENT, [*BEHIND, later(6), says(well), says(well)], f"x said {well!r} of a-0")
+        for well in ("nothing new", "fetch")
+    ],
+    (SILENT, [*BEHIND, GIVEN, written(7, 7), later(6), *[says("fetch")] * 2], "of a-0"),
+    (BLAME, [*BEHIND, later(6), says("broker", BLAMES_2)], "blamed brokers that are well"),
+    (
+        BLAME,
+        [
+            *BEHIND,
+            FAULT,
+            ("", "fault.hits", {"number": 1, "brokers": [3]}),
+            later(6),
+            says("broker", BLAMES_2),
+        ],
+        BLAMES_2,
+    ),
+]
+
+#: What is true.
+FORGIVEN: list[tuple[Check, Story]] = [
+    (SILENT, [*BEHIND, says("fetch"), says("fetch")]),
+    (SILENT, [*BEHIND, later(6), says("broker"), says("broker")]),
+    (SILENT, [*BEHIND, later(6), says("fetch"), says("broker"), says("fetch")]),
+    (SILENT, [*BEHIND, GIVEN, later(60), says("nothing new"), says("nothing new")]),
+    (SILENT, [*BEHIND, PAUSED, later(60), says("nothing new"), says("nothing new")]),
+    (BLAME, [*BEHIND, FAULT, HITS_2, later(6), says("broker", BLAMES_2)]),
+    (BLAME, [*BEHIND, FAULT, later(6), says("broker", BLAMES_2)]),
+    (BLAME, [*BEHIND, later(6), says("nothing new")]),
+]
+
+
+@pytest.mark.parametrize(("check", "story", "complaint"), BROKEN)
+def test_a_broken_promise_is_found(check: Check, story: Story, complaint: str) -> None:
+    assert any(complaint in one for one in check(history(*story)))
+
+
+def test_each_of_these_checks_is_shown_to_find_something() -> None:
+    assert {check for check, _, _ in BROKEN} == set(status.CHECKS)
+
+
+@pytest.mark.parametrize(("check", "story"), FORGIVEN)
+def test_what_is_true_is_not_complained_about(check: Check, story: Story) -> None:
+    assert check(history(*story)) == []
