@@ -8,13 +8,14 @@ import json
 import random
 import sys
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from aktor.trace.rebalances import Tables, read, read_files, to_pandas
+from aktor.trace.rebalances import Tables, read, read_files, to_pandas, to_polars
 from aktor.trace.rebalances.files import WINDOW_MIN, rows_of
-from aktor.trace.rebalances.tables import TABLES
+from aktor.trace.rebalances.tables import TABLES, times_of
 from tests.unit.trace.rebalances.told import STORMS, storm_lines
 
 
@@ -140,3 +141,19 @@ def test_rows_are_frames_of_pandas_with_times_in_utc() -> None:
     assert list(frame["sentence"]) == [row.sentence for row in tables.rebalances]
     assert str(frame["began"].dt.tz) == "UTC"
     assert frame["began"][0].timestamp() == pytest.approx(tables.rebalances[0].began)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_of_each_table_are_frames_of_polars_with_times_in_utc(name: str) -> None:
+    polars = pytest.importorskip("polars")
+    rows = Tables(read(a_storm())[0])[name]
+
+    frame = to_polars(rows, TABLES[name])
+
+    assert frame.height == len(rows)
+    assert frame.columns == [field.name for field in fields(TABLES[name])]
+    for at in times_of(TABLES[name]) if rows else ():
+        assert frame[at].dtype in (polars.Datetime("us", "UTC"), polars.Null)
+        assert [None if one is None else one.timestamp() for one in frame[at]] == pytest.approx(
+            [getattr(row, at) for row in rows]
+        )
