@@ -1,4 +1,5 @@
-"""JSON values into a struct: `decode=json` against Spark's own `from_json`, both on our source.
+"""JSON values into a struct: `decode=json` against Spark's own `from_json`, both on our source; and
+whole pipelines, in which the other side has Spark's own source, too.
 
 Each query reads all records and writes them nowhere (`noop`). The row `raw` has the values as
 bytes: the time to read them and to give them to Spark.
@@ -12,14 +13,19 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.site import Site
-from benchmarks.spark import recommended_session, timed
-from benchmarks.tables import Table, ratio, spread
+from benchmarks.spark import TUNED, recommended_session, timed
+from benchmarks.tables import Table, at_least, ratio, spread
 from tests.spark.session import what_is_missing
 
 #: After two rounds that are not counted: the JVM compiles `from_json` late.
 ROUNDS: Final = 5
 UNCOUNTED: Final = 2
 RECORDS: Final = 1_000_000
+
+#: Filtered and grouped: a second of start-up matters less, the more there are.
+PIPELINE_RECORDS: Final = 5_000_000
+PIPELINE_ROUNDS: Final = 3
+OWN: Final = "Spark's own, tuned"
 
 FIELDS: Final = "id bigint, customer string, amount double, paid boolean, note string"
 _DECODED: Final = f"value struct<{FIELDS}>"
@@ -33,7 +39,7 @@ def tables(site: Site) -> list[Table]:
     if missing := what_is_missing():
         return [Table(title=f"spark_json: not measured, since {missing}", columns=["-"], rows=[])]
     with recommended_session() as spark:
-        return [_compared(site, spark, one) for one in BAD_ONES]
+        return [*(_compared(site, spark, one) for one in BAD_ONES), _pipelines(site, spark)]
 
 
 def _compared(site: Site, spark: Any, bad: int | None) -> Table:
@@ -83,6 +89,75 @@ def _ways(site: Site, spark: Any, topic: str) -> dict[str, Any]:
         .load()
         .selectExpr(f"from_json(cast(value as string), '{FIELDS}') as value"),
     }
+
+
+#: Rows that a pipeline keeps, and the least by which its CPU is to fall.
+_FILTERS: Final = (
+    ("all", None, 3.0),
+    ("1 %: amount >= 990", "value.amount >= 990", 5.0),
+    ("1 %: customer like 'c12%'", "value.customer like 'c12%'", 5.0),
+)
+
+
+def _pipelines(site: Site, spark: Any) -> Table:
+    """JSON of which some rows are grouped: the whole way, against Spark's own source, tuned."""
+    count = site.scaled(PIPELINE_RECORDS)
+    topic = site.new_topic(4)
+    site.fill(topic, _values(count, None))
+    given = {"kafka.bootstrap.servers": ",".join(site.bootstrap), "subscribe": topic}
+    given["startingOffsets"] = "earliest"
+
+    def ours(**options: str) -> Any:
+        read = spark.read.format("aktor").options(**given, decode="json", **options)
+        return read.schema(_DECODED).load()
+
+    def own() -> Any:
+        read = spark.read.format("kafka").options(**given | TUNED).load()
+        return read.selectExpr(f"from_json(cast(value as string), '{FIELDS}') as value")
+
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    results: dict[str, set[Any]] = {}
+    for number in range(1 if site.quick else UNCOUNTED + PIPELINE_ROUNDS):
+        for name, condition, _ in _FILTERS:
+            frames = {"aktor": ours(), OWN: own()}
+            if condition is not None:
+                frames = {way: frame.where(condition) for way, frame in frames.items()}
+                frames["aktor, where="] = ours(where=condition)
+            for way, frame in frames.items():
+                grouped = frame.groupBy("value.paid").agg({"value.amount": "sum", "*": "count"})
+                rows: list[Any] = []
+                measured = timed(spark, lambda g=grouped, r=rows: r.extend(g.collect()))
+                results.setdefault(name, set()).add(
+                    tuple(sorted((row[0], *map(round, row[1:])) for row in rows))
+                )
+                if number >= UNCOUNTED or site.quick:
+                    found.setdefault((name, way), []).append(measured)
+    assert all(len(some) == 1 for some in results.values()), "the ways have different rows"
+    return Table(
+        title=f"spark_json: {count:,} values, filtered and grouped, 4 partitions",
+        columns=["rows kept, source", "M rows/s", "CPU s per M", "own: x CPU", "target"],
+        rows=list(_pipeline_rows(found, count)),
+    )
+
+
+def _pipeline_rows(
+    found: dict[tuple[str, str], list[tuple[float, float]]], count: int
+) -> Iterator[list[str]]:
+    for name, condition, least in _FILTERS:
+        own = [cpu for _, cpu in found[name, OWN]]
+        for way in ("aktor", "aktor, where=", OWN):
+            some = found.get((name, way))
+            if some is None:
+                continue
+            gain = ratio(own, [cpu for _, cpu in some])
+            is_ours = way == ("aktor" if condition is None else "aktor, where=")
+            yield [
+                f"{name}, {way}",
+                spread([count / took / 1e6 for took, _ in some], 2),
+                f"{median(cpu for _, cpu in some) / count * 1e6:.2f}",
+                f"{gain:.2f}",
+                at_least(round(gain, 2), least, " x CPU") if is_ours else "",
+            ]
 
 
 def _values(count: int, bad: int | None) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -23,6 +23,9 @@ from pyspark.sql.types import (
 from aktor.errors import ConfigurationError
 from aktor.spark.conditions import All, Condition, columns_of, parts_of
 from aktor.spark.options import SourceOptions, unknown_option
+
+if TYPE_CHECKING:
+    from aktor.spark.raw_search import RawSearch
 
 __all__ = ["Layout", "check_named_once", "condition_kinds", "conditions_of", "full_schema"]
 
@@ -117,6 +120,11 @@ class Layout:
         made = _MADE if self._decode is not None else set()
         self._before = [one for one in where if not columns_of(one) & made]
         self._after = [one for one in where if columns_of(one) & made]
+        self._search: RawSearch | None = None
+        if self._after and decode == "json":
+            from aktor.spark.raw_search import RawSearch
+
+            self._search = RawSearch(self._after)
         #: A topic, and an array that has it in each row.
         self._topic: str | None = None
         self._topics: pa.Array = pa.nulls(0, pa.string())
@@ -145,6 +153,9 @@ class Layout:
         """The rows in this layout, of those for which the conditions are true."""
         if self._before:
             rows = rows.filter(self._kept(self._before, rows, {}))
+        if self._search is not None:
+            places = self._search.rows(rows.column("value"))
+            rows = rows if places is None else rows.take(places)
         made = {} if self._decode is None else self._decode(rows.column("value"))
         arrays = [self._array(name, rows, made) for name in self._names]
         found = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
