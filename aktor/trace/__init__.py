@@ -24,7 +24,7 @@ from itertools import count
 from time import monotonic, time  # by name: so that they are real in simulations, too
 from typing import TYPE_CHECKING, Any, Final
 
-from aktor.trace.hooks import Hook, Hooks
+from aktor.trace.hooks import NEVER, Hook, Hooks
 from aktor.trace.logs import Log, level_of
 from aktor.trace.plain import plain_event, text_of
 
@@ -105,15 +105,16 @@ class _Outlet:
             return self._log.wants(level)
         return _LOGGER.isEnabledFor(level)  # as `wants` says, too
 
-    def emit(self, event: Mapping[str, Any]) -> None:
-        plain = plain_event(event)
+    def emit(self, event: Event) -> None:
+        """Give this event, of plain values, to whoever wants it."""
         if self._log is not None:
-            self._log.tell(plain)
+            self._log.tell(event)
         if self._file is not None:
-            self._write(plain, self._file)
-        self.hooks.tell(plain)
+            self._write(event, self._file)
+        if self.hooks.least < NEVER:
+            self.hooks.tell(event)
         for listener in self.listeners:
-            listener(plain)
+            listener(event)
 
     def _write(self, event: Event, file: TraceFile) -> None:
         with self._lock:
@@ -166,10 +167,19 @@ class Trace:
         if cause:
             values["cause"] = cause
         strand.last = seq
-        # In the file these stand in this order at the end of a line, where they are found quickly.
-        told = {**self._bound, **values, "seq": seq, "mono": monotonic()}
-        told |= {"level": level, "event": event, "t": time()}
-        outlet.emit(told)
+        # What is bound was made plain when it was bound. In the file the last keys stand in this
+        # order at the end of a line, where they are found quickly.
+        outlet.emit(
+            {
+                **self._bound,
+                **plain_event(values),
+                "seq": seq,
+                "mono": monotonic(),
+                "level": level,
+                "event": event,
+                "t": time(),
+            }
+        )
 
     @property
     def hears_debug(self) -> bool:
@@ -183,12 +193,13 @@ class Trace:
 
     def bind(self, **values: Any) -> Trace:
         """The same trace with these keys on every event."""
-        return Trace(self._outlet, {**self._bound, **values}, self.strand)
+        return Trace(self._outlet, {**self._bound, **plain_event(values)}, self.strand)
 
     def of_actor(self, **values: Any) -> Trace:
         """The trace of an actor: with these keys on every event, and its causes are those of the
         messages that the dispatcher delivers."""
-        return Trace(self._outlet, {**self._bound, **values}, self._outlet.background)
+        bound = {**self._bound, **plain_event(values)}
+        return Trace(self._outlet, bound, self._outlet.background)
 
     @property
     def background(self) -> Strand:
@@ -217,7 +228,7 @@ class Trace:
 def open_trace(**bound: Any) -> Trace:
     """A consumer's trace: the logger `aktor`, and the file `AKTOR_TRACE` names."""
     outlet = _Outlet(to_logging=True, path=os.environ.get("AKTOR_TRACE") or None)
-    return Trace(outlet, bound, outlet.application)
+    return Trace(outlet, plain_event(bound), outlet.application)
 
 
 def silent() -> Trace:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from aktor.trace.logs import LEVELS
 
-__all__ = ["Hook", "Hooks"]
+__all__ = ["NEVER", "Hook", "Hooks"]
 
 Hook = Callable[[dict[str, Any]], object]
 
 #: A level above all.
-_NEVER: Final = 100
+NEVER: Final = 100
 
 
 class Hooks:
@@ -25,7 +25,7 @@ class Hooks:
     __slots__ = ("_hooks", "_lock", "least")
 
     def __init__(self) -> None:
-        self.least = _NEVER
+        self.least = NEVER
         self._hooks: tuple[tuple[int, Hook], ...] = ()
         #: Two threads that hook at the same time must not forget each other's hook.
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Hooks:
         return remove
 
     def _set(self, hooks: tuple[tuple[int, Hook], ...]) -> None:
-        self._hooks, self.least = hooks, min((least for least, _ in hooks), default=_NEVER)
+        self._hooks, self.least = hooks, min((least for least, _ in hooks), default=NEVER)
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Call those that want an event of this level, each with an event of its own."""

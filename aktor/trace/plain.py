@@ -21,10 +21,12 @@ _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
 
 def plain_event(event: Mapping[str, Any]) -> dict[str, Any]:
     """The event with plain values, and without secrets."""
-    return {
-        key: "***" if _is_secret(key) else value if type(value) in _PLAIN else plain(value)
-        for key, value in event.items()
-    }
+    told = {}
+    for key, value in event.items():
+        if type(value) not in _PLAIN:
+            value = plain(value)
+        told[key] = "***" if _is_secret(key) else value
+    return told
 
 
 @functools.lru_cache(maxsize=1024)
@@ -38,7 +40,8 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list:  # by far the most frequent, as partitions are
-        return _cut([item if type(item) in _PLAIN else plain(item) for item in value])
+        items = [item if type(item) in _PLAIN else plain(item) for item in value]
+        return _cut(items) if len(items) > _LIST_MAX else items
     if isinstance(value, tuple) and hasattr(value, "topic") and hasattr(value, "partition"):
         return f"{value.topic}-{value.partition}"
     if isinstance(value, (int, float)):

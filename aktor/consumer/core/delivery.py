@@ -776,6 +776,10 @@ RUNS_MAX: Final = 50
 def runs(records: Sequence[Any]) -> Iterator[dict[str, list[Any]]]:
     """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
     which is all of one leader epoch; in parts that an event can hold."""
+    first, last = records[0], records[-1]
+    if first.leader_epoch == last.leader_epoch and last.offset - first.offset < len(records):
+        yield {"offsets": [[first.offset, last.offset]], "times": [first.timestamp]}
+        return
     offsets: list[list[int]] = []
     times: list[int] = []
     for first, last in _runs(records):
@@ -790,11 +794,7 @@ def runs(records: Sequence[Any]) -> Iterator[dict[str, list[Any]]]:
 
 def _runs(records: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """The first and the last record of each run."""
-    first, last = records[0], records[-1]
-    if first.leader_epoch == last.leader_epoch and last.offset - first.offset < len(records):
-        yield first, last
-        return
-    last = first
+    first = last = records[0]
     for record in records[1:]:
         if record.offset != last.offset + 1 or record.leader_epoch != last.leader_epoch:
             yield first, last
