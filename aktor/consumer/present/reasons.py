@@ -31,6 +31,9 @@ __all__ = [
     "wrong",
 ]
 
+#: Compared for each partition. Before Python 3.12 a member of an Enum class is slow to read.
+_OWNED: Final = Stage.OWNED
+
 #: A failure that is younger, in seconds, is one of those that pass: a connection that the broker
 #: has closed and that is opened again. It is no reason yet.
 FAULT_AFTER: Final = 1.0
@@ -668,8 +671,12 @@ def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
     #: What partitions wait for of which nothing is known but who leads them, by leader: most of
     #: some thousand partitions are like that.
     alike: dict[int, Reason] = {}
+    hindered, looked_up = p.fetch.hindered, p.positions.waiting
+    is_quiet = _is_never_quiet if p.isolated else _is_quiet
     for tp, it in p.partitions.items():
-        leader = p.cluster.leader(*tp) if _is_quiet(p, tp, it) else None
+        leader = None
+        if is_quiet(it) and tp not in hindered and tp not in looked_up:
+            leader = p.cluster.leader(*tp)
         if leader is None:
             found[tp] = of_partition(p, tp, it)
             continue
@@ -680,20 +687,21 @@ def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
     return found
 
 
-def _is_quiet(p: Picture, tp: TopicPartition, it: PartitionSeen) -> bool:
-    """Whether it has read all, and only its leader can have anything to do with what it waits
-    for."""
+def _is_quiet(it: PartitionSeen) -> bool:
+    """Whether it has read all, and nothing of the partition itself can be what it waits for."""
     return (
         it.lag == 0
         and not it.buffered
         and not it.paused
         and not it.error
         and it.subscribed
-        and it.stage is Stage.OWNED
-        and not p.isolated
-        and tp not in p.fetch.hindered
-        and tp not in p.positions.waiting
+        and it.stage is _OWNED
     )
+
+
+def _is_never_quiet(_it: PartitionSeen) -> bool:
+    """With read_committed each partition may wait for a transaction of its own."""
+    return False
 
 
 def _session_reason(p: Picture) -> Reason | None:
@@ -822,8 +830,8 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
             return f"Records are fetched and delivered: the last ones {ago} ago."
         return "Records are being fetched; none were delivered yet."
     for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
-        these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
-        if these and kind is not WaitingFor.RECORDS:
+        if kind in kinds and kind is not WaitingFor.RECORDS:
+            these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
             text = waiting[these[0]].text
             names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
             if kind is WaitingFor.APPLICATION:
