@@ -39,6 +39,7 @@ PACKAGE = ROOT / "aktor"
 #: Who may import whom inside aktor; those of `FOR_ALL` may be imported by all, and
 #: import at most one another.
 ALLOWED: dict[str, set[str]] = {
+    "address": set(),
     "errors": set(),
     # kafka-python's own, under the names that its imports have after `kafka` was replaced.
     "admin": set(),
@@ -78,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark": {"spark", "consumer"},
 }
 FOR_ALL = {
+    "address",
     "compiled",
     "errors",
     "kafka_errors",

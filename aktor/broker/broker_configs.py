@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aktor.address import written
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topic_configs import BROKER_CONFIGS
 from aktor.broker.topology import Node
@@ -20,7 +21,7 @@ def broker_configs(
 
 
 def _identity(node: Node) -> Mapping[str, str]:
-    address = f"PLAINTEXT://{node.host}:{node.port}"
+    address = f"PLAINTEXT://{written(node.host, node.port)}"
     identity = {
         "advertised.listeners": address,
         "broker.id": str(node.node_id),

@@ -17,6 +17,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
+from aktor.address import written
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Refused
 from aktor.broker.faults import Fault, to_json
@@ -225,7 +226,7 @@ class EmbeddedKafka:
     def address(self, node_id: int) -> str:
         """Where one broker is, "host:port"."""
         node = self.server.cluster.nodes[node_id]
-        return f"{node.host}:{node.port}"
+        return written(node.host, node.port)
 
     def status(self) -> dict[str, Any]:
         """Brokers, topics, groups and faults as JSON values; docs/embedded.md lists the keys."""

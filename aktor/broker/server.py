@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from aktor.address import written
 from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster
 from aktor.broker.connection import Connection
@@ -249,7 +250,7 @@ class Server:
     def _listen(self, node_id: int) -> None:
         node = self.cluster.nodes[node_id]
         listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
-        where = f"{self._host}:{node.port}"
+        where = written(self._host, node.port)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self._host, node.port))

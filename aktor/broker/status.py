@@ -8,6 +8,7 @@ from typing import Any, Final
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
+from aktor.address import written
 from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster
 from aktor.broker.partition import Partition
@@ -29,7 +30,7 @@ def status(cluster: Cluster) -> dict[str, Any]:
         "brokers": [
             {
                 "id": node.node_id,
-                "address": f"{node.host}:{node.port}",
+                "address": written(node.host, node.port),
                 "rack": node.rack,
                 "up": node.up,
             }

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kafka.structs import TopicPartition
 
+from aktor.address import written
 from aktor.events.message import Message
 from aktor.values import Value
 
@@ -23,7 +24,12 @@ class Broker(Value):
 
     def __str__(self) -> str:
         """As an error names it."""
-        return f"broker {self.node_id} at {self.host}:{self.port}"
+        return f"broker {self.node_id} at {self.address}"
+
+    @property
+    def address(self) -> str:
+        """As errors and traces have it."""
+        return written(self.host, self.port)
 
 
 class PartitionInfo(Value):

@@ -174,7 +174,7 @@ class CoordinatorManager(RequestManager):
         self.present = CoordinatorNow(
             known=known,
             node=-1 if last is None else last.node_id,
-            address="" if last is None else f"{last.host}:{last.port}",
+            address="" if last is None else last.address,
             since=self._unknown_since,
             asked=self._asked,
             trouble=self._trouble,
@@ -263,7 +263,7 @@ class CoordinatorManager(RequestManager):
             "coordinator.found",
             group=self.settings.group_id,
             node=result.node_id,
-            address=f"{result.host}:{result.port}",
+            address=found.address,
         )
         self._say(CoordinatorFound(broker=self.broker))
         self._follow_fail_over(found)
@@ -286,7 +286,7 @@ class CoordinatorManager(RequestManager):
         self._move(CoordinatorEvent.FAILED)
         self._failures.pause(min(retry_at, now + LOOK_AGAIN))
         self._shorten(self._failures, now)
-        because = f"broker {broker.node_id} at {broker.host}:{broker.port} cannot be reached"
+        because = f"{broker} cannot be reached"
         self._last, self._trouble = broker, because
         self.log.debug(
             "coordinator.retried",
@@ -381,7 +381,7 @@ class CoordinatorManager(RequestManager):
             "coordinator.lost",
             group=self.settings.group_id,
             node=broker.node_id,
-            address=f"{broker.host}:{broker.port}",
+            address=broker.address,
             because=because,
         )
         self._say(CoordinatorLost(because=because))

@@ -26,6 +26,7 @@ from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
 from aktor.actors.sockets.diagnosis import reason_of
 from aktor.actors.sockets.wire import Net, NetFactory
+from aktor.address import written
 from aktor.errors import ActorRestartedError, AuthenticationError
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, SuspectCoordinator
@@ -253,7 +254,7 @@ class NetworkActor(CooperativeActor):
         """The broker is at this address now; if that is another one, close the connection."""
         if (link.host, link.port) == (broker.host, broker.port):
             return
-        self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
+        self._drop(link, f"broker {link.node} moved to {written(broker.host, broker.port)}")
         link.move_to(broker.host, broker.port)
 
     @handles(CoordinatorFound)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aktor.actors.runtime.manager import NEVER, Backoff
+from aktor.address import written
 from aktor.events.network import Request
 from aktor.events.present import Heard
 from aktor.state_table import follow
@@ -172,7 +173,7 @@ class Link:
     @property
     def address(self) -> str:
         """host:port, as errors and traces name the broker."""
-        return f"{self.host}:{self.port}"
+        return written(self.host, self.port)
 
     @property
     def failure(self) -> Exception | None:

@@ -44,6 +44,7 @@ from aktor.actors.sockets.dial import Dialer
 from aktor.actors.sockets.frames import SCRATCH_SIZE
 from aktor.actors.sockets.handshake import mechanism_of
 from aktor.actors.sockets.threads import LoginThreads
+from aktor.address import written
 from aktor.events.message import Message
 from aktor.events.sockets import (
     ConnectionClosed,
@@ -250,7 +251,7 @@ class _Connection:
         self._key = key
         self._server = host, port
         self._diagnosis = Diagnosis(
-            f"{host}:{port}",
+            written(host, port),
             security_protocol=net.settings.security_protocol,
             mechanism=mechanism_of(net.settings),
             config=net.settings.connection,

@@ -22,6 +22,7 @@ from kafka.structs import TopicPartition
 from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.handlers import after_restart_of, answers_to, failure_of, handles
 from aktor.actors.runtime.manager import NEVER, Duty, RequestManager
+from aktor.address import written
 from aktor.events.answers import Answered, Failed
 from aktor.events.metadata import (
     Broker,
@@ -629,7 +630,7 @@ class MetadataManager(RequestManager):
         if question.exchange.failed(now, jitter) < question.asked.deadline:
             return
         what = _described(question.asked.topics)
-        servers = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
+        servers = ", ".join(written(*server) for server in self.settings.bootstrap_servers)
         timeout = KafkaTimeoutError(
             f"no broker described {what} within {question.waited(now):.1f} s"
             f" ({question.exchange.failures} attempts); the last one failed with {error}."

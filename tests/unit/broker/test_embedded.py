@@ -26,6 +26,7 @@ from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.journal import DataFolder, DataFolderError
 from aktor.broker.server import PortInUseError
 from aktor.broker.settings import ClusterSettings
+from aktor.consumer.configuration.bootstrap import addresses
 from aktor.errors import AuthenticationError
 from aktor.records import RecordReader
 from tests.kafka.recorded.messages import request
@@ -141,6 +142,14 @@ def test_brokers_are_at_ports_in_a_row() -> None:
             assert kafka.bootstrap_servers == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
             return
     pytest.fail("all ports are taken")
+
+
+def test_an_address_of_ipv6_is_given_as_clients_take_it() -> None:
+    with EmbeddedKafka(advertised_host="::1") as kafka:
+        (address,) = addresses(kafka.bootstrap_servers)
+
+        assert address == ("::1", kafka.server.cluster.nodes[1].port)
+        assert kafka.status()["brokers"][0]["address"] == kafka.bootstrap_servers
 
 
 @pytest.mark.parametrize(
