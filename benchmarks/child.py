@@ -59,6 +59,13 @@ class Child:
         self._to.write("go\n")
         self._to.flush()
 
+    def end(self) -> None:
+        """Kill it: nobody wants its result any more."""
+        self._process.kill()
+        self._to.close()
+        self._from.close()
+        self._process.wait()
+
     def result(self) -> Any:
         """Ask it to stop, and wait for what it returns."""
         self._to.close()

@@ -73,11 +73,23 @@ def start_in_turn(
         import_client(name)
     for _ in range(rounds):
         for name in clients:
-            group = new_name("group")
-            start = time.perf_counter()
-            reader = open_client(name, bootstrap, topic, group)
-            while not reader.poll(0.5):
-                assert time.perf_counter() - start < PATIENCE_S, f"{name} reads nothing"
-            times[name].append((time.perf_counter() - start) * 1000)
-            reader.close()
+            took = _first_record(name, bootstrap, topic)
+            if took is None and name != "aktor":
+                # A peer whose group now and then has nothing assigned (kafka-python, see handover).
+                took = _first_record(name, bootstrap, topic)
+            assert took is not None, f"{name} reads nothing"
+            times[name].append(took)
     return times
+
+
+def _first_record(name: str, bootstrap: list[str], topic: str) -> float | None:
+    """Milliseconds, in a new group; None: nothing came in time."""
+    start = time.perf_counter()
+    reader = open_client(name, bootstrap, topic, new_name("group"))
+    try:
+        while not reader.poll(0.5):
+            if time.perf_counter() - start > PATIENCE_S:
+                return None
+        return (time.perf_counter() - start) * 1000
+    finally:
+        reader.close()
