@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aktor import KafkaConsumer
-from examples import spark_batch, spark_sink, spark_stream
+from examples import spark_batch, spark_filter, spark_sink, spark_stream
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.spark_support import filled
@@ -26,6 +26,20 @@ def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str
 
 
 @pytest.mark.once("an example that Spark runs, whichever Kafka it is")
+def test_the_filter_example_counts_what_it_keeps(spark: Any, kafka: Cluster, topic: str) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    orders = [("alice", "DE", 150), ("alice", "DE", 101.5), ("bob", "FR", 900), ("eve", "DE", 100)]
+    values = [
+        b'{"customer": "%s", "country": "%s", "amount": %a}' % (who.encode(), where.encode(), much)
+        for who, where, much in orders
+    ]
+    topics.produce(kafka.bootstrap_servers, topic, [*values, b"no order"])
+
+    found = spark_filter.turnover(spark, ",".join(kafka.bootstrap_servers), topic, "DE")
+
+    assert found == {"alice": 251.5}
+
+
 def test_the_stream_example_appends_what_is_new_and_shows_its_progress_as_a_group(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:

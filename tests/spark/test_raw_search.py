@@ -69,6 +69,18 @@ def test_a_row_that_a_condition_keeps_is_found(
 
 
 @pytest.mark.parametrize(
+    ("text", "written"),
+    [("é", rb"\u00e9"), ("/", rb"\/"), ("a", rb"\u0061"), ('"', rb"\""), ("\n", rb"\n")],
+)
+def test_letters_that_are_escaped_are_not_missed(text: str, written: bytes) -> None:
+    assert json.loads(b'"%s"' % written) == text
+    values = [b'{"text": "x"}'] * 9 + [b'{"text": "%s"}' % written]
+
+    for condition in (Compare(TEXT, "=", text), Matches(TEXT, "match_substring", text)):
+        assert RawSearch([condition]).rows(pa.array(values, pa.binary())) is None
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [("rare", [7]), ("common", None), ("nowhere", [])],
 )

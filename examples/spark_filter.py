@@ -1,0 +1,45 @@
+"""A batch query of JSON that keeps few rows: the tasks drop the others before Spark gets them.
+
+    python -m examples.spark_filter localhost:9092 orders DE
+
+Needs `pip install '.[spark]'` and Java 17.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from aktor.spark import register
+
+
+def turnover(spark: Any, bootstrap: str, topic: str, country: str) -> dict[str, float]:
+    """What each customer of a country has paid, by orders above 100."""
+    orders = (
+        spark.read.format("aktor")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("decode", "json")
+        .schema("value struct<customer: string, country: string, amount: double>")
+        .option("where", f"value.country = '{country}' and value.amount > 100")
+        .load()
+    )
+    sums = orders.groupBy("value.customer").sum("value.amount")
+    return dict(map(tuple, sums.collect()))
+
+
+def main(bootstrap: str = "localhost:9092", topic: str = "orders", country: str = "DE") -> None:
+    """Print what each customer has paid."""
+    from pyspark.sql import SparkSession
+
+    if not country.isalpha():
+        raise SystemExit(f"{country!r} is no country")
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
+    register(spark)
+    for customer, amount in sorted(turnover(spark, bootstrap, topic, country).items()):
+        print(f"{customer}: {amount:,.2f}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
