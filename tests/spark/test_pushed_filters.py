@@ -193,7 +193,7 @@ def _is_true(one: Any, row: dict[str, Any]) -> bool:
     return value in here
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(filters=st.lists(st.one_of(a_filter, a_filter.map(Not)), min_size=1, max_size=3))
 def test_no_row_is_lost_and_none_comes_that_spark_would_not_drop(
     kafka: EmbeddedKafka, filters: list[Filter]

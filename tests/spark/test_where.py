@@ -132,6 +132,7 @@ def test_what_is_no_condition_is_refused_before_a_job_starts_and_named(
         getattr(source, reader)(schema=a_schema(timestamp=TimestampType(), key=BinaryType()))
 
 
+@pytest.mark.gate
 def test_a_task_needs_no_parser_of_sql() -> None:
     """Executors may lack sqlglot, and its import takes a tenth of a second."""
     program = """
