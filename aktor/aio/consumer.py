@@ -162,6 +162,9 @@ class KafkaConsumer(Shown, Generic[K, V]):
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_task: asyncio.Task[None] | None = None
+        #: The `unsubscribe` under way, and what follows it.
+        self._unsubscribing: asyncio.Task[None] | None = None
+        self._then: list[Callable[[], None]] = []
         #: The `process` under way.
         self._processor: Processor | None = None
         config, settings = configuration.parse(translated(configs))
@@ -623,14 +626,39 @@ class KafkaConsumer(Shown, Generic[K, V]):
         arguments.check_subscription(topics, pattern, None if _hears(listener) else listener)
         internal = not self.config["exclude_internal_topics"]
         matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
-        with self._at_once("subscribe"):
+
+        def subscribe() -> None:
             self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
+
+        if self._is_unsubscribing:
+            self._then.append(subscribe)
+            return
+        with self._at_once("subscribe"):
+            subscribe()
 
     def unsubscribe(self) -> Awaitable[None]:
         """Leave the group and own nothing; with auto-commit the positions are committed first. It
-        goes on in the event loop: await what is returned if you need to know that it is done."""
+        goes on in the event loop: await what is returned if you need to know that it is done.
+        `subscribe` and `assign` that are called before that take effect after it."""
         deadline = self._core.clock() + self._settings.request_timeout
-        return self._start("unsubscribe", lambda: self._engine.unsubscribe(deadline))
+
+        def unsubscribe() -> Waiting[None]:
+            try:
+                yield from self._engine.unsubscribe(deadline)
+            finally:
+                following, self._then = self._then, []
+                for act in following:
+                    act()
+
+        self._unsubscribing = self._start("unsubscribe", unsubscribe)
+        if not self._guard.holder:  # what is at hand is not handed out before the task runs
+            self._engine.call.attention.call()
+            self._engine.iteration.stow()
+        return self._unsubscribing
+
+    @property
+    def _is_unsubscribing(self) -> bool:
+        return self._unsubscribing is not None and not self._unsubscribing.done()
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics, or those that match the pattern."""
@@ -642,8 +670,15 @@ class KafkaConsumer(Shown, Generic[K, V]):
         Raises IllegalStateError after `subscribe`, or called from a listener.
         """
         wanted = arguments.checked_partitions(partitions)
-        with self._at_once("assign"):
+
+        def assign() -> None:
             self._driver.run_at_once(self._engine.assign(wanted))
+
+        if self._is_unsubscribing:
+            self._then.append(assign)
+            return
+        with self._at_once("assign"):
+            assign()
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions owned now; none after `stop`."""
@@ -923,7 +958,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
             if not turn.goes_on_alone:
                 self._leave(turn)
 
-    def _start(self, name: str, make: Callable[[], Waiting[T]]) -> Awaitable[T]:
+    def _start(self, name: str, make: Callable[[], Waiting[T]]) -> asyncio.Task[T]:
         """Begin a call whose end nobody need wait for."""
         self._check_usable()
         self._check_loop()

@@ -261,6 +261,27 @@ async def islice(some: AsyncIterator[T], count: int) -> AsyncIterator[T]:
         yield await anext(some)
 
 
+@pytest.mark.parametrize("then", ["assign", "subscribe"])
+def test_what_follows_unsubscribe_at_once_takes_effect_after_it(
+    kafka: Cluster, orders: TopicPartition, group: str, then: str
+) -> None:
+    """As programs for aiokafka have it, where `unsubscribe` is a function."""
+
+    async def program() -> None:
+        settings = {"group_id": group, "enable_auto_commit": False}
+        async with quick(kafka, orders.topic, **settings) as consumer:
+            assert (await consumer.getone()).offset == 0
+            consumer.unsubscribe()
+            if then == "assign":
+                consumer.assign([orders])
+            else:
+                consumer.subscribe([orders.topic])
+            assert (await consumer.getone()).offset == 0  # the group has no commit
+            assert consumer.assignment() == {orders}
+
+    run(program())
+
+
 def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:
     async def program() -> None:
         async with assigned(kafka, orders, max_poll_records=7) as consumer:

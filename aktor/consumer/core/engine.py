@@ -268,8 +268,13 @@ class Engine:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether there is an assignment, be it that the group has none for this member."""
-        return self.rebalancing.has_assigned or bool(self.delivery.partitions)
+        """Whether there is an assignment. It may be empty, if there are partitions for others only;
+        not if no broker knows the topics yet, which it may be about to make."""
+        if self.delivery.partitions:
+            return True
+        known, subscription = self.core.port.cluster.partitions_for_topic, self.subscription
+        is_known = subscription.pattern is not None or bool(subscription.regex)
+        return self.rebalancing.has_assigned and (is_known or any(map(known, subscription.topics)))
 
     def attend(self, deadline: float, ends: Callable[[], bool]) -> Waiting[None]:
         """Take part in rebalances, as a poll does, and take no records; until `ends` returns True

@@ -221,7 +221,8 @@ class Rebalancing:
     def _begin(
         self, outcome: _Outcome, name: str, partitions: set[TopicPartition]
     ) -> Waiting[None]:
-        callback = getattr(self.listener, name)
+        # aiokafka's listeners have no `on_partitions_lost`: they are told of a revocation.
+        callback = getattr(self.listener, name, None) or self.listener.on_partitions_revoked
         began = self._clock()
         before, outer = self.user_code.name, self.user_code.running
         try:

@@ -235,6 +235,24 @@ def test_nothing_is_delivered_of_what_goes_while_its_callback_runs() -> None:
     assert seen == [{B}]
 
 
+def test_a_listener_without_a_method_for_lost_partitions_is_told_that_they_are_revoked() -> None:
+    """aiokafka's have none, and are told of every loss so."""
+    seen: list[Any] = []
+
+    class Old:
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            """Not of interest."""
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            seen.append(revoked)
+
+    rebalancing, _ = a_rebalancing(a_delivery(A), Old())
+
+    assert drive(rebalancing.revoke(frozenset({A}), Loss.LOST)) is None
+
+    assert seen == [{A}]
+
+
 def test_after_an_interrupt_at_any_line_of_a_revocation_the_listener_hears_of_the_next() -> None:
     """Simulation, seed 2600191: else it would hear of no revocation any more."""
     for line in itertools.count(1):
