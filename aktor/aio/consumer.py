@@ -262,6 +262,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 self._core.port.close()
             return
         self._check_loop()
+        if self._guard.closed and self._stop_task is None:
+            return  # start() has raised, and ended it
         if self._stop_task is None:
             timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
             self._stop_task = self._loop.create_task(self._stop(timeout))

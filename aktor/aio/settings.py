@@ -41,4 +41,13 @@ def translated(configs: Mapping[str, Any]) -> dict[str, Any]:
             if name == "sasl_mechanism" and "SASL" in str(given.get("security_protocol")):
                 continue
             del given[name]
+    assignors = given.get("partition_assignment_strategy")
+    if isinstance(assignors, list | tuple):
+        given["partition_assignment_strategy"] = [_assignor(one) for one in assignors]
     return given
+
+
+def _assignor(given: Any) -> Any:
+    """aiokafka's own assignors are ours of the same names."""
+    kind = given if isinstance(given, type) else type(given)
+    return kind.name if kind.__module__.startswith("aiokafka.") else given  # type: ignore[attr-defined]

@@ -810,5 +810,20 @@ def test_start_names_the_servers_that_it_has_not_reached() -> None:
         assert not consumer._dispatcher.alive
         with pytest.raises(ConsumerStoppedError):
             await consumer.start()
+        async with asyncio.timeout(PROMPT_S):
+            await consumer.stop()
+
+    run(program())
+
+
+@pytest.mark.embedded("aiokafka's classes are what is looked at")
+def test_assignors_of_aiokafka_are_ours_of_the_same_names(kafka: EmbeddedCluster) -> None:
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as RoundRobin
+
+    async def program() -> None:
+        consumer = quick(kafka, partition_assignment_strategy=(RoundRobinPartitionAssignor,))
+        assert consumer.config["partition_assignment_strategy"] == (RoundRobin,)
+        await consumer.stop()
 
     run(program())
