@@ -264,10 +264,11 @@ def test_all_addresses_of_a_proxy_are_tried() -> None:
 
 def test_while_a_proxy_takes_its_time_the_thread_sleeps() -> None:
     """As long as the proxy connects to a broker that does not answer."""
-    go = threading.Event()
+    asked, go = threading.Event(), threading.Event()
 
     def script(peer: Peer) -> None:
         peer._read_exactly(3)
+        asked.set()
         go.wait(LIMIT)
         peer.write(b"\x05\xff")
 
@@ -275,7 +276,8 @@ def test_while_a_proxy_takes_its_time_the_thread_sleeps() -> None:
         connection = {"proxy_url": f"socks5h://127.0.0.1:{proxy.port}"}
         with Client(connection=connection) as client:
             client.net.connect("a", "far.example", 9092, LIMIT)
-            client.idle(0.1)
+            while not asked.is_set():  # the proxy is a thread, which may get no time for long
+                client.idle(0.01)
             began = time.monotonic()
             client.net.wait(0.5)
             slept = time.monotonic() - began
