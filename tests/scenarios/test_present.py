@@ -318,7 +318,18 @@ def test_records_that_an_unconfirmed_session_withholds_are_stalled(world: World)
     poll_for(world, consumer, 3.0)
 
     assert stalls(world, consumer) == [("orders-0", "session unconfirmed")]
-    assert world.host(consumer).named("heartbeat.late")
+    late = world.host(consumer).named("heartbeat.late")
+    assert late
+    assert all(1.0 <= one["seconds"] < 2.2 for one in late), "each of them is told once"
+
+
+def test_a_paused_partition_is_not_stalled_though_all_brokers_are_gone(world: World) -> None:
+    consumer = a_reader(world)
+    consumer.pause(T0)
+    lose(world, consumer)
+    poll_for(world, consumer, 8.0)
+
+    assert stalls(world, consumer) == [("orders-1", "broker")]
 
 
 def test_with_nothing_wrong_nothing_is_stalled(world: World) -> None:
