@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -19,6 +19,10 @@ __all__ = ["CHECKS"]
 #: long as that, so before nobody can know; a second later its answer is late. What has just failed
 #: is tried again before it is a fault, see docs/operate.md.)
 SILENT: Final = 5.0
+
+#: That all is well may be said twice, a second apart: the broker has answered again, these were not
+#: the first records that it sent, and its next answer is not late yet.
+OFTEN: Final = 3
 
 #: What says that nothing is wrong, of the values of `WaitingFor`.
 WELL: Final = frozenset({"nothing new", "fetch"})
@@ -124,19 +128,18 @@ def _first_unread(log: Log, position: int, isolation: str) -> float | None:
 
 def who_is_silent_does_not_say_that_nothing_is_wrong(history: History) -> list[str]:
     """While a consumer was given nothing for `SILENT` seconds of a partition that it owns, has not
-    paused, and of which there are records, it does not say twice in a row that there is nothing new
-    of it, or that it is being fetched. (Once is true when the broker answers again, and these are
-    not the first records that it sends.)"""
+    paused, and of which there are records, it does not say `OFTEN` times in a row that there is
+    nothing new of it, or that it is being fetched."""
     complaints = []
-    #: Who said so at the last look, of which partition, and since when that is silent.
-    before: set[tuple[str, str, float]] = set()
+    #: How often it was said in a row, by consumer, partition and since when that is silent.
+    in_a_row: Counter[tuple[str, str, float]] = Counter()
     for seen, partition, since in _Silences(history):
         silence = seen["member"], partition, since
         if (said := seen["waiting"].get(partition)) not in WELL:
-            before.discard(silence)
-        elif silence not in before:
-            before.add(silence)
-        else:
+            in_a_row[silence] = 0
+            continue
+        in_a_row[silence] += 1
+        if in_a_row[silence] >= OFTEN:
             complaints.append(
                 f"at {seen['at']:.3f} {seen['member']} said {said!r} of {partition}, of which it"
                 f" was given nothing since {since:.3f}: {seen['why']}"
