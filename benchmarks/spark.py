@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,6 @@ LOADS: Final = ((100, None, 20_000_000), (1000, "lz4", 3_000_000))
 #: What docs/spark.md recommends. They make no difference to Spark's own source.
 RECOMMENDED: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "aktor.spark.daemon",
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true"
     " -Darrow.enable_null_check_for_get=false",
 }
@@ -65,8 +65,8 @@ def tables(site: Site) -> list[Table]:
 @contextmanager
 def recommended_session() -> Iterator[Any]:
     """A session with the settings that docs/spark.md recommends."""
-    with _written_bytecode(), _home_with_bytecode():
-        spark = a_session(**RECOMMENDED | {"spark.driver.memory": "2g"})
+    with _written_bytecode(), _home_with_bytecode(), _command() as python:
+        spark = a_session(python=python, **RECOMMENDED | {"spark.driver.memory": "2g"})
         try:
             yield spark
         finally:
@@ -86,6 +86,19 @@ def _written_bytecode() -> Iterator[None]:
         finally:
             del os.environ["PYTHONPYCACHEPREFIX"]
             os.environ.update(kept)
+
+
+@contextmanager
+def _command() -> Iterator[str]:
+    """`aktor-spark-python` as pip makes it of this checkout."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = Path(folder, "aktor-spark-python")
+        command.write_text(
+            f"#!{sys.executable}\nimport sys\nfrom aktor.spark_python import main\n"
+            "sys.exit(main())\n"
+        )
+        command.chmod(0o700)
+        yield str(command)
 
 
 @contextmanager

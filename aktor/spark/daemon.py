@@ -7,6 +7,10 @@ process that plans the batches of a stream is not forked from a daemon.)
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Final
+
 import pyspark.sql.datasource
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
@@ -17,8 +21,16 @@ import aktor.consumer.system
 import aktor.spark.cluster
 import aktor.spark.input_partition
 import aktor.spark.stream_plan  # noqa: F401
+from aktor import spark_python
+from aktor.spark import planners
 
 __all__ = ["manager"]
 
+#: The worker module of the daemon that is there before the first stream.
+_FIRST: Final = "pyspark.sql.worker.create_data_source"
+
 if __name__ == "__main__":
+    if spark_python.WANTED in os.environ and sys.argv[1:2] == [_FIRST]:
+        os.setpgid(0, 0)  # as `manager` does: what is forked ends with it
+        planners.start()
     manager()

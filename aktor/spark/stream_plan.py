@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafka.errors import KafkaError, KafkaTimeoutError
@@ -27,8 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanCluster", "StreamPlan"]
 
-#: How often an idle query asks where the partitions end, in seconds.
+#: How often a query without new records asks where the partitions end: first after so many seconds,
+#: and then the less often the longer nothing has come, in parts of that time. A stream that has a
+#: record each second hears of it after 0.1 s; one that is quiet for long asks once in `idleWaitMs`.
 _IDLE_ASK: Final = 0.05
+_IDLE_SHARE: Final = 0.1
+
+#: How often it asks then which partitions there are, in seconds.
+_IDLE_LOOK_UP: Final = 1.0
+
+#: How old the last answer to an idle query may be when Spark asks again at once, in seconds.
+_IDLE_FRESH: Final = 0.1
 
 #: How long such an answer may take, in seconds.
 _IDLE_PATIENCE: Final = 5.0
@@ -63,10 +73,23 @@ class PlanCluster(LookUps, Protocol):
     def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None: ...
 
 
+@dataclass(slots=True)
+class _Quiet:
+    """While a query has nothing to read: up to which offsets it has read, which partitions there
+    were, since when it is so, and when the two questions were answered last."""
+
+    offsets: Offsets
+    partitions: tuple[list[TopicPartition], TopicIds]
+    since: float
+    looked_up: float
+    asked: float
+
+
 class StreamPlan:
     """Owns the state of a running query that is not in its checkpoint: the initial offsets until
     they are logged, the target of AvailableNow, the topic ids, the topics that were warned of, the
-    estimated record sizes, the time of the last batch, and whether one was planned at all.
+    estimated record sizes, the time of the last batch, whether one was planned at all, and while
+    nothing comes: since when, and what was answered last.
 
     `wanted` says whether there is still somebody for whom an outage is waited out.
     """
@@ -96,6 +119,7 @@ class StreamPlan:
         self._topic_ids: dict[str, str | None] = {}
         self._missed: set[str] = set()
         self._sizes: dict[str, tuple[float, float]] = {}
+        self._quiet: _Quiet | None = None
         minimum = options.min_offsets
         self._delay = (
             None if minimum is None else Delay(minimum=minimum, longest=options.max_trigger_delay)
@@ -142,7 +166,9 @@ class StreamPlan:
         if self._refused is not None and self._is_initial(start):
             raise self._refused
         before = from_json(start)
-        there, ids = self._partitions(before)
+        quiet = self._still_quiet(before)
+        partitions = self._partitions(before) if quiet is None else quiet.partitions
+        there, ids = partitions
         recreated = self._recreated(before, ids)
         begins = {
             partition: at for partition, at in before.items() if partition.topic not in recreated
@@ -150,12 +176,15 @@ class StreamPlan:
         begins |= self._cluster.beginning_offsets(
             [partition for partition in there if partition not in begins]
         )
-        ends = self._ends(there, begins)
+        fresh = quiet is not None and self._clock() - quiet.asked <= _IDLE_FRESH
+        ends = before if fresh else self._ends(there, begins)
         moving_start = self._is_initial(start) and self._start_moves()
         if not moving_start and not recreated:
-            ends = self._await_news(before, ends)
+            ends = self._await_news(before, ends, partitions)
         if not everything:
             if self._delay is not None and self._delay.holds(begins, ends, self._clock()):
+                # Without a wait Spark would ask again at once, for up to `maxTriggerDelay`.
+                self._sleep(self._options.idle_wait)
                 return start
             ends = self._limited(begins, ends)
         self._topic_ids.update(ids)
@@ -322,17 +351,38 @@ class StreamPlan:
             found = self._cluster.end_offsets(there)
         return found
 
-    def _await_news(self, before: Offsets, ends: Offsets) -> Offsets:
+    def _still_quiet(self, before: Offsets) -> _Quiet | None:
+        """What was answered last, if nothing had come then and it is not too old to be used."""
+        quiet = self._quiet
+        if quiet is None or quiet.offsets != before:
+            return None
+        return quiet if self._clock() - quiet.looked_up <= _IDLE_LOOK_UP else None
+
+    def _await_news(
+        self, before: Offsets, ends: Offsets, partitions: tuple[list[TopicPartition], TopicIds]
+    ) -> Offsets:
         """Wait up to `idleWaitMs` for new records. Without the wait Spark would call `latestOffset`
         65 times a second while the query is idle."""
-        deadline = self._clock() + self._options.idle_wait
-        while ends == before and self._target is None and self._clock() < deadline:
-            self._sleep(_IDLE_ASK)
+        if ends != before or self._target is not None or not ends:
+            self._quiet = None
+            return ends
+        now = self._clock()
+        quiet = self._quiet
+        if quiet is None or quiet.offsets != before:
+            quiet = self._quiet = _Quiet(before, partitions, now, now, now)
+        elif quiet.partitions is not partitions:
+            quiet.partitions, quiet.looked_up = partitions, now
+        deadline = now + self._options.idle_wait
+        while ends == before and now < deadline:
+            pause = max(_IDLE_ASK, (now - quiet.since) * _IDLE_SHARE)
+            self._sleep(min(pause, deadline - now))
             try:
                 ends = self._latest = self._cluster.end_offsets(list(ends), _IDLE_PATIENCE)
             except KafkaTimeoutError:
                 # A topic may have been deleted. The next plan asks which partitions there are.
+                self._quiet = None
                 break
+            now = quiet.asked = self._clock()
         return ends
 
     # -- how much of it

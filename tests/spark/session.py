@@ -38,12 +38,12 @@ def connector() -> list[Path]:
     return sorted(fetched(_POM, "Spark's Kafka source (13 MB)", folder).glob("*.jar"))
 
 
-def a_session(master: str = "local[2]", **settings: Any) -> Any:
-    """A new session. Only one can be there at a time."""
+def a_session(master: str = "local[2]", *, python: str = sys.executable, **settings: Any) -> Any:
+    """A new session, with `python` for its Python processes. Only one can be there at a time."""
     from pyspark.sql import SparkSession
 
     # Workers must run this Python, and find this checkout.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     path = os.environ.get("PYTHONPATH", "")
     if str(_ROOT) not in path.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), path]))

@@ -32,7 +32,7 @@ class Cluster:
         self.ends = dict(ends)
         self.id = "id-1"
         self.commits: Offsets = {}
-        self.asked = 0
+        self.asked = self.looked_up = 0
         self.timeouts: list[float | None] = []
         self.wrong_answers: list[Offsets] = []
         #: It is a mistake if one of these does not exist and was never known.
@@ -51,6 +51,7 @@ class Cluster:
         self, known: Collection[str] = ()
     ) -> tuple[list[TopicPartition], Mapping[str, str | None]]:
         self._answer()
+        self.looked_up += 1
         if not self.subscribed <= {one.topic for one in self.ends} | set(known):
             raise ConfigurationError("there is no such topic")
         if self.without:
@@ -437,10 +438,82 @@ def test_an_idle_query_waits_for_records_and_goes_on_as_soon_as_there_are_some()
     assert latest(plan, offsets(10)) == offsets(10)
     assert time.now - began == pytest.approx(0.2, abs=0.06)
 
-    cluster.wrong_answers = [{A: 10}, {A: 11}]
+    cluster.wrong_answers = [{A: 11}]
     began = time.now
     assert latest(plan, offsets(10)) == offsets(11)
     assert time.now - began == pytest.approx(0.05)
+
+
+def test_a_query_that_is_idle_for_long_sends_few_requests_and_hears_of_a_record_soon() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time)
+    end, began = offsets(10), time.now
+
+    while time.now < began + 60:
+        assert latest(plan, end) == end
+        time.sleep(0.01)  # spark.sql.streaming.pollingDelay
+    assert cluster.asked <= 60 * 5.5
+    assert cluster.looked_up <= 60 * 1.1
+
+    written = time.now + 0.1
+    time.while_asleep = lambda: cluster.ends.update({A: 11}) if time.now >= written else None
+    while (found := latest(plan, end)) == end:
+        time.sleep(0.01)
+    assert found == offsets(11)
+    assert time.now - written <= 0.3
+
+
+def test_a_stream_that_is_seldom_idle_hears_of_a_record_at_once() -> None:
+    cluster, time = Cluster({A: 0}), Time()
+    plan = a_plan(cluster, time)
+
+    for number in range(10):
+        written = time.now + 0.4
+        ends = {A: number + 1}
+        time.while_asleep = lambda at=written, ends=ends: (
+            cluster.ends.update(ends) if time.now >= at else None
+        )
+        while latest(plan, offsets(number)) == offsets(number):
+            time.sleep(0.01)
+        assert time.now - written <= 0.06
+
+
+def test_a_partition_that_is_added_to_an_idle_query_is_seen_within_two_seconds() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time)
+    latest(plan, offsets(10))
+    cluster.ends[B] = cluster.first[B] = 0
+    began = time.now
+
+    while latest(plan, offsets(10)) == offsets(10):
+        time.sleep(0.01)
+
+    assert time.now - began <= 2
+
+
+def test_the_last_answer_is_not_used_for_a_trigger_that_comes_later() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time)
+    latest(plan, offsets(10))
+    cluster.ends[A] = 11
+    time.sleep(0.5)
+    began = time.now
+
+    assert latest(plan, offsets(10)) == offsets(11)
+    assert time.now == began
+
+
+def test_a_query_that_waits_for_more_records_does_not_ask_without_a_pause() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time, minOffsetsPerTrigger=100, maxTriggerDelay="15m")
+    first = latest(plan, offsets(0))
+    assert first == offsets(10), "the first batch has no delay"
+    cluster.ends[A] = 11
+    began = time.now
+
+    for _ in range(40):
+        assert latest(plan, first) == first
+    assert time.now - began >= 10
 
 
 def test_an_end_below_what_was_read_is_asked_for_again_before_it_counts() -> None:
@@ -733,6 +806,8 @@ def test_a_query_may_be_restarted_while_a_topic_is_deleted_that_it_goes_on_witho
     assert caplog.text.count("the options name orders, and there is no such topic") == 1
 
     cluster.ends[A], cluster.first[A] = 4, 0
+    while latest(tolerant, end) == end:
+        pass
 
     assert latest(tolerant, end) == {"invoices": {"0": 3}, **offsets(4)}
 

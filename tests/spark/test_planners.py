@@ -1,0 +1,161 @@
+"""`aktor-spark-python`: a stream's process is forked from one that has everything imported."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aktor import spark_python
+from aktor.spark import planners
+
+COMMAND = [sys.executable, "-m", "aktor.spark_python", "-m"]
+DAEMON = "from aktor.spark import planners; planners.start(); print('up', flush=True); input()"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Of a Spark application. (A path of pytest's may be too long for a socket.)"""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def daemon(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The daemon that Spark starts, with the process from which planners are forked."""
+    with subprocess.Popen(
+        [sys.executable, "-c", DAEMON],
+        env=of(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process
+        process.kill()
+
+
+def of(folder: Path, **more: str) -> dict[str, str]:
+    return os.environ | {"SPARK_LOCAL_DIRS": f"{folder},/elsewhere"} | more
+
+
+class Spark:
+    """Owns the socket to which a process of a stream connects, and the process that it started."""
+
+    def __init__(self, folder: Path, **more: str) -> None:
+        self._listening = socket.socket(socket.AF_UNIX)
+        path = str(folder / "spark")
+        self._listening.bind(path)
+        self._listening.listen()
+        self.started = subprocess.Popen(
+            [*COMMAND, spark_python.RUNNER],
+            env=of(folder, PYTHON_WORKER_FACTORY_SOCK_PATH=path, **more),
+            stderr=subprocess.PIPE,
+        )
+        connection, _ = self._listening.accept()
+        self._file = connection.makefile("rwb")
+        connection.close()
+        (self.pid,) = struct.unpack("!i", self._file.read(4))
+
+    def close(self) -> bytes:
+        """Stop the stream; what was written to stderr. The pipe ends with the stream's process."""
+        self._file.close()
+        self._listening.close()
+        return self.started.communicate()[1]
+
+
+def test_the_process_of_a_stream_is_forked_and_ends_in_silence_when_spark_closes_the_connection(
+    folder: Path, daemon: subprocess.Popen[bytes]
+) -> None:
+    spark = Spark(folder, AKTOR_TEST="of the stream")
+
+    assert spark.started.wait() == 0
+    assert spark.pid != spark.started.pid
+    assert Path(f"/proc/{spark.pid}").exists() or not Path("/proc").exists()
+    assert spark.close() == b""
+
+
+def test_only_the_user_can_ask_for_planners_and_they_end_with_the_daemon(
+    folder: Path, daemon: subprocess.Popen[bytes]
+) -> None:
+    address = folder / ".aktor"
+    assert address.is_socket()
+    assert address.stat().st_mode & 0o777 == 0o600
+
+    daemon.kill()
+
+    assert daemon.stderr is not None
+    assert daemon.stderr.read() == b"", "the pipe ends with the last process that has it"
+
+
+def test_without_planners_or_with_other_modules_the_command_is_that_process_itself(
+    folder: Path,
+) -> None:
+    spark = Spark(folder)
+
+    assert spark.pid == spark.started.pid
+    spark.started.kill()
+    spark.close()
+
+
+def test_an_asker_that_would_find_other_modules_is_told_nothing(
+    folder: Path, daemon: subprocess.Popen[bytes]
+) -> None:
+    path = os.pathsep.join(["/another", *sys.path])
+    spark = Spark(folder, PYTHONPATH=path)
+
+    assert spark.pid == spark.started.pid
+    spark.started.kill()
+    spark.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "run"),
+    [
+        (["pyspark.daemon", "pyspark.worker"], ["aktor.spark.daemon", "pyspark.worker"]),
+        (["another.daemon", "pyspark.worker"], ["another.daemon", "pyspark.worker"]),
+    ],
+)
+def test_pysparks_daemon_is_replaced_by_ours(
+    asked: list[str], run: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(sys, "argv", ["aktor-spark-python", "-m", *asked])
+    monkeypatch.setattr(os, "execv", lambda path, arguments: became.append(arguments))
+    monkeypatch.setenv(spark_python.WANTED, "")
+
+    spark_python.main()
+
+    assert became == [[sys.executable, "-m", *run]]
+    assert os.environ[spark_python.WANTED] == "1"
+
+
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("x" * 200)
+    folder.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+
+    planners.start()
+
+    assert list(folder.iterdir()) == []
+
+
+def test_what_is_imported_before_a_fork_starts_no_thread() -> None:
+    look = (
+        "import os; from aktor.spark import planners; planners._import(); import sys;"
+        "print('pyarrow' in sys.modules, len(os.listdir('/proc/self/task')),"
+        " 'OPENBLAS_NUM_THREADS' in os.environ)"
+    )
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert found.stdout == "True 1 False\n"
