@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 from aktor.errors import DataLossError
 from aktor.spark.log import show_warnings
+from aktor.spark.progress import offsets_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from aktor.spark.source import KafkaDataSource
 
-__all__ = ["DataLossError", "KafkaDataSource", "register"]
+__all__ = ["DataLossError", "KafkaDataSource", "offsets_behind", "register"]
 
 show_warnings()
 

@@ -64,6 +64,9 @@ def _servers(text: str) -> dict[str, Any]:
 
 def _jaas(text: str) -> dict[str, Any]:
     """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
+    for module, way in _OTHER_LOGINS.items():
+        if module in text:
+            raise ConfigurationError(f"kafka.sasl.jaas.config names {module}: {way}")
     found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
     if {"username", "password"} - found.keys():
         raise ConfigurationError(
@@ -74,6 +77,12 @@ def _jaas(text: str) -> dict[str, Any]:
         "sasl_plain_username": found["username"],
         "sasl_plain_password": found["password"],
     }
+
+
+def _mechanism(text: str) -> dict[str, Any]:
+    if text.strip() == "OAUTHBEARER":
+        raise ConfigurationError(f"kafka.sasl.mechanism is OAUTHBEARER: {_NOT_OAUTH}")
+    return {"sasl_mechanism": text.strip()}
 
 
 def _unquoted(text: str) -> str:
@@ -112,17 +121,40 @@ def _false(name: str, why: str) -> Translate:
 
 _A_CLASS: Final = "it names a class of Java's, and here is no Java: "
 _NOT_OAUTH: Final = Refused(
-    "a login by OAUTHBEARER cannot be configured by text: use kafka.sasl.mechanism=PLAIN or"
-    " SCRAM-SHA-512, or certificates (kafka.ssl.keystore.location)"
+    "a login by OAUTHBEARER needs an object that fetches tokens, and Spark's options are text: use"
+    " kafka.sasl.mechanism=PLAIN or SCRAM-SHA-512 with kafka.sasl.jaas.config, or certificates"
+    " (kafka.ssl.keystore.location)"
+)
+_KERBEROS: Final = (
+    "here is no Java. Leave the line out, and set kafka.sasl.mechanism=GSSAPI (it needs the package"
+    " gssapi; kafka.sasl.kerberos.service.name is kafka unless you set it). The ticket is the"
+    " system's: run kinit, or name a keytab by the variable KRB5_CLIENT_KTNAME, on the driver and"
+    " on each executor"
+)
+_MSK: Final = (
+    "here is no Java. Leave out the line and the callback handler, and set"
+    " kafka.sasl.mechanism=AWS_MSK_IAM (it needs the package botocore, and SASL_SSL). botocore"
+    " looks for credentials as the AWS command does, on the driver and on each executor"
 )
 _INLINE: Final = "a PEM text cannot be a value: write it into a file, and name the file by "
-_LOGIN: Final = Refused(f"{_A_CLASS}use kafka.sasl.jaas.config with a user name and a password")
+_LOGIN: Final = Refused(
+    f"{_A_CLASS}use kafka.sasl.jaas.config with a user name and a password, or without it"
+    " kafka.sasl.mechanism=AWS_MSK_IAM (package botocore) or GSSAPI (Kerberos, package gssapi)"
+)
+
+#: Modules of a JAAS line without user name and password, and what to do instead.
+_OTHER_LOGINS: Final = {
+    "Krb5LoginModule": _KERBEROS,
+    "IAMLoginModule": _MSK,
+    "OAuthBearerLoginModule": _NOT_OAUTH,
+}
 
 _RULES: Final[dict[str, Rule]] = {
     "bootstrap.servers": _servers,
     "security.protocol": lambda text: {"security_protocol": text.strip().upper()},
     # Logins, certificates: translated.
     "sasl.jaas.config": _jaas,
+    "sasl.mechanism": _mechanism,
     "sasl.username": lambda text: {"sasl_plain_username": text},
     "sasl.password": lambda text: {"sasl_plain_password": text},
     "ssl.truststore.location": lambda text: {"ssl_cafile": text},

@@ -12,11 +12,12 @@ import shutil
 import sys
 import tempfile
 import time
+import webbrowser
 from pathlib import Path
 from typing import Any
 
 from aktor.broker import EmbeddedKafka
-from examples.spark_demo import pipeline
+from examples.spark_demo import picture, pipeline
 from examples.spark_demo.orders import Orders
 from examples.spark_demo.screen import Screen
 
@@ -43,7 +44,7 @@ def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> i
     screen = Screen()
     kafka.create_topic("orders", 4)
     orders = Orders(kafka.bootstrap_servers, "orders", per_second=arguments.rate)
-    screen.say("starting Spark ...")
+    screen.say("Spark starts: a JVM, and then its first Python processes (5 to 20 s)")
     spark = pipeline.a_session(folder / "spark.log")
     try:
         orders.start()
@@ -59,6 +60,11 @@ def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> i
     finally:
         spark.stop()
     screen.chart(found)
+    kept = Path(arguments.out or tempfile.gettempdir()).resolve() / "demo-spark.html"
+    kept.write_text(picture.page(found), encoding="utf-8")
+    screen.say(f"the windows as a picture: {kept.as_uri()}")
+    if arguments.open:
+        webbrowser.open(kept.as_uri())
     return _verdict(screen, orders, found)
 
 
@@ -79,7 +85,8 @@ def _run_for(seconds: float, where: Any, screen: Screen) -> None:
 
 def _finish(where: Any, screen: Screen) -> None:
     query = pipeline.start_query(*where, all_of_it=True)
-    query.awaitTermination()
+    while not query.awaitTermination(0.5):
+        screen.progress(query)
     screen.progress(query)
 
 
@@ -103,6 +110,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=16, help="how long the query runs (16)")
     parser.add_argument("--rate", type=int, default=1_000, help="orders a second (1000)")
     parser.add_argument("--out", help="keep the Parquet files and the checkpoint in this folder")
+    parser.add_argument("--open", action="store_true", help="open the picture in the browser")
     return parser.parse_args()
 
 

@@ -13,6 +13,9 @@ from kafka import KafkaProducer
 
 SHOPS: Final = ("Athens", "Bergen", "Cork", "Delft", "Evora")
 
+#: How much of the orders each shop has.
+SHARES: Final = (8, 5, 3, 2, 1)
+
 #: A window of the aggregation, in seconds of the orders' own time.
 WINDOW: Final = 10
 
@@ -57,7 +60,8 @@ class Orders:
             for _ in range(max(1, self._per_second // 20)):
                 # Some come a little late.
                 at = round(self._began + passed * SPEED - drawn.random(), 3)
-                shop, cents = drawn.choice(SHOPS), drawn.randint(100, 20_000)
+                [shop] = drawn.choices(SHOPS, SHARES)
+                cents = drawn.randint(100, 20_000)
                 self._send(at, shop, cents)
                 self.sums[int(at) // WINDOW * WINDOW, shop] += cents
                 self.count += 1

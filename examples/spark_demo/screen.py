@@ -21,23 +21,33 @@ class Screen:
     def __init__(self) -> None:
         self.console = Console(highlight=False)
         self._shown = -1
+        self._waiting = ""
 
     def say(self, text: str) -> None:
         """A line on what happens."""
         self.console.print(f"[bold]{text}[/bold]")
 
     def progress(self, query: Any) -> None:
-        """A line on the last batch of the query, if it is a new one."""
-        last = query.lastProgress
-        if not last or last["batchId"] <= self._shown:
-            return
-        self._shown = last["batchId"]
-        [source] = last["sources"]
+        """A line on each batch of the query that was not shown yet. Before its first one: what
+        Spark does."""
+        new = [one for one in query.recentProgress if one["batchId"] > self._shown]
+        if not new and self._shown < 0 and query.status["message"] != self._waiting:
+            self._waiting = query.status["message"]
+            self.console.print(f"  {self._waiting} ...")
+        for one in new:
+            if one["batchId"] > self._shown:
+                self._shown = one["batchId"]
+                self._batch(one)
+
+    def _batch(self, one: Any) -> None:
+        [source] = one["sources"]
         behind = _behind(source["latestOffset"], source["endOffset"])
-        state = last["stateOperators"][0]["numRowsTotal"] if last["stateOperators"] else 0
+        state = one["stateOperators"][0]["numRowsTotal"] if one["stateOperators"] else 0
+        # After a batch that moved the watermark Spark makes one without records: it closes windows.
+        what = f"{one['numInputRows']:6,} orders" if one["numInputRows"] else "closes windows"
         self.console.print(
-            f"  batch {last['batchId']:2}: {last['numInputRows']:6,} orders in"
-            f" {last['durationMs']['triggerExecution']:6,} ms, lag {behind:5,}, {state:3} sums open"
+            f"  batch {one['batchId']:2}: {what:>14} in"
+            f" {one['durationMs']['triggerExecution']:6,} ms, lag {behind:5,}, {state:3} sums open"
         )
 
     def chart(self, sums: Mapping[tuple[int, str], int]) -> None:

@@ -85,6 +85,26 @@ def test_a_jaas_line_has_the_user_and_the_password() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        ({"sasl.jaas.config": "a.b.Krb5LoginModule required keyTab='/k';"}, "KRB5_CLIENT_KTNAME"),
+        ({"sasl.jaas.config": "a.b.IAMLoginModule required;"}, "sasl.mechanism=AWS_MSK_IAM"),
+        ({"sasl.jaas.config": "a.OAuthBearerLoginModule required clientId='canary';"}, "PLAIN"),
+        ({"sasl.client.callback.handler.class": "a.b.IAMClientCallback"}, "AWS_MSK_IAM"),
+        ({"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_SSL"}, "PLAIN or SCRAM"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://a"}, "PLAIN or SCRAM"),
+    ],
+)
+def test_a_login_of_javas_that_is_refused_names_the_way_that_there_is(
+    given: dict[str, str], way: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=way) as refused:
+        check({"bootstrap.servers": "a:1"} | given)
+
+    assert "canary" not in str(refused.value)
+
+
 def test_a_jaas_line_without_a_password_is_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigurationError, match="must have username and password") as error:
         consumer_settings({"sasl.jaas.config": "X required username='canary';"})
