@@ -30,6 +30,7 @@ BENCHMARKS: Final = (
     "spark",
     "spark_sink",
     "spark_json",
+    "spark_streams",
     "process",
     "idle",
     "imports",

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -21,7 +20,7 @@ from aktor.spark.bytecode import add_bytecode, archives
 from benchmarks.site import Site
 from benchmarks.tables import Table, at_least, at_most, ratio, spread
 from benchmarks.throughput import value
-from tests.spark.session import a_session, what_is_missing
+from tests.spark.session import a_session, command, what_is_missing
 
 #: After a first round that is not counted, in which the JVM compiles and workers start.
 ROUNDS: Final = 3
@@ -65,8 +64,8 @@ def tables(site: Site) -> list[Table]:
 @contextmanager
 def recommended_session() -> Iterator[Any]:
     """A session with the settings that docs/spark.md recommends."""
-    with _written_bytecode(), _home_with_bytecode(), _command() as python:
-        spark = a_session(python=python, **RECOMMENDED | {"spark.driver.memory": "2g"})
+    with _written_bytecode(), _home_with_bytecode(), _folder() as folder:
+        spark = a_session(python=command(folder), **RECOMMENDED | {"spark.driver.memory": "2g"})
         try:
             yield spark
         finally:
@@ -86,19 +85,6 @@ def _written_bytecode() -> Iterator[None]:
         finally:
             del os.environ["PYTHONPYCACHEPREFIX"]
             os.environ.update(kept)
-
-
-@contextmanager
-def _command() -> Iterator[str]:
-    """`aktor-spark-python` as pip makes it of this checkout."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = Path(folder, "aktor-spark-python")
-        command.write_text(
-            f"#!{sys.executable}\nimport sys\nfrom aktor.spark_python import main\n"
-            "sys.exit(main())\n"
-        )
-        command.chmod(0o700)
-        yield str(command)
 
 
 @contextmanager
@@ -172,7 +158,7 @@ def _parquet(spark: Any, kind: str, options: dict[str, str], folder: Path) -> No
     frame.write.parquet(str(folder / "data"))
 
 
-def _available_now(spark: Any, kind: str, options: dict[str, str], folder: Path) -> None:
+def available_now(spark: Any, kind: str, options: dict[str, str], folder: Path) -> None:
     frame = spark.readStream.format(kind).options(**options).load()
     query = (
         frame.writeStream.format("noop")
@@ -186,7 +172,7 @@ def _available_now(spark: Any, kind: str, options: dict[str, str], folder: Path)
 QUERIES: Final[dict[str, Query]] = {
     "batch": _batch,
     "Parquet": _parquet,
-    "availableNow": _available_now,
+    "availableNow": available_now,
 }
 
 
@@ -230,7 +216,7 @@ def _starts(site: Site, spark: Any) -> Table:
             options = _options(site, topic) | more
             with _folder() as folder:
                 one = timed(
-                    spark, lambda k=kind, o=options, f=folder: _available_now(spark, k, o, f)
+                    spark, lambda k=kind, o=options, f=folder: available_now(spark, k, o, f)
                 )
             took.setdefault(name, []).append(one[0])
     own = ratio(took["aktor"], took["Spark's own"])
@@ -266,27 +252,35 @@ def _folder() -> Iterator[Path]:
 def timed(spark: Any, query: Callable[[], None]) -> tuple[float, float]:
     """Seconds of the clock, and of the processors in the JVM and its descendants."""
     jvm = spark.sparkContext._gateway.proc.pid
-    cpu, start = _cpu_of(jvm), time.perf_counter()
+    cpu, start = cpu_of(jvm), time.perf_counter()
     query()
-    return time.perf_counter() - start, _cpu_of(jvm) - cpu
+    return time.perf_counter() - start, cpu_of(jvm) - cpu
 
 
-def _cpu_of(root: int) -> float:
+def cpu_of(root: int) -> float:
     """Processor seconds of a process and all its descendants, those that have ended included."""
-    parents, used = {}, {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(entry.name)] = int(fields[1])
-        used[int(entry.name)] = sum(map(int, fields[11:15]))
-    family = {root}
+    used = {pid: sum(map(int, fields[11:15])) for pid, fields in _processes().items()}
+    return sum(used.get(pid, 0) for pid in family(root)) / os.sysconf("SC_CLK_TCK")
+
+
+def family(root: int) -> set[int]:
+    """A process and all its descendants."""
+    parents = {pid: int(fields[1]) for pid, fields in _processes().items()}
+    found = {root}
     grown = True
     while grown:
-        more = {pid for pid, parent in parents.items() if parent in family} - family
-        family |= more
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= more
         grown = bool(more)
-    return sum(used.get(pid, 0) for pid in family) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def _processes() -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat from the third one on, of all processes."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                found[int(entry.name)] = fields
+    return found

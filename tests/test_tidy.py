@@ -76,7 +76,8 @@ ALLOWED: dict[str, set[str]] = {
     # A program of its own, which uses aktor as its users do.
     "demo": {"demo", "broker"},
     "cli": {"cli", "simulation", "broker", "demo"},
-    "spark": {"spark", "consumer"},
+    "spark": {"spark", "spark_python", "consumer"},
+    "spark_python": set(),
 }
 FOR_ALL = {
     "address",

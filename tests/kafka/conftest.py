@@ -90,9 +90,10 @@ def kafka3(_three_brokers: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """A session of Spark with two cores, shared by all tests."""
-    found = session.a_session()
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session of Spark with two cores, shared by all tests. Its streams are planned by forked
+    processes."""
+    found = session.a_session(python=session.command(tmp_path_factory.mktemp("bin")))
     yield found
     found.stop()
 

@@ -66,6 +66,16 @@ def a_session(master: str = "local[2]", *, python: str = sys.executable, **setti
     return builder.getOrCreate()
 
 
+def command(folder: Path) -> str:
+    """`aktor-spark-python` as pip makes it, of this checkout."""
+    found = folder / "aktor-spark-python"
+    found.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom aktor.spark_python import main\nsys.exit(main())\n"
+    )
+    found.chmod(0o700)
+    return str(found)
+
+
 def _of_driver() -> list[str]:
     archive = _archive()
     return [JAVA, f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else [JAVA]
