@@ -22,9 +22,10 @@ from dataclasses import MISSING, Field, FrozenInstanceError, field
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-__all__ = ["Mutable", "Value", "replace"]
+__all__ = ["Mutable", "Value", "made_quickly", "replace"]
 
 _V = TypeVar("_V", bound="Value")
+_T = TypeVar("_T")
 
 
 def _as_field(default: Any) -> Field[Any]:
@@ -66,6 +67,13 @@ def _init(of: type, fields: dict[str, Field[Any]], kw_only: bool) -> Callable[..
     exec("\n".join([head, *lines]), known)  # our own field names
     made: Callable[..., None] = known["__init__"]
     return made
+
+
+def made_quickly(of: type[_T]) -> type[_T]:
+    """A frozen dataclass with slots and keyword arguments whose objects are made as those of
+    `Value` are: in two thirds of the time. For one that is made thousands of times at a go."""
+    type.__setattr__(of, "__init__", _init(of, vars(of)["__dataclass_fields__"], kw_only=True))
+    return of
 
 
 def _init_later(of: type, fields: dict[str, Field[Any]], kw_only: bool) -> Callable[..., None]:

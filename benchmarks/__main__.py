@@ -25,6 +25,7 @@ BENCHMARKS: Final = (
     "messages",
     "decode",
     "poll",
+    "looking",
     "throughput",
     "where",
     "spark",

@@ -16,10 +16,12 @@ from aktor.events.membership import MemberChanged
 from aktor.events.present import BrokerNow
 from aktor.records import status as reader_in_use
 from aktor.structs import TopicPartition
+from aktor.values import made_quickly
 
 __all__ = ["BrokerStatus", "ConsumerStatus", "Health", "PartitionStatus", "WaitingFor", "make"]
 
 
+@made_quickly
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
     """One assigned partition: its consumed position, its end as last told, the records between.

@@ -4,13 +4,14 @@ frozen."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
-from dataclasses import FrozenInstanceError, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import ClassVar
 
 import pytest
 
-from aktor.values import Mutable, Value, replace
+from aktor.values import Mutable, Value, made_quickly, replace
 
 
 class Offset(Value):
@@ -58,6 +59,30 @@ class Attempts(Mutable):
         """One more."""
         self.made += 1
         self.errors.append(error)
+
+
+@made_quickly
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """A dataclass that is made as a value is."""
+
+    records: int
+    text: str = ""
+    tags: list[str] = field(default_factory=list)
+
+
+def test_a_dataclass_that_is_made_quickly_is_one_as_before() -> None:
+    lag = Lag(records=3)
+
+    assert lag == Lag(records=3, text="", tags=[])
+    assert lag.tags is not Lag(records=3).tags
+    assert repr(lag) == "Lag(records=3, text='', tags=[])"
+    assert dataclasses.asdict(dataclasses.replace(lag, text="x"))["text"] == "x"
+    assert pickle.loads(pickle.dumps(lag)) == lag
+    with pytest.raises(FrozenInstanceError):
+        lag.records = 4  # type: ignore[misc]
+    with pytest.raises(TypeError, match="records"):
+        Lag()  # type: ignore[call-arg]
 
 
 def test_fields_are_given_by_name_and_have_defaults() -> None:
