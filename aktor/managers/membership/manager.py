@@ -176,7 +176,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _do_duties(self, now: float, jitter: float) -> float:
         """Note the time, and do what is due; a `MemberChanged` is said first."""
         self._timer.update(now)
-        self._timer.stood_still(self._standstill.tick(now, self.wall))
+        if still := self._standstill.tick(now, self.wall):
+            self._timer.stood_still(still)
         wake_at = super()._do_duties(now, jitter)
         self._standstill.wakes_at(wake_at)
         if news := self._news():
