@@ -82,6 +82,7 @@ __all__ = [
     "Answer",
     "Do",
     "Rows",
+    "doubts_epoch",
     "error_of",
     "forbids_topic",
     "is_corrupt",
@@ -519,6 +520,12 @@ def forbids_topic(error: type[BaseException]) -> bool:
     """Whether the error names the topics that we may not use. The parts of an answer that are about
     other topics may be fine."""
     return error is FORBIDDEN
+
+
+def doubts_epoch(error: type[BaseException]) -> bool:
+    """Whether the leader says that it does not know the leader epoch that it was asked in: it lags
+    behind, or there is no such epoch (`managers/metadata/leader_epochs`)."""
+    return error is UnknownLeaderEpochError
 
 
 #: Kafka's codes without a class in kafka-python.

@@ -10,7 +10,6 @@ from kafka.errors import (
     CorruptRecordError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
-    UnknownLeaderEpochError,
 )
 from kafka.structs import TopicPartition
 
@@ -30,7 +29,7 @@ from aktor.events.positions import Divergence, Position, PositionsDiverged
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch.session import FetchSession, Watermarks
-from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.error_codes import Answer, Do, doubts_epoch, error_of, means
 from aktor.protocol.fetch import FetchedPartition, FetchResponse
 from aktor.protocol.refusals import explained, named_node, refused, topics_refused
 from aktor.records.extent import extent_and_epoch
@@ -279,7 +278,7 @@ class FetchAnswer(Mutable):
             self._refuse(cursor, self._refusal(cursor, error, answer))
         else:
             epoch = self.asked.wanted[tp].leader_epoch
-            if error is UnknownLeaderEpochError and not from_replica and cursor.last_epoch < epoch:
+            if doubts_epoch(error) and not from_replica and cursor.last_epoch < epoch:
                 self._unknown_epochs[tp] = epoch
             self._retry_later(cursor, error.__name__)
 

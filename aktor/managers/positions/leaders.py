@@ -7,14 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
-from kafka.errors import UnknownLeaderEpochError
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, LeaderEpochsUnknown, RefreshMetadata
 from aktor.managers.positions.partition import AskedOf, Partition, Partitions, State
-from aktor.protocol.error_codes import Answer, Do, means
+from aktor.protocol.error_codes import Answer, Do, doubts_epoch, means
 from aktor.protocol.partitions import listed
 from aktor.trace import Trace
 from aktor.values import Value
@@ -84,8 +83,7 @@ class Leaders:
         epochs = {
             tp: info.leader_epoch
             for tp, error in troubles.items()
-            if isinstance(error, UnknownLeaderEpochError)
-            and (info := self.cluster.leader(*tp)) is not None
+            if doubts_epoch(type(error)) and (info := self.cluster.leader(*tp)) is not None
         }
         if epochs:
             self._say(LeaderEpochsUnknown(epochs=epochs, now=now))
