@@ -23,6 +23,7 @@ PUBLIC: Final = {
     "aktor.deserializers": "Deserializers that say what they make. [Types](types.md).",
     "aktor.processing": "For `KafkaConsumer.process`. [Processing](processing.md).",
     "aktor.trace": "Events of a consumer. [Trace](trace.md) lists them.",
+    "aktor.trace.pictures": "Pictures of rebalances. [In pictures](rebalances.md).",
     "aktor.trace.rebalances": "What traces say of rebalances. [Rebalances](spark_rebalances.md).",
     "aktor.broker": "A Kafka cluster for tests. [Embedded cluster](embedded.md).",
     "aktor.broker.control": "Its control port.",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aktor.cli.main import CommandLineError
+from aktor.cli.why import check_pictures
 
 if TYPE_CHECKING:
     from aktor.simulation.selftest.storm import Outcome
@@ -60,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     replay.add_argument("seed", type=int, metavar="SEED")
     replay.add_argument(
         "--history", type=Path, metavar="FILE", help="write it there, as JSON lines"
+    )
+    replay.add_argument(
+        "--picture",
+        type=Path,
+        metavar="FILE",
+        help="write a page of pictures there: what the members did, and why they rebalanced",
     )
     less = commands.add_parser(
         "shrink", help="find fewer faults, members and records with which a seed still fails"
@@ -123,8 +130,13 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_many(arguments)
     if arguments.command == "replay" and arguments.history is not None:
         _write(arguments.history, "")  # what cannot be written shows before the run, not after it
+    if arguments.command == "replay" and arguments.picture is not None:
+        check_pictures()
+        _write(arguments.picture, "")
     outcome = storm.run_storm(arguments.seed, protocol=arguments.protocol)
     if arguments.command == "replay":
+        if arguments.picture is not None:
+            _draw(outcome, arguments.picture)
         return _replay(outcome, arguments.history)
     return _shrink(storm, outcome)
 
@@ -374,6 +386,19 @@ def _replay(outcome: Outcome, path: Path | None) -> int:
         return 0
     _explain(outcome)
     return 1
+
+
+def _draw(outcome: Outcome, path: Path) -> None:
+    """The pictures of what the members' traces hold, as of 2027-01-15."""
+    from aktor.trace.pictures import draw
+    from aktor.trace.rebalances import Tables, tell
+    from aktor.trace.rebalances.lines import EVENTS
+
+    traces = outcome.history.traces(1.8e9)
+    events = [{**event, "source": event["trace"]} for event in traces if event["event"] in EVENTS]
+    rows, _ = tell(event for event in events if isinstance(event["group"], str))
+    _write(path, draw(Tables(rows), f"Seed {outcome.seed}, {outcome.protocol}").html())
+    print(f"{path} is written")
 
 
 def _explain(outcome: Outcome) -> None:

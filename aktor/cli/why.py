@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shutil
 import sys
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from aktor.trace.rebalances import Tables
     from aktor.trace.rebalances.rows import Row
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "check_pictures", "run", "write_pictures"]
 
 #: `--around` shows what was under way so many seconds before or after.
 AROUND: Final = 120.0
@@ -49,16 +50,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " day in the logs), 2026-11-27T14:03:20, with an offset as +01:00, or seconds since 1970",
     )
     add("--json", action="store_true", help="all rows of all tables, as JSON lines")
+    add("--html", metavar="FILE", help="write a page of pictures there, which loads nothing")
+    add("--svg", metavar="FOLDER", help="write each picture there, as SVG")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the logs say; 0 if there was anything of a group in them, else 1. Raises
     CommandLineError for files that do not exist, or a time that is none."""
     from aktor.trace.rebalances.files import LINES, find, rows_of
-    from aktor.trace.rebalances.tables import Tables
+    from aktor.trace.rebalances.tables import DRAWN, TABLES, Tables
 
     if arguments.around is not None:
         _moment(arguments.around, 0.0)
+    if arguments.html is not None or arguments.svg is not None:
+        check_pictures()  # what is not installed shows before the logs are read
     counts: Counter[str] = Counter()
     try:
         files = find(arguments.logs)
@@ -78,7 +83,39 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(tables)
     _say_what_was_read(files, counts, lines=LINES)
-    return 0 if any(True for _ in _all(tables)) else 1
+    if arguments.html is not None or arguments.svg is not None:
+        write_pictures(tables, page=arguments.html, folder=arguments.svg)
+    told = (name for name in TABLES if name not in DRAWN)
+    return 0 if any(tables[name] for name in told) else 1
+
+
+# -- pictures
+
+
+def check_pictures() -> None:
+    """Raises CommandLineError if what draws pictures is not installed."""
+    from aktor.trace.pictures import MissingError, check
+
+    try:
+        check()
+    except MissingError as error:
+        raise CommandLineError(str(error)) from None
+
+
+def write_pictures(tables: Tables, *, page: str | None = None, folder: str | None = None) -> None:
+    """Write the page, and the pictures one by one, and say so on stderr. Raises CommandLineError if
+    a file cannot be written."""
+    from aktor.trace.pictures import draw
+
+    pictures = draw(tables)
+    try:
+        if page is not None:
+            pictures.write_html(page)
+            print(f"{page} is written", file=sys.stderr)
+        for file in pictures.write_svg(folder) if folder is not None else ():
+            print(f"{file} is written", file=sys.stderr)
+    except OSError as error:
+        raise CommandLineError(f"cannot write {error.filename}: {error.strerror}") from None
 
 
 def _all(tables: Tables) -> Iterator[Row]:
@@ -96,7 +133,8 @@ def _around(tables: Tables, text: str) -> Tables:
     from aktor.trace.rebalances.tables import Tables
 
     rows = [row for row in _all(tables) if _span(row) is not None]
-    newest = max((_span(row) or (0.0, 0.0))[1] for row in rows) if rows else 0.0
+    ends = [end for row in rows for end in _span(row) or () if end != math.inf]
+    newest = max(ends, default=0.0)
     at = _moment(text, newest)
     kept = []
     for row in rows:
@@ -108,6 +146,10 @@ def _around(tables: Tables, text: str) -> Tables:
 
 def _span(row: Any) -> tuple[float, float] | None:
     """When it began and ended; None: it is of all time."""
+    from aktor.trace.rebalances.rows import OwnedPartition
+
+    if isinstance(row, OwnedPartition):
+        return row.assigned, math.inf if row.released is None else row.released
     for first, last in (("began", "ended"), ("last_delivered", "first_delivered"), ("at", "at")):
         if hasattr(row, first):
             began, ended = getattr(row, first), getattr(row, last)

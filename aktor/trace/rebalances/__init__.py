@@ -24,18 +24,20 @@ from aktor.trace.rebalances.rows import (
     Downtime,
     MemberPart,
     MemberTotal,
+    OwnedPartition,
     Rebalance,
     RefusedCommit,
     Reset,
     Row,
     Silence,
+    Span,
     Storm,
 )
 from aktor.trace.rebalances.tables import Tables, to_pandas, to_polars
 
 __all__ = ["GroupTraces", "Tables", "read", "read_files", "tell", "to_pandas", "to_polars"]
 __all__ += ["Downtime", "MemberPart", "MemberTotal", "Rebalance", "RefusedCommit", "Reset"]
-__all__ += ["Row", "Silence", "Storm"]
+__all__ += ["OwnedPartition", "Row", "Silence", "Span", "Storm"]
 
 
 def read_files(paths: Iterable[str]) -> Tables:

@@ -23,6 +23,7 @@ from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
 from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
+from aktor.trace.rebalances.spans import Spans
 from aktor.trace.rebalances.totals import Storms, Totals
 
 __all__ = ["ABANDONED", "SETTLED", "GroupTraces", "order"]
@@ -58,6 +59,7 @@ class GroupTraces:
         self._by_generation: dict[int, Assembly] = {}
         self._departures: list[Departure] = []
         self._silences = Silences(group)
+        self._spans = Spans(group)
         #: Topics that have another number of partitions now, as a member heard of it last.
         self._resized: dict[str, Resized] = {}
         self._storms = Storms(group)
@@ -78,7 +80,12 @@ class GroupTraces:
         at = event["t"]
         self.wait(at)
         self._now = at
-        _HANDLERS[event["event"]](self, self._life(event), at, event)
+        life = self._life(event)
+        self._spans.tell(life, at, event)
+        _HANDLERS[event["event"]](self, life, at, event)
+        if life.aways:
+            self._spans.coordinator_was_away(life)
+        self._collect()
 
     def wait(self, until: float) -> None:
         """No event before this time is left."""
@@ -95,13 +102,22 @@ class GroupTraces:
         rows, self._rows = self._rows, []
         return rows
 
+    def _collect(self) -> None:
+        """The rows that others have made."""
+        for rows in (self._spans.over, self._ownership.over):
+            if rows:
+                self._rows += rows
+                rows.clear()
+
     def end(self) -> list[Row]:
         """The traces end here: rows of everything that is under way, too."""
         for life in self._lives.values():
             if life.part is not None:
                 self._end_part(life, life.part.seen, "unfinished")
+            self._spans.end(life)
         self._rows += self._silences.close(self._now)
         self._rows += self._ownership.end()
+        self._collect()
         for assembly in self._open:
             self._close(assembly)
         self._make(self._open)
@@ -180,6 +196,7 @@ class GroupTraces:
             silent = life.part is None and life.in_group and not life.departed
             if silent and life.member is not None and life.member not in listed:
                 part.expelled.append(Expelled(life.name, part.seen))
+                self._spans.expel(life, part.seen)
         if self._listed is not None:
             part.came += sorted(listed.keys() - self._listed - known)
             part.went += sorted(self._listed - listed.keys() - known)
@@ -230,6 +247,7 @@ class GroupTraces:
     def _end_part(self, life: Life, at: float, outcome: str) -> None:
         part = life.end(at, outcome)
         if part is not None:
+            self._spans.waited(life, part)
             self._totals.took_part(part)
             self._settle(self._of[part])
 
@@ -273,6 +291,7 @@ class GroupTraces:
         if call is None or ms is None:
             return
         self._totals.of(life.name).called_back(ms)
+        self._spans.called_back(life, call, at, ms)
         if life.part is not None:
             longest = life.part.callbacks.get(call, 0.0)
             life.part.callbacks[call] = max(longest, ms)
@@ -360,6 +379,8 @@ class GroupTraces:
                 elif part is not None and not owner.departed:
                     before.expelled = Expelled(before.name, at)
                     part.expelled.append(before.expelled)
+                if not owner.departed:
+                    self._spans.expel(owner, at)
                 # A coordinator gives a partition away when its owner has released it or is out of
                 # the group. So the old owner is taken for gone. (If it was only suspended, or its
                 # clock is ahead, its next `membership.moved` corrects that.)
@@ -468,6 +489,7 @@ class GroupTraces:
                 life.in_group = False
                 self._end_part(life, life.part.seen, "unfinished")
         self._rows += self._ownership.pass_time(now)
+        self._collect()
         for assembly in self._open:
             if assembly.due <= now:
                 self._close(assembly)

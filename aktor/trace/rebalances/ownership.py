@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aktor.trace.rebalances.parts import Expelled, Name, Part, milliseconds
-from aktor.trace.rebalances.rows import At, Downtime
+from aktor.trace.rebalances.rows import At, Downtime, OwnedPartition
 
 __all__ = ["OVERLAP", "Owner", "Ownership"]
 
@@ -25,6 +25,8 @@ class Owner:
     name: Name
     assigned: float
     released: float | None = None
+    #: When records were delivered to it first.
+    first: float | None = None
     #: When records were delivered to it last, and the offset after these. If none were delivered
     #: before the next owner came, these are the values of the owner before it.
     last: float | None = None
@@ -46,6 +48,8 @@ class Ownership:
     """Knows the owner of each partition of one group."""
 
     group: str
+    #: Rows of owners that are none any more.
+    over: list[OwnedPartition] = field(default_factory=list)
     _owners: dict[str, Owner] = field(default_factory=dict)
     #: When the new owner delivered first, for partitions that the old owner did not release.
     _resumed: dict[str, float] = field(default_factory=dict)
@@ -126,6 +130,8 @@ class Ownership:
             owner = self._owners[partition] = Owner(source, name, at)
         before = owner.before
         if owner.source == source:
+            if owner.first is None:
+                owner.first = at
             owner.last, owner.next_offset = at, end
             if before is None or owner.resumed is not None:
                 return None
@@ -136,6 +142,8 @@ class Ownership:
         elif before is not None and before.source == source:
             if owner.resumed is not None:
                 return self._end_wait(partition, owner, overlap=True)
+            if before.first is None:
+                before.first = at
             before.last, before.next_offset = at, end
         return None
 
@@ -145,12 +153,31 @@ class Ownership:
             row = self._end_wait(partition, owner)
             if row is not None:
                 yield row
+            self._end(partition, owner)
+
+    def _end(self, partition: str, owner: Owner, *, overlap: bool = False) -> None:
+        """Nothing more is told of this owner."""
+        last = None if owner.first is None or overlap else owner.last
+        self.over.append(
+            OwnedPartition(
+                group=self.group,
+                partition=partition,
+                trace=owner.source,
+                consumer=owner.name[0],
+                host=owner.name[1],
+                assigned=At(owner.assigned),
+                released=None if owner.released is None else At(owner.released),
+                first_delivered=None if owner.first is None else At(owner.first),
+                last_delivered=None if last is None else At(last),
+            )
+        )
 
     def _end_wait(self, partition: str, owner: Owner, *, overlap: bool = False) -> Downtime | None:
         before, owner.before = owner.before, None
         self._resumed.pop(partition, None)
         if before is None:
             return None
+        self._end(partition, before, overlap=overlap)
         # With an overlap the last delivery of the old owner is not known: `Deliveries` leaves out
         # some of its lines.
         last, expected = (None, None) if overlap else (before.last, before.next_offset)

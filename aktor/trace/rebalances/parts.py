@@ -112,8 +112,10 @@ class Part:
     #: Milliseconds by phase, and by callback the longest.
     spent: dict[str, float] = field(default_factory=dict)
     callbacks: dict[str, float] = field(default_factory=dict)
-    #: Milliseconds by what it waited for (`WAITS`).
+    #: Milliseconds by what it waited for (`WAITS`); and each wait for the application: for what,
+    #: since when and until when.
     waits: dict[str, float] = field(default_factory=dict)
+    waited_for: list[tuple[str, float, float]] = field(default_factory=list)
     #: Which coordinator it waited for, and why; and in which words its application polled too late.
     coordinator: str | None = None
     late_poll: str | None = None
@@ -136,10 +138,13 @@ class Part:
         """It is over."""
         self.ended, self.outcome = max(at, self.began), outcome
 
-    def waited(self, what: str, ms: float) -> None:
-        """It waited so many milliseconds for this (one of `WAITS`)."""
+    def waited(self, what: str, since: float, until: float) -> None:
+        """It waited for this (one of `WAITS`)."""
+        since = max(since, self.began)
+        ms = milliseconds(since, until)
         if ms > 0.0:
             self.waits[what] = round(self.waits.get(what, 0.0) + ms, 3)
+            self.waited_for.append((what, since, until))
 
     @property
     def duration_ms(self) -> float:
@@ -166,6 +171,8 @@ class Life:
     #: The coordinator as it was found last: its node and its address.
     coordinator: tuple[int | None, str | None] = (None, None)
     away: Away | None = None
+    #: Times that are over in which its coordinator was away.
+    aways: list[Away] = field(default_factory=list)
     #: Its partitions were assigned by the application.
     by_hand: bool = False
     part: Part | None = None
@@ -219,13 +226,13 @@ class Life:
         """The application has polled, and delivers nothing of what is revoked from now on."""
         asked, self.revocation_asked, self.held_back = self.revocation_asked, None, at
         if self.part is not None and asked is not None:
-            self.part.waited("poll", milliseconds(max(asked, self.part.began), at))
+            self.part.waited("poll", asked, at)
 
     def revoke(self, at: float) -> None:
         """The revoked callback is called: the commit before it, if there was one, is over."""
         held_back, self.held_back = self.held_back, None
         if self.part is not None and held_back is not None:
-            self.part.waited("commit", milliseconds(held_back, at))
+            self.part.waited("commit", held_back, at)
 
     def poll_late(self, at: float, because: str) -> None:
         """The application has not polled for too long: the member leaves the group."""
@@ -248,8 +255,10 @@ class Life:
         ):
             away.ended = None
             return
-        if away is not None and self.part is not None:
-            self._note_away(self.part, at)
+        if away is not None:
+            if self.part is not None:
+                self._note_away(self.part, at)
+            self.aways.append(away)
         at_address = f" at {address}" if address else ""
         broker = "" if node is None else f"broker {node}{at_address}: "
         self.away = Away(at, f"{broker}{because}", node)
@@ -259,15 +268,15 @@ class Life:
         if self.away is not None and self.away.ended is not None:
             if self.part is not None:
                 self._note_away(self.part, self.away.ended)
+            self.aways.append(self.away)
             self.away = None
 
     def _note_away(self, part: Part, at: float) -> None:
         if self.away is None:
             return
         ended = at if self.away.ended is None else min(self.away.ended, at)
-        ms = milliseconds(max(self.away.began, part.began), ended)
-        if ms > 0.0:
-            part.waited("coordinator", ms)
+        if ended > max(self.away.began, part.began):
+            part.waited("coordinator", self.away.began, ended)
             part.coordinator = self.away.who
 
     def lately(self, at: float) -> Part | None:

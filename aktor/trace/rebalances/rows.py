@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 __all__ = ["At", "Downtime", "MemberPart", "Rebalance", "RefusedCommit", "Reset", "Row", "Silence"]
-__all__ += ["MemberTotal", "Storm"]
+__all__ += ["MemberTotal", "OwnedPartition", "Span", "Storm"]
 
 #: A point in time: seconds since 1970.
 At = NewType("At", float)
@@ -168,6 +168,46 @@ class Silence(Row):
     reason: str | None
     because: str | None
     sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span(Row):
+    """What a member did, or waited for, and from when to when. Spans of different kinds overlap."""
+
+    #: Tells members apart that have the same client id and host.
+    trace: str
+    consumer: str | None
+    host: str | None
+    member: str | None
+    #: "state" (of the membership), "callback" (of the rebalance listener), "wait" (as `held_in` of
+    #: a rebalance), or "away" (the member was taken out of the group and told nothing meanwhile).
+    kind: str
+    #: A state of `membership.moved`; "revoked_callback" and so on; "poll", "commit", "coordinator";
+    #: "away".
+    what: str
+    because: str | None
+    began: At
+    ended: At
+    duration_ms: float
+    #: Its trace ends within it: then `ended` is the time of the last event.
+    unfinished: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPartition(Row):
+    """A partition, for as long as it had one owner."""
+
+    partition: str
+    #: As of a span.
+    trace: str
+    consumer: str | None
+    host: str | None
+    assigned: At
+    #: None: the owner never said so. It was killed, or it has the partition at the end.
+    released: At | None
+    #: None: it delivered nothing (or, of the last delivery, the next owner delivered beside it).
+    first_delivered: At | None
+    last_delivered: At | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

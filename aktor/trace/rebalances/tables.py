@@ -15,15 +15,17 @@ from aktor.trace.rebalances.rows import (
     Downtime,
     MemberPart,
     MemberTotal,
+    OwnedPartition,
     Rebalance,
     RefusedCommit,
     Reset,
     Row,
     Silence,
+    Span,
     Storm,
 )
 
-__all__ = ["TABLES", "Tables", "to_pandas", "to_polars"]
+__all__ = ["DRAWN", "TABLES", "Tables", "to_pandas", "to_polars"]
 
 #: The tables by their names.
 TABLES: Final[Mapping[str, type[Row]]] = {
@@ -35,7 +37,12 @@ TABLES: Final[Mapping[str, type[Row]]] = {
     "resets": Reset,
     "storms": Storm,
     "members": MemberTotal,
+    "spans": Span,
+    "owned_partitions": OwnedPartition,
 }
+
+#: The tables that say nothing new to people: pictures are drawn from them.
+DRAWN: Final = frozenset({"spans", "owned_partitions"})
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -100,9 +107,20 @@ class Tables:
         """A row for each client id on a host: all that it did in a group."""
         return typing.cast(list[MemberTotal], self["members"])
 
+    @property
+    def spans(self) -> list[Span]:
+        """A row for each state of a member, each callback and each wait: from when to when."""
+        return typing.cast(list[Span], self["spans"])
+
+    @property
+    def owned_partitions(self) -> list[OwnedPartition]:
+        """A row for each owner of each partition."""
+        return typing.cast(list[OwnedPartition], self["owned_partitions"])
+
 
 def _time(row: Any) -> float:
-    at: float | None = row.assigned if isinstance(row, Downtime) else getattr(row, "began", None)
+    owned = isinstance(row, Downtime | OwnedPartition)
+    at: float | None = row.assigned if owned else getattr(row, "began", None)
     return float(row.at if at is None else at)
 
 

@@ -1,0 +1,376 @@
+"""Pictures of rebalances: what must be in them, and what must not."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aktor.cli.main import main
+from aktor.simulation import Simulation
+from aktor.trace.pictures import colours, draw
+from aktor.trace.pictures.causes import step_of
+from aktor.trace.pictures.charts import Picture
+from aktor.trace.pictures.groups import file_names
+from aktor.trace.pictures.names import Labels, several, short, visible, wrapped
+from aktor.trace.pictures.times import Window
+from aktor.trace.rebalances import Tables, read, tell
+from tests.unit.trace.rebalances.incidents import Incident
+from tests.unit.trace.rebalances.told import BEGAN, Member
+
+
+@cache
+def slow_callback() -> tuple[str, ...]:
+    """The lines of a group in which bob's listener is slow when carol joins (KIP-848)."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "consumer")
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.slow_listener = 4.0
+        group.joins()
+        sim.run(for_=20)
+        return tuple(json.dumps(event) for event in group.events())
+
+
+@cache
+def drawn() -> dict[str, str]:
+    """The pictures of it."""
+    return draw(Tables(read(slow_callback())[0])).svgs()
+
+
+def pictures_of(tables: Tables) -> dict[str, Picture]:
+    return {one.name: one for one in draw(tables).groups[0].pictures()}
+
+
+def texts(svg: str) -> list[str]:
+    """The words in a picture."""
+    found = (one for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text"))
+    return [" ".join(one.itertext()) for one in found]
+
+
+def marks(svg: str, role: str) -> int:
+    """How many marks of a kind there are, by what they tell a screen reader."""
+    return svg.count(f'aria-roledescription="{role}"')
+
+
+def of_two(**names: str) -> list[Any]:
+    """Two members of a group: bob was killed, and alice goes on."""
+    events: list[Any] = []
+    alice = Member(events, names.get("alice", "alice"), names.get("host"))
+    bob = Member(events, names.get("bob", "bob"))
+    topic = names.get("topic", "orders")
+    alice.rebalances(BEGAN, BEGAN + 1, 1, because="first join", owns=[f"{topic}-0"])
+    bob.rebalances(BEGAN, BEGAN + 1, 1, because="first join", owns=[f"{topic}-1"])
+    bob.is_given(BEGAN + 10, f"{topic}-1", 5, 9)
+    alice.rebalances(BEGAN + 15, BEGAN + 16, 2, owns=[f"{topic}-1"])
+    alice.is_given(BEGAN + 17, f"{topic}-1", 10, 11)
+    return [{**event, "group": names.get("group", "g")} for event in events]
+
+
+def test_the_timeline_shows_members_partitions_silence_and_whom_it_waited_for() -> None:
+    said = texts(drawn()["timeline"])
+
+    assert {"alice", "bob", "carol", *(f"orders-{number}" for number in range(6))} <= set(said)
+    assert {"stable", "joining", "callback of its listener", "whom a rebalance waited for"} <= set(
+        said
+    )
+    assert {"owner of a partition", "nothing is delivered", "given nothing of a partition"} <= set(
+        said
+    )
+    assert any("bob on host-bob held it: its revoked callback took 4.0 s" in one for one in said)
+
+
+def test_an_axis_of_time_says_the_day_and_the_zone() -> None:
+    said = texts(drawn()["timeline"])
+
+    assert said.count("time (UTC), 2027-01-15") == 2
+    assert {"08:00:00", "08:00:10"} <= set(said)
+    assert "time (UTC), 2027-01-15" in texts(drawn()["causes"])
+    assert "s since it began: 2027-01-15 08:00:10.000 UTC" in texts(drawn()["rebalance"])
+
+
+def test_a_mark_tells_its_sentence_and_when_it_was() -> None:
+    timeline = drawn()["timeline"]
+
+    assert "bob on host-bob: its listener's revoked callback: 4.0 s, from 08:00:1" in timeline
+    assert "orders-2: nothing is delivered for 8.6 s" in timeline
+    assert "on its way from alice on host-alice to carol on host-carol." in timeline
+
+
+def test_the_waterfall_marks_the_steps_that_held_the_rebalance() -> None:
+    picture = pictures_of(Tables(read(slow_callback())[0]))["rebalance"]
+
+    held = [step["row"] for step in picture.data["steps"] if step["held"]]
+    assert held == ["bob: revoked callback", "bob: assigned callback"]
+    assert Counter(texts(drawn()["rebalance"]))["4.0 s  ◀ held the rebalance"] == 2
+
+
+def test_the_critical_path_leads_from_who_began_over_who_held_to_the_end() -> None:
+    path = pictures_of(Tables(read(slow_callback())[0]))["timeline"].data["path"]
+
+    assert [point["lane"] for point in path][:5] == ["carol", "bob", "bob", "bob", "bob"]
+    assert [point["a"] for point in path] == sorted(point["a"] for point in path)
+
+
+def test_a_killed_member_is_shown_away_and_its_partition_as_its_own_but_silent() -> None:
+    data = pictures_of(Tables(tell(of_two())[0]))["timeline"].data
+
+    (away,) = [one for one in data["spans"] if one["what"] == "away: taken out of the group"]
+    assert (away["lane"], away["b"] - away["a"]) == ("bob", 6000)
+    first, _ = [one for one in data["owned"] if one["row"] == "orders-1"]
+    assert (first["owner"], first["b"] - first["a"]) == ("bob", 15000)
+    (silence,) = data["silences"]
+    assert (silence["row"], silence["b"] - silence["a"]) == ("orders-1", 7000)
+
+
+def test_rebalances_are_counted_by_hour_and_cause() -> None:
+    events: list[Any] = []
+    alice = Member(events, "alice")
+    for number in range(10):
+        at = BEGAN + 3000 * number
+        alice.rebalances(at, at + 1, number + 1, because="first join" if number else "fenced: X")
+
+    picture = pictures_of(Tables(tell(events)[0]))["causes"]
+
+    assert sum(one["high"] - one["low"] for one in picture.data["counts"]) == 10
+    assert {one["cause"] for one in picture.data["counts"]} == {"join", "fenced"}
+    assert {one["b"] - one["a"] for one in picture.data["counts"]} == {3600_000}
+    (fenced,) = [one for one in picture.data["counts"] if one["cause"] == "fenced"]
+    assert "1 by fenced.\ng: 1.0 s, triggered by alice" in fenced["say"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"),
+    [(0.0, 10), (50.0, 10), (7200.0, 600), (86400.0, 3600), (7 * 86400.0, 3600), (3e7, 7 * 86400)],
+)
+def test_a_bar_is_an_hour_if_there_are_some_and_not_too_many(seconds: float, step: int) -> None:
+    assert step_of(Window(0.0, seconds)) == step
+
+
+# -- names
+
+
+HOSTILE = {
+    "script": "</script><script>alert(1)</script>",
+    "image": '"><img src=x onerror=alert(1)>',
+    "comment": "<!--",
+    "emoji": "🐙" * 50,
+    "long": "orders." + "x" * 200,
+    "turned": "a\u202eb\x1b[31m\n",
+    "vega": "datum.x'] || 1 && {signal: width}",
+}
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_name_is_shown_short_and_never_as_code(first: int) -> None:
+    names = [*HOSTILE.values()] * 2
+    named = dict(zip(("alice", "host", "topic", "group"), names[first:], strict=False))
+    pictures = draw(Tables(tell(of_two(**named))[0]))
+    timeline, *_ = pictures.groups[0].pictures()
+
+    page, svg = pictures.html(), timeline.svg()
+
+    assert not [one.tag for one in ElementTree.fromstring(svg).iter() if "script" in one.tag]
+    for text in ElementTree.fromstring(svg).itertext():
+        if text.startswith("@media"):
+            continue
+        assert len(text) < 200
+        assert text.isprintable()
+    script = page[page.rindex("<script") :]
+    assert script.count("<") == len(["<script>", "</script>", "</body>", "</html>"])
+    shown = page[: page.index("<script")]
+    assert "<img" not in shown
+    assert "<!--" not in shown
+    assert shown.count("<h3>") == shown.count("</h3>")
+
+
+def test_names_that_look_alike_when_they_are_short_stay_different() -> None:
+    labels = Labels({number: [f"{'x' * 40}{number}{'y' * 40}"] for number in range(3)})
+
+    assert len(set(labels.values())) == 3
+    assert max(map(len, labels.values())) < 40
+
+
+def test_members_of_one_client_id_are_told_apart_by_their_host() -> None:
+    events = of_two(alice="worker", bob="worker", host="web-1")
+    events = [{**one, "trace": one["host"], "source": one["host"]} for one in events]
+
+    data = pictures_of(Tables(tell(events)[0]))["timeline"].data
+
+    assert {one["lane"] for one in data["spans"]} == {"worker on web-1", "worker on host-worker"}
+
+
+def test_words_are_cut_to_their_room() -> None:
+    assert short("a" * 30, 9) == "aaaaa…aaa"
+    assert several([3, 0, 1, 2, 7]) == "0-3, 7"
+    assert wrapped("one two three four", 9, 2) == ["one two", "three …"]
+    assert visible("a\nb") == "a\\nb"
+
+
+def test_files_of_groups_have_names_that_any_file_system_takes() -> None:
+    found = file_names(["a/b", "a b", "../..", "x" * 300])
+
+    assert [*found.values()] == ["a_b-", "a_b_2-", "group-", f"{'x' * 60}-"]
+    assert file_names(["a/b"]) == {"a/b": ""}
+
+
+# -- many
+
+
+@cache
+def many(partitions: int = 500, members: int = 50) -> Tables:
+    """So many partitions of a group that rebalances ten times; one member at a time is killed."""
+    events: list[Any] = []
+    each = partitions // members
+    its = [Member(events, f"worker-{number}") for number in range(members)]
+    for turn in range(10):
+        at = BEGAN + 60.0 * turn
+        for number, member in enumerate(its):
+            owns = [f"orders-{(number + turn) % members * each + one}" for one in range(each)]
+            member.rebalances(at, at + 1, turn + 1, because="first join", owns=owns)
+            for partition in owns:
+                member.is_given(at + 2, partition, 100 * turn, 100 * turn + 9)
+                member.is_given(at + 40, partition, 100 * turn + 10, 100 * turn + 99)
+    return Tables(tell(events)[0])
+
+
+def test_many_partitions_share_rows_and_many_members_are_left_out() -> None:
+    timeline = pictures_of(many())["timeline"]
+
+    rows = {one["row"] for one in timeline.data["owned"]}
+    assert len(rows) == 50
+    assert "10 x orders: 0-9" in rows
+    assert len({one["lane"] for one in timeline.data["spans"]}) == 40
+    assert any("10 members are left out" in line for line in timeline.lines)
+
+
+def test_a_page_of_many_partitions_is_small() -> None:
+    page = draw(many()).html()
+
+    assert len(page.encode()) < 3_000_000
+
+
+def test_of_a_long_time_a_part_is_drawn_and_the_picture_says_so() -> None:
+    events = of_two()
+    late = [{**one, "t": one["t"] + 7200} for one in of_two()]
+
+    timeline = pictures_of(Tables(tell([*events, *late])[0]))["timeline"]
+
+    assert max(one["b"] - one["a"] for one in timeline.data["spans"]) <= 600_000
+    assert any(line.startswith("Shown: 2027-01-15 ") for line in timeline.lines)
+
+
+# -- colours
+
+
+def lightness(colour: str) -> float:
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted([lightness(one), lightness(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_letters_and_silence_can_be_read_on_light_and_on_dark_ground() -> None:
+    dark = colours.PAIRS
+    for ground, ink in ((colours.GROUND, colours.INK), (dark[colours.GROUND], dark[colours.INK])):
+        assert contrast(ground, ink) > 10
+    assert contrast(colours.GROUND, colours.SILENT) > 15
+    assert contrast(dark[colours.GROUND], dark[colours.SILENT]) > 15
+
+
+@pytest.mark.parametrize("owner", colours.OWNERS)
+def test_the_name_on_a_ribbon_can_be_read_in_any_colour(owner: str) -> None:
+    assert contrast(owner, colours.on(owner)) > 3.0
+    assert contrast(colours.PAIRS.get(owner, owner), colours.on(owner)) > 3.0
+
+
+def test_neighbouring_owners_differ_in_lightness_for_print() -> None:
+    first = colours.OWNERS[:7]
+    assert all(contrast(one, other) > 1.2 for one, other in pairwise(first))
+
+
+def test_an_svg_has_the_dark_colours_for_screens_and_the_light_ones_for_paper() -> None:
+    svg = drawn()["timeline"]
+
+    assert "@media screen and (prefers-color-scheme:dark)" in svg
+    used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', svg))
+    assert colours.GROUND in used
+    known = {*colours.PAIRS, *colours.OWNERS, *colours.SERIES, colours.BLACK, colours.WHITE}
+    known |= {colours.CALLBACK, colours.WAITING, colours.COORDINATOR, colours.HELD}
+    assert used <= known
+
+
+# -- what comes out
+
+
+def test_a_page_loads_nothing_and_sends_nothing() -> None:
+    page = draw(Tables(tell(of_two())[0])).html()
+
+    tags = re.sub(r"(<script[^>]*>).*?</script>", r"\1", page, flags=re.DOTALL)
+    assert "@import" not in tags
+    assert re.findall(r'(?:src|href|url)[=(]"?([^"]*)', tags) == ["data:,"]
+    assert "editor: false" in page
+
+
+def test_no_secret_is_in_a_picture() -> None:
+    secret = "hunter2-" * 3
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic")
+        group.joins(sasl_plain_password=secret, ssl_password=secret)
+        sim.run(for_=2)
+        tables = Tables(read(json.dumps(event) for event in group.events())[0])
+
+    pictures = draw(tables)
+
+    assert tables.rebalances
+    assert secret not in pictures.html()
+    assert not [name for name, svg in pictures.svgs().items() if secret in svg]
+
+
+def test_tables_without_a_group_give_a_page_that_says_so() -> None:
+    pictures = draw(Tables())
+
+    assert pictures.svgs() == {}
+    assert "No rebalance and no silence of a group is in these logs." in pictures.html()
+
+
+def test_a_notebook_shows_the_pictures() -> None:
+    pictures = draw(Tables(tell(of_two())[0]))
+
+    assert pictures._repr_html_().count("<svg") == 4
+
+
+def test_the_command_writes_a_page_and_a_file_for_each_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, page, folder = tmp_path / "g.jsonl", tmp_path / "why.html", tmp_path / "svg"
+    log.write_text("\n".join(json.dumps(event) for event in of_two()))
+
+    assert main(["why", str(log), "--html", str(page), "--svg", str(folder)]) == 0
+
+    assert page.read_text().startswith("<!doctype html>")
+    names = ["causes.svg", "rebalance-2.svg", "rebalance.svg", "timeline.svg"]
+    assert sorted(file.name for file in folder.iterdir()) == names
+    assert f"{page} is written" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "g.jsonl"
+    log.write_text("\n".join(json.dumps(event) for event in of_two()))
+
+    assert main(["why", str(log), "--html", str(tmp_path / "nowhere" / "x.html")]) == 2
+
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(r"aktor why: cannot write .*x\.html: No such file or directory", told)
