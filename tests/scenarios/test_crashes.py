@@ -20,7 +20,7 @@ from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.errors import ActorCrashedError, ActorRestartedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
-from aktor.events.metadata import DescribeTopics, NameTopics
+from aktor.events.metadata import DescribeTopics, LeaderEpochsUnknown, NameTopics
 from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
@@ -39,10 +39,12 @@ POINTS: list[tuple[str, type]] = [
 ]
 
 #: What the scenario does not provoke; the list must not grow unseen. The news of a crash has a test
-#: of its own, below; only a member of a KIP-848 group asks for the names of topics; and only who
-#: never reached a broker asks what came of the attempts (tests/scenarios/test_trouble.py).
+#: of its own, below; only a member of a KIP-848 group asks for the names of topics; only who never
+#: reached a broker asks what came of the attempts (tests/scenarios/test_trouble.py); and only a
+#: cluster that has told too high leader epochs is refused them (a drill of the simulation).
 NOT_PROVOKED = {(actor, ActorsRestarted) for actor in HEARS_OF} | {
     ("metadata", NameTopics),
+    ("metadata", LeaderEpochsUnknown),
     ("network", ReportBootstrap),
     ("network", Rebootstrap),
     ("coordinator", Rebootstrap),

@@ -151,6 +151,16 @@ class Iteration:
         after: int = batch.records[handed - 1].offset + 1
         return max(state.offset or 0, after)
 
+    def in_hand(self) -> dict[Partition, int]:
+        """How many records are here of each partition that were not handed out. From any
+        thread."""
+        found: dict[Partition, int] = {}
+        for batch in (self.batch, *self._waiting):
+            left = len(batch.records) - batch.handed
+            if left > 0 and batch.state is not None and batch.epoch == batch.state.epoch:
+                found[batch.state] = left
+        return found
+
     def stow(self) -> None:
         """Put back the records that were not handed out; a later poll begins with them."""
         self._call.touch()

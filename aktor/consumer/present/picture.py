@@ -66,8 +66,9 @@ class ApplicationNow(Value):
 
 class PartitionSeen(NamedTuple):
     """One assigned partition, as the application has it. `buffered` counts bytes, also those that
-    no poll has taken over yet (`arrived`), `records` the offsets that are buffered. `next_at` is
-    the timestamp of what comes next, in ms, at the latest (-1: not known)."""
+    no poll has taken over yet (`arrived`), `records` the offsets that are buffered, `in_hand` the
+    records that an iteration has taken and not handed out yet. `next_at` is the timestamp of what
+    comes next, in ms, at the latest (-1: not known)."""
 
     position: int | None
     end: int | None
@@ -81,6 +82,12 @@ class PartitionSeen(NamedTuple):
     records: int
     next_at: int
     error: str
+    in_hand: int
+
+    @property
+    def is_here(self) -> bool:
+        """Whether there are records that the application need only take."""
+        return bool(self.buffered or self.in_hand)
 
 
 class Picture(Value):
@@ -198,15 +205,23 @@ def _partitions(engine: Engine) -> dict[TopicPartition, PartitionSeen]:
     arrived: dict[TopicPartition, int] = {}
     for chunk in engine.core.port.chunks.copy():
         arrived[chunk.partition] = arrived.get(chunk.partition, 0) + chunk.size
+    iteration = engine.iteration
+    in_hand = iteration.in_hand()
     return {
         partition: _seen(
-            state, engine.iteration.offset_of(state), isolated, arrived.get(partition, 0)
+            state,
+            iteration.offset_of(state),
+            isolated,
+            arrived.get(partition, 0),
+            in_hand.get(state, 0),
         )
         for partition, state in engine.delivery.partitions.items()
     }
 
 
-def _seen(state: Partition, position: int | None, isolated: bool, arrived: int) -> PartitionSeen:
+def _seen(
+    state: Partition, position: int | None, isolated: bool, arrived: int, in_hand: int
+) -> PartitionSeen:
     # Each field is read once: another thread may move the partition meanwhile.
     ends, error = state.log_ends, state.error
     chunks = state.chunks.copy() if state.chunks else ()
@@ -226,4 +241,5 @@ def _seen(state: Partition, position: int | None, isolated: bool, arrived: int) 
         records=max(0, last - position) if position is not None else 0,
         next_at=newest_in(chunks[0].data) if chunks else state.read_until,
         error="" if error is None else str(error),
+        in_hand=in_hand,
     )

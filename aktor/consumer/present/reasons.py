@@ -284,7 +284,7 @@ def _polls_late(p: Picture) -> Reason | None:
     if late < LATE_POLL or not (p.partitions or p.in_group):
         return None
     expired = p.in_group and late >= p.max_poll_interval
-    if not (expired or any(one.buffered and not one.paused for one in p.partitions.values())):
+    if not (expired or any(one.is_here and not one.paused for one in p.partitions.values())):
         return None
     app = p.application
     return Reason(WaitingFor.APPLICATION, _late_text(p), app.polled_at, expired, _poll_deadline(p))
@@ -606,14 +606,14 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
     if hindrance is not None and hindrance.state == "unpolled":
         text = "the application has not polled since it was assigned"
         return Reason(WaitingFor.APPLICATION, text, hindrance.since, fault=False)
-    if not it.buffered or late < LATE_POLL:
+    if not it.is_here or late < LATE_POLL:
         return None
     return Reason(WaitingFor.APPLICATION, _late_text(p), p.application.polled_at, fault=False)
 
 
 def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     # While it is full nothing is asked for: that there was nothing new may have changed.
-    if it.buffered or p.buffered < p.room * 9 // 10:
+    if it.is_here or p.buffered < p.room * 9 // 10:
         return None
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
     return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)

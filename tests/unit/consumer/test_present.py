@@ -127,6 +127,7 @@ def seen(**said: Any) -> PartitionSeen:
         "records": 0,
         "next_at": -1,
         "error": "",
+        "in_hand": 0,
     }
     return PartitionSeen(**known | said)
 
@@ -302,6 +303,14 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         {"overdue": math.inf},
         WaitingFor.CONSUMER,
         "the background thread has ended",
+    ),
+    "the application is slow with what an iteration holds": (
+        {
+            "application": an_application(polled_at=NOW - 9.0, line="app/bill.py:3 bill"),
+            "partitions": {T0: seen(in_hand=9, lag=9)},
+        },
+        WaitingFor.APPLICATION,
+        "the application has not polled for 9.0 s (it is at app/bill.py:3 bill)",
     ),
     "the application is slow": (
         {
