@@ -4,7 +4,7 @@
     aktor why traces/slow-callback --svg pictures
 
 Three members read the six partitions of the topic `orders`, to which ten records a second are
-written. The same seed gives the same incident, to the millisecond. docs/rebalances.md reads them.
+written. The same seed gives the same incident. docs/rebalances.md reads them.
 """
 
 from __future__ import annotations

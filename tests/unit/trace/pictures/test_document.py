@@ -14,19 +14,27 @@ from examples import incidents
 DOCUMENTS = Path(__file__).parents[4] / "docs"
 
 
+#: What the sentence of each incident says. (How many milliseconds it took, and which of two members
+#: that began together was first, changes with each message that a consumer sends.)
+SAID = {
+    "slow-callback": "bob on host-bob held it: its revoked callback took 4.0 s, its assigned",
+    "late-poll": "triggered by bob on host-bob: no poll for 4.000 s (max_poll_interval_ms)",
+    "dead-coordinator": "s for the coordinator, broker 2 at b2:9092: connection refused",
+    "killed-member": "triggered by bob on host-bob: the coordinator took it out of the group",
+}
+
+
 @pytest.mark.parametrize("name", incidents.INCIDENTS)
 def test_an_incident_is_as_the_page_tells_it(name: str, tmp_path: Path) -> None:
     incidents.replay(name, tmp_path)
 
     sentences = [row.sentence for row in read_files([str(tmp_path)]).rebalances]
 
-    page = (DOCUMENTS / "rebalances.md").read_text()
-    section = page[page.index(f"rebalances/{name}.svg") :]
-    told = " ".join(line[2:] for line in section.splitlines()[:8] if line.startswith("> "))
-    assert told in sentences
+    assert any(SAID[name] in sentence for sentence in sentences)
+    assert SAID[name] in " ".join((DOCUMENTS / "rebalances.md").read_text().split())
     picture = (DOCUMENTS / "rebalances" / f"{name}.svg").read_text()
-    words = " ".join(ElementTree.fromstring(picture).itertext())
-    assert re.sub(r"\W", "", told[:300]) in re.sub(r"\W", "", words)
+    words = "".join(ElementTree.fromstring(picture).itertext())
+    assert re.sub(r"\W", "", SAID[name]) in re.sub(r"\W", "", words)
 
 
 def test_each_picture_is_shown_and_small() -> None:
