@@ -535,9 +535,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},
-        "shown": {"core", "present", "rebalance_history", "status"},
+        "shown": {"core", "metrics", "present", "rebalance_history", "status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
-        | {"deserializers", "future", "habits", "internals", "metrics", "shown"}
+        | {"deserializers", "future", "habits", "internals", "shown"}
         | {"subscription_state", "system"},
     },
     "simulation": {

@@ -24,6 +24,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
@@ -44,6 +45,8 @@ from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST
 from aktor.errors import ConsumerClosedError, ConsumerStoppedError, WakeupError
+from aktor.events.lifecycle import ActorStatus
+from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
 from aktor.records import Columns
 from aktor.records import status as reader_in_use
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from aktor.aio.processor import Processor
+    from aktor.consumer.columns import arrow_range
     from aktor.consumer.configuration.keywords import Config, ConsumerSettings
     from aktor.consumer.configuration.shapes import Deserializes
     from aktor.processing import Failure, Processed, Retries
@@ -126,6 +130,8 @@ class KafkaConsumer(Shown, Generic[K, V]):
     #: The settings in use; those that were not given by their defaults. Passwords are masked.
     config: Config
     _guard: TaskGuard
+    #: `metrics` does not hold up the event loop for longer, in seconds.
+    _look_wait = 0.1
 
     @overload
     def __init__(
@@ -179,6 +185,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         self._guard = TaskGuard()
         #: For so long a call waits for its turn, in seconds, unless it has a time of its own.
         self._patience = config["max_poll_interval_ms"] / 1000
+        self._prepare_metrics(self.config)
         host = HOST.get().for_consumer(self)
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._host, self._dispatcher, self._core, self._engine = made
@@ -194,6 +201,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 self.subscribe(topics)
             except BaseException:
                 self._dispatcher.end()  # no thread runs yet that would end it
+                self._close_reporters()
                 raise
         # A consumer that is dropped without stop() must not leave its thread behind.
         dropped = weakref.finalize(self, self._dispatcher.stop, 0.0)
@@ -260,6 +268,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 self._guard.close()
                 self._dispatcher.end()
                 self._core.port.close()
+                self._close_reporters()
             return
         self._check_loop()
         if self._guard.closed and self._stop_task is None:
@@ -331,6 +340,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
         self._core.port.close()
         failed = run_last_callbacks(self._engine, self._to_close)
+        self._close_reporters()
         self._core.log.info("consumer.closed", because="stop() was called")
         return failed
 
@@ -488,10 +498,24 @@ class KafkaConsumer(Shown, Generic[K, V]):
         """As `getmany`, in columns: see `aktor.KafkaConsumer.poll_arrow`."""
         from aktor.consumer.columns import arrow
 
-        names = arrow.checked_columns(columns)
+        limit, size = arguments.record_limit(max_records), arguments.byte_limit(max_bytes)
+        timeout = arguments.seconds(timeout_ms)
+        return await self._poll_arrow(timeout, arrow.checked_columns(columns), limit, size)
+
+    async def _poll_arrow(
+        self,
+        timeout: float,
+        names: Sequence[str],
+        limit: int = 10_000,
+        max_bytes: int | None = None,
+        *,
+        follows_policy: bool = True,
+    ) -> pyarrow.RecordBatch:
+        from aktor.consumer.columns import arrow
+
         wanted = Columns(
-            arguments.record_limit(max_records),
-            arguments.byte_limit(max_bytes),
+            limit,
+            max_bytes,
             key="key" in names,
             value="value" in names,
             headers="headers" in names,
@@ -499,7 +523,6 @@ class KafkaConsumer(Shown, Generic[K, V]):
         )
         topics = self._engine.topics_in_order
         make = functools.partial(arrow.batch_of, names=names, topics=topics)
-        timeout = arguments.seconds(timeout_ms)
         if self._core.clock() >= self._others_at:
             await self._let_other_tasks_run()
         batch = await self._call(
@@ -509,11 +532,41 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 wanted,
                 make,
                 deserialized=self._to_close != [None, None],
+                follows_policy=follows_policy,
             ),
         )
         if not batch.num_rows and self._guard.ending:
             raise ConsumerStoppedError
         return batch
+
+    async def to_table(
+        self,
+        start: arrow_range.Bound = None,
+        end: arrow_range.Bound = None,
+        *,
+        columns: Sequence[str] | None = None,
+        timeout_ms: float | None = None,
+        progress: Callable[[int, int], Any] | None = None,
+        skip_deleted: bool = False,
+    ) -> pyarrow.Table:
+        """A bounded range of the assigned partitions, as a table: see
+        `aktor.KafkaConsumer.to_table`. If it is cancelled, the positions are where the ranges
+        begin."""
+        from aktor.consumer.columns import arrow, arrow_range
+
+        names = arrow.checked_columns(columns)
+        reading = arrow_range.Reading(
+            functools.partial(self._poll_arrow, follows_policy=False),
+            columns=names,
+            timeout=arguments.seconds(timeout_ms, self._settings.default_api_timeout),
+            progress=progress,
+            clock=self._core.clock,
+            log=self._core.log,
+            skip_deleted=skip_deleted,
+            subscribed=lambda: self._engine.subscribed_topics,
+            in_group=self._settings.group_id is not None,
+        )
+        return await arrow_range.awaited(arrow_range.read(self, start, end, reading))
 
     async def arrow_batches(
         self,
@@ -1044,6 +1097,14 @@ class KafkaConsumer(Shown, Generic[K, V]):
         if type(error) is ConsumerClosedError:
             return ConsumerStoppedError()
         return error
+
+    def known_topics(self) -> Mapping[str, TopicInfo]:
+        """Topic ids, partitions and leaders as in the last Metadata: see
+        `aktor.KafkaConsumer.known_topics`. Not in aiokafka."""
+        return MappingProxyType(self._core.port.cluster.topics)
+
+    def _actors(self) -> tuple[ActorStatus, ...]:
+        return () if self._loop is None else super()._actors()  # no thread runs before `start`
 
     def __reduce__(self) -> Any:
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")

@@ -29,7 +29,7 @@ from typing import (
     overload,
 )
 
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
@@ -52,14 +52,11 @@ from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import Internals
-from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST, Host
-from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
-from aktor.events.routes import SUPERVISOR
 from aktor.records import Columns
 from aktor.records import status as reader_in_use
 from aktor.structs import (
@@ -108,9 +105,6 @@ HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 #: How long `close` may take after the interpreter has taken the background thread away, in seconds:
 #: a program that ends is not held up for long.
 LATE_CLOSE: Final = 5.0
-
-#: How long `status` and `metrics` wait for the background thread, in seconds.
-STATUS_WAIT: Final = 1.0
 
 
 def import_arrow() -> Any:
@@ -222,7 +216,7 @@ class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
         # (Here, because a warning names the line that calls this constructor.)
         key = deserializers.wrap(self.config["key_deserializer"], "key_deserializer")
         value = deserializers.wrap(self.config["value_deserializer"], "value_deserializer")
-        self._measured = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
+        self._prepare_metrics(self.config)
         host = HOST.get().for_consumer(self)
         self._make_bell = host.make_bell
         self._bell = Bells(self._make_bell)
@@ -234,8 +228,6 @@ class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
         self._begin_to_show()
-        if self._measured is not None:
-            self._measured.begin(self._measure, dispatcher.clock)
         if topics:
             try:
                 KafkaConsumer.subscribe(self, topics)  # not a subclass's, as in kafka-python
@@ -271,10 +263,6 @@ class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
         self._core.port.close()
         self._close_reporters()
         self._has_ended("the constructor raises an error")
-
-    def _close_reporters(self) -> None:
-        if self._measured is not None:
-            self._measured.close(self._core.trace)
 
     def _has_ended(self, because: str) -> None:
         if not self._ended:
@@ -515,6 +503,7 @@ class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
             clock=self._core.clock,
             log=self._core.log,
             skip_deleted=skip_deleted,
+            subscribed=self.subscription,
             in_group=self._settings.group_id is not None,
         )
         return arrow_range.at_once(arrow_range.read(self, start, end, reading))
@@ -1107,54 +1096,6 @@ class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
         return self._run(self._engine.questions.offsets(wanted, deadline))
 
     # -- watching
-
-    @overload
-    def metrics(self, raw: Literal[False] = False) -> dict[str, dict[str, float]] | None: ...
-    @overload
-    def metrics(self, raw: Literal[True]) -> dict[object, object] | None: ...
-    def metrics(self, raw: bool = False) -> Any:
-        """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled.
-
-        The names are kafka-python's, and Java's for what kafka-python does not measure. Averages,
-        maxima and rates are over the last `metrics_num_samples` windows of
-        `metrics_sample_window_ms`. What single brokers, topics and partitions have stands in groups
-        that end in their names.
-
-        Works in every state, as `status` does, but not in a forked child.
-        """
-        self._guard.check_process()
-        if self._measured is None:
-            return None
-        self._measure()
-        return self._measured.raw() if raw else self._measured.grouped()
-
-    def _measure(self) -> None:
-        if self._measured is not None:
-            self._measured.update(self._engine, self._actors())
-
-    def _actors(self) -> tuple[ActorStatus, ...]:
-        if self._guard.closed or self._guard.forked or self._core.port.failure is not None:
-            return ()
-        if self._dispatcher.turns_here:
-            return ()  # called by a callback of a Future: this thread would wait for itself
-        if self._dispatcher.is_taken_away or self._dispatcher.fail_if_gone():
-            return ()
-        # A bell of its own: any thread may ask, and must not take the ring another one waits for.
-        bell = self._host.make_bell()
-        ticket, reply = self._core.port.ask(SUPERVISOR, bell)
-        self._dispatcher.publish(ReportStatus(ticket=ticket, now=self._core.clock()))
-        try:
-            bell.wait(STATUS_WAIT)
-            if not reply.done or self._core.port.failure is not None:
-                return ()
-            actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
-        except KafkaError:
-            return ()  # it was closed, or crashed, while we looked
-        finally:
-            self._core.port.forget(ticket)
-            if self._dispatcher.exits:
-                self._rest()
-        return actors
 
     def _broker_version(self) -> tuple[int, ...] | None:
         """The brokers' version, as kafka-python infers it from their API versions; None before the

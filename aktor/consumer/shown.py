@@ -1,16 +1,20 @@
-"""What a consumer shows of itself: its status, why nothing comes, its rebalances, its events."""
+"""What a consumer shows of itself: status, why nothing comes, rebalances, events, metrics."""
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+
+from kafka.errors import KafkaError
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.rebalance_history import RebalanceHistory
+from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.routes import SUPERVISOR
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from aktor.consumer.present.picture import CallsNow, Picture
     from aktor.consumer.present.watch import Watch
     from aktor.consumer.status import ConsumerStatus
+    from aktor.consumer.system import Host
     from aktor.trace.rebalances.rows import MemberPart
 
 __all__ = ["Shown"]
@@ -31,10 +36,21 @@ class Shown:
     _dispatcher: Dispatcher
     _engine: Engine
     _guard: Any  # each driver has one of its own
+    _host: Host
+    _measured: ConsumerMetrics | None
     _settings: Settings
+
+    #: How long `metrics` waits for what the actors have counted, in seconds.
+    _look_wait: ClassVar = 1.0
+
+    def _prepare_metrics(self, config: Mapping[str, Any]) -> None:
+        """Before the consumer has its parts: reporters may refuse their settings."""
+        self._measured = ConsumerMetrics(config) if config["metrics_enabled"] else None
 
     def _begin_to_show(self) -> None:
         """The consumer has its parts."""
+        if self._measured is not None:
+            self._measured.begin(self._measure, self._dispatcher.clock)
         self._rebalances = RebalanceHistory(self._core.trace)
         look = _looks_later(self._engine, self._dispatcher, self._guard, self._core.log)
         self._dispatcher.watch_by(look)
@@ -93,6 +109,61 @@ class Shown:
         from aktor.consumer.present import reasons
 
         return reasons.why(self._picture())
+
+    @overload
+    def metrics(self, raw: Literal[False] = False) -> dict[str, dict[str, float]] | None: ...
+    @overload
+    def metrics(self, raw: Literal[True]) -> dict[object, object] | None: ...
+    def metrics(self, raw: bool = False) -> Any:
+        """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled.
+
+        The names are kafka-python's, and Java's for what kafka-python does not measure. Averages,
+        maxima and rates are over the last `metrics_num_samples` windows of
+        `metrics_sample_window_ms`. What single brokers, topics and partitions have stands in groups
+        that end in their names.
+
+        Works in every state, as `status` does, but not in a forked child.
+        """
+        self._guard.check_process()
+        if self._measured is None:
+            return None
+        self._measure()
+        return self._measured.raw() if raw else self._measured.grouped()
+
+    def _measure(self) -> None:
+        if self._measured is not None:
+            self._measured.update(self._engine, self._actors())
+
+    def _actors(self) -> tuple[ActorStatus, ...]:
+        if self._guard.closed or self._guard.forked or self._core.port.failure is not None:
+            return ()
+        if self._dispatcher.turns_here:
+            return ()  # called by a callback of a Future: this thread would wait for itself
+        if self._dispatcher.is_taken_away or self._dispatcher.fail_if_gone():
+            return ()
+        # A bell of its own: any thread may ask, and must not take the ring another one waits for.
+        bell = self._host.make_bell()
+        ticket, reply = self._core.port.ask(SUPERVISOR, bell)
+        self._dispatcher.publish(ReportStatus(ticket=ticket, now=self._core.clock()))
+        try:
+            bell.wait(self._look_wait)
+            if not reply.done or self._core.port.failure is not None:
+                return ()
+            actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
+        except KafkaError:
+            return ()  # it was closed, or crashed, while we looked
+        finally:
+            self._core.port.forget(ticket)
+            if self._dispatcher.exits:
+                self._rest()
+        return actors
+
+    def _rest(self) -> None:
+        """The program exits, and a look is over."""
+
+    def _close_reporters(self) -> None:
+        if self._measured is not None:
+            self._measured.close(self._core.trace)
 
     def _picture(self) -> Picture:
         from aktor.consumer.present import picture

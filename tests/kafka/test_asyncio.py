@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -21,7 +21,13 @@ from aktor.aio import (
     TopicPartition,
 )
 from aktor.aio.consumer import TURN_EVERY
-from aktor.errors import BootstrapError, IllegalStateError, UserCallbackError, WakeupError
+from aktor.errors import (
+    BootstrapError,
+    IllegalStateError,
+    OutsideLogError,
+    UserCallbackError,
+    WakeupError,
+)
 from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, QUICK, SOON_S, hurried, numbered
@@ -204,6 +210,97 @@ def test_it_says_how_it_is_and_why_nothing_comes(
             assert "paused" in consumer.why()
             assert len(consumer.rebalances) == 1
             assert "rebalance.completed" in events
+
+    run(program())
+
+
+def test_a_bounded_range_comes_as_a_table(kafka: Cluster, orders: TopicPartition) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders) as consumer:
+            table = await consumer.to_table(start="earliest", columns=["offset"])
+            assert table["offset"].to_pylist() == [*range(COUNT)]
+            assert (await consumer.position(orders), consumer.paused()) == (COUNT, set())
+            with pytest.raises(OutsideLogError):
+                await consumer.to_table(start={orders: COUNT + 5}, end={orders: COUNT + 9})
+
+    run(program())
+
+
+def test_a_table_that_is_cancelled_leaves_the_positions_where_its_ranges_begin(
+    kafka: Cluster, orders: TopicPartition
+) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders) as consumer:
+            consumer.seek(orders, 7)
+            for at in range(1, 9):
+                with suppress(asyncio.CancelledError):
+                    await at_the_suspension(at, consumer.to_table(end={orders: COUNT + 1}))
+                assert consumer.paused() == set()
+            assert await consumer.position(orders) == 7
+
+    run(program())
+
+
+async def at_the_suspension(at: int, program: Coroutine[Any, Any, Any]) -> None:
+    """Cancel it where it lets the event loop go on for the `at`-th time."""
+    task = asyncio.create_task(program)
+    for _ in range(at):
+        await asyncio.sleep(0)
+    task.cancel()
+    await task
+
+
+def test_a_range_without_partitions_says_what_to_do(kafka: EmbeddedCluster) -> None:
+    async def program() -> None:
+        async with quick(kafka) as consumer:
+            with pytest.raises(IllegalStateError, match=r"call assign\(\)"):
+                await consumer.to_table()
+
+    run(program())
+
+
+class Reporter:
+    """Notes the names of metrics."""
+
+    made: ClassVar[list[Reporter]] = []
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.closed = False
+        self.made.append(self)
+
+    def configure(self, configs: Any) -> None:
+        """Nothing."""
+
+    def init(self, metrics: Any) -> None:
+        """Nothing."""
+
+    def metric_change(self, metric: Any) -> None:
+        self.names.add(metric.metric_name.name)
+
+    def metric_removal(self, metric: Any) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_its_metrics_are_those_of_the_synchronous_consumer(
+    kafka: EmbeddedCluster, orders: TopicPartition
+) -> None:
+    async def program() -> None:
+        consumer = quick(kafka, metric_reporters=[Reporter])
+        assert "consumer-metrics" in (consumer.metrics() or {}), "also before the start"
+        async with consumer:
+            consumer.assign([orders])
+            while await consumer.position(orders) < COUNT:
+                await consumer.getmany(timeout_ms=1000)
+            read = (consumer.metrics() or {})["consumer-fetch-manager-metrics"]
+            assert read["records-consumed-total"] == COUNT
+            assert read["fetch-total"] >= 1, "the actors were asked, too"
+        (reporter,) = Reporter.made
+        assert "records-consumed-total" in reporter.names
+        assert reporter.closed
 
     run(program())
 

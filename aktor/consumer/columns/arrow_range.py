@@ -8,13 +8,13 @@ given out for good, a `close` or `wakeup` ends the call that it meets, an interr
 the next call, and `progress` may call the consumer in between. So it uses the consumer's public
 methods, as an application would. It is written once for consumers whose methods return results and
 for those whose methods are coroutines: each result is yielded, and comes back when it is there.
-`at_once` drives the first kind; a driver of the second kind awaits what is yielded.
+`at_once` drives the first kind, `awaited` the second.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -27,7 +27,7 @@ from aktor.trace import Trace
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["Bound", "Reading", "at_once", "read"]
+__all__ = ["Bound", "Reading", "at_once", "awaited", "read"]
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ class Reading:
         clock: Callable[[], float],
         log: Trace,
         skip_deleted: bool,
+        subscribed: Callable[[], Set[str] | None],
         in_group: bool = True,
     ) -> None:
         #: Polls for so many seconds; raises OffsetOutOfRangeError, whatever the policy is.
@@ -66,6 +67,8 @@ class Reading:
         self.log = log
         #: Go on where the log begins, if records of the range were deleted.
         self.skip_deleted = skip_deleted
+        #: The topics of the subscription; None: there is none.
+        self.subscribed = subscribed
         #: A group assigns the partitions. Without one all those of the subscription are read.
         self.in_group = in_group
 
@@ -126,6 +129,24 @@ def at_once(steps: Steps[T]) -> T:
             interrupt = error  # it came between two steps
 
 
+async def awaited(steps: Steps[T]) -> T:
+    """Drive the steps of a consumer whose methods are coroutines, or functions."""
+    result: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            result = steps.send(result) if error is None else steps.throw(error)
+        except StopIteration as over:
+            done: T = over.value
+            return done
+        error = None
+        if inspect.isawaitable(result):
+            try:
+                result = await result
+            except BaseException as raised:
+                error = raised
+
+
 def _assigned(consumer: Consumer, reading: Reading) -> Steps[list[TopicPartition]]:
     """The assigned partitions. A consumer that has subscribed gets them in a poll: this polls until
     it has some, and rewinds what these polls return."""
@@ -133,10 +154,10 @@ def _assigned(consumer: Consumer, reading: Reading) -> Steps[list[TopicPartition
     deadline = clock() + timeout
     while True:
         partitions = sorted(consumer.assignment())
-        missing = set() if reading.in_group else _missing(consumer, partitions)
+        missing = set() if reading.in_group else _missing(reading, partitions)
         if partitions and not missing:
             return partitions
-        if consumer.subscription() is None:
+        if reading.subscribed() is None:
             raise IllegalStateError(
                 "to_table reads the assigned partitions, and there are none: call assign() with"
                 " those of the table, or subscribe() first"
@@ -159,10 +180,10 @@ def _assigned(consumer: Consumer, reading: Reading) -> Steps[list[TopicPartition
             yield consumer.seek(TopicPartition(row["topic"], row["partition"]), row["offset"])
 
 
-def _missing(consumer: Consumer, partitions: Sequence[TopicPartition]) -> set[str]:
+def _missing(reading: Reading, partitions: Sequence[TopicPartition]) -> set[str]:
     """The subscribed topics of which no partition is assigned."""
-    topics: set[str] = consumer.subscription() or set()
-    return topics - {partition.topic for partition in partitions}
+    topics = reading.subscribed() or set()
+    return {*topics} - {partition.topic for partition in partitions}
 
 
 def _read(

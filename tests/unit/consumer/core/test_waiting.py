@@ -352,14 +352,9 @@ class AsyncConsumer:
             clock=self.harness.clock,
             log=self.engine.core.log,
             skip_deleted=False,
+            subscribed=lambda: None,
         )
-        steps = arrow_range.read(self, None, None, reading)
-        result: Any = None
-        while True:
-            try:
-                result = await steps.send(result)
-            except StopIteration as over:
-                return over.value
+        return await arrow_range.awaited(arrow_range.read(self, None, None, reading))
 
     async def position(self, partition: TopicPartition) -> int | None:
         return await self._run(self.engine.position(partition, self._soon, must=True))
