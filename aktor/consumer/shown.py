@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
 from kafka.errors import KafkaError
 
@@ -89,9 +90,7 @@ class Shown:
         nobody: it takes far less than a millisecond, also if the background thread hangs. `str()`
         of it reads well.
         """
-        from aktor.consumer.status import make
-
-        return make(
+        return _loaded().make_status(
             self._picture(),
             client_id=self._settings.client_id,
             group_protocol=self._group_protocol(),
@@ -106,9 +105,7 @@ class Shown:
 
         As `status`: in every state, in any thread, in less than a millisecond.
         """
-        from aktor.consumer.present import reasons
-
-        return reasons.why(self._picture())
+        return _loaded().why(self._picture())
 
     @overload
     def metrics(self, raw: Literal[False] = False) -> dict[str, dict[str, float]] | None: ...
@@ -166,14 +163,30 @@ class Shown:
             self._measured.close(self._core.trace)
 
     def _picture(self) -> Picture:
-        from aktor.consumer.present import picture
-
-        return picture.take(self._engine, self._dispatcher, self._guard)
+        return _loaded().take(self._engine, self._dispatcher, self._guard)
 
     def _group_protocol(self) -> str:
         """The protocol that the group speaks; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
         return (self._core.port.membership.spoken or setting) if setting == "auto" else setting
+
+
+class _Loaded(NamedTuple):
+    take: Callable[..., Picture]
+    why: Callable[[Picture], str]
+    make_status: Callable[..., ConsumerStatus]
+    make_watch: Callable[..., Watch]
+
+
+@functools.cache
+def _loaded() -> _Loaded:
+    """The modules that look at a consumer. They are loaded once, when they are first needed, and
+    kept here: when the interpreter ends, nothing can be imported any more, and a consumer may still
+    be asked for its status."""
+    from aktor.consumer import status
+    from aktor.consumer.present import picture, reasons, watch
+
+    return _Loaded(picture.take, reasons.why, status.make, watch.Watch)
 
 
 def _looks_later(
@@ -189,12 +202,10 @@ def _looks_later(
     def look(now: float) -> tuple[float, bool]:
         nonlocal watch
         if watch is None:
-            from aktor.consumer import status  # noqa: F401
-            from aktor.consumer.present.watch import Watch
-
+            loaded = _loaded()
             if (alive := engine()) is None:
                 return math.inf, False
-            watch = Watch(alive, dispatcher, guard, log, ahead=ahead)
+            watch = loaded.make_watch(alive, dispatcher, guard, log, ahead=ahead)
         return watch.look(now)
 
     return look

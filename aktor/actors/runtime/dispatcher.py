@@ -823,6 +823,8 @@ class Dispatcher:
     def _prepare_to_rest(self) -> None:
         assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
         self.sleeper.prepare_to_rest()
+        if self._watch is not None:
+            self._look(self.clock())  # it loads what it needs: later no module can be imported
 
     def _turn_a_while(self) -> float:
         """Turn until there is nothing to do, or it is time to look at the sockets; returns the time

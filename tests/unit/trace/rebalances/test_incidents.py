@@ -61,7 +61,8 @@ def test_a_member_that_polls_too_late_has_triggered_the_rebalance_and_its_return
         group = Incident(sim, protocol)
         _, bob, _ = (group.joins(max_poll_interval_ms=4000) for _ in range(3))
         sim.run(for_=10)
-        bob.busy_for = 7.0
+        # Away for longer than a heartbeat interval: the others hear that it left before it returns.
+        bob.busy_for = 11.0
         sim.run(for_=20)
 
         first, second = group.sentences(since=9)
