@@ -94,8 +94,10 @@ LOOK_EVERY: Final = 0.05
 
 #: For how many seconds records are given out before other tasks of the event loop have a turn. No
 #: call waits as long as records are here, and the thread fetches faster than most programs read:
-#: without this a program that catches up would keep the loop for itself.
-TURN_EVERY: Final = 0.002
+#: without this a program that catches up would keep the loop for itself. An iteration looks at the
+#: end of each batch; amid a batch only after `AMID_A_BATCH`, since what is left is put back then.
+TURN_EVERY: Final = 0.0005
+AMID_A_BATCH: Final = 0.002
 
 #: What reads records, and takes part in rebalances.
 READS: Final = frozenset(
@@ -192,7 +194,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
         #: When other tasks of the event loop must have a turn before more records are given out.
         self._others_at = -math.inf
-        self._engine.iteration.look_every = TURN_EVERY
+        self._engine.iteration.look_every = AMID_A_BATCH
         self._attendance = Attendance(self._engine, self._driver, self._guard, self._patience)
         self._begin_to_show()
         self._records = self._iterate()

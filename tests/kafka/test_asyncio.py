@@ -20,7 +20,7 @@ from aktor.aio import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from aktor.aio.consumer import TURN_EVERY
+from aktor.aio.consumer import AMID_A_BATCH
 from aktor.errors import (
     BootstrapError,
     IllegalStateError,
@@ -346,7 +346,7 @@ def test_other_tasks_have_their_turns_while_records_are_here(
 
             other = asyncio.create_task(take_turns())
             async for _ in islice(read(consumer), count):
-                time.sleep(1.5 * TURN_EVERY)  # the program computes
+                time.sleep(1.5 * AMID_A_BATCH)  # the program computes
             other.cancel()
 
     run(program())
