@@ -44,6 +44,8 @@ def start() -> None:
     address = spark_python.planners()
     if address is None:
         return
+    # The child must not ask for it: if this process has ended by then, it would be told another's.
+    daemon = os.getpid()
     listening = socket.socket(socket.AF_UNIX)
     try:
         listening.bind(str(address))
@@ -56,7 +58,7 @@ def start() -> None:
     if pid:
         listening.close()
     else:
-        _run(lambda: _serve(listening, os.getppid()))
+        _run(lambda: _serve(listening, daemon))
 
 
 def _run(work: Any) -> NoReturn:

@@ -18,6 +18,19 @@ from aktor.spark import planners
 
 COMMAND = [sys.executable, "-m", "aktor.spark_python", "-m"]
 DAEMON = "from aktor.spark import planners; planners.start(); print('up', flush=True); input()"
+#: The daemon has ended before the process that it forked does its first step.
+ENDED = """
+import os, time
+fork = os.fork
+def late():
+    daemon, pid = os.getpid(), fork()
+    while not pid and os.getppid() == daemon:
+        time.sleep(0.01)
+    return pid
+os.fork = late
+from aktor.spark import planners
+planners.start()
+"""
 
 
 @pytest.fixture
@@ -94,6 +107,12 @@ def test_only_the_user_can_ask_for_planners_and_they_end_with_the_daemon(
 
     assert daemon.stderr is not None
     assert daemon.stderr.read() == b"", "the pipe ends with the last process that has it"
+
+
+def test_planners_end_also_if_the_daemon_has_ended_before_their_first_step(folder: Path) -> None:
+    found = subprocess.run([sys.executable, "-c", ENDED], env=of(folder), stderr=subprocess.PIPE)
+
+    assert found.stderr == b"", "the pipe ends with the last process that has it"
 
 
 def test_without_planners_or_with_other_modules_the_command_is_that_process_itself(
