@@ -24,6 +24,9 @@ BEHIND: Story = [
     written(5, 6),
 ]
 
+#: No fault of before is felt any more.
+LONG_AFTER: Step = later(60)
+
 FAULT: Step = ("", "fault.began", {"number": 1})
 HITS_2: Step = ("", "fault.hits", {"number": 1, "brokers": [2]})
 GIVEN: Step = ("x", "records.delivered", {"partition": "a-0", "offsets": [[5, 6]]})
@@ -44,14 +47,19 @@ BLAME = status.why_blames_only_brokers_to_which_something_has_happened
 #: What breaks a promise, and what the check says of it.
 BROKEN: list[tuple[Check, Story, str]] = [
     *[
-        (SILENT, [*BEHIND, later(6), *[says(well)] * 3], f"x said {well!r} of a-0")
+        (SILENT, [*BEHIND, later(6), *[says(well)] * status.OFTEN], f"x said {well!r} of a-0")
         for well in ("nothing new", "fetch")
     ],
-    (SILENT, [*BEHIND, GIVEN, written(7, 7), later(6), *[says("fetch")] * 3], "of a-0"),
-    (BLAME, [*BEHIND, later(6), says("broker", BLAMES_2)], "blamed brokers that are well"),
+    (SILENT, [*BEHIND, GIVEN, written(7, 7), later(6), *[says("fetch")] * status.OFTEN], "of a-0"),
+    (
+        BLAME,
+        [LONG_AFTER, *BEHIND, later(6), says("broker", BLAMES_2)],
+        "blamed brokers that are well",
+    ),
     (
         BLAME,
         [
+            LONG_AFTER,
             *BEHIND,
             FAULT,
             ("", "fault.hits", {"number": 1, "brokers": [3]}),
@@ -67,8 +75,8 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (SILENT, [*BEHIND, says("fetch"), says("fetch")]),
     (SILENT, [*BEHIND, later(6), says("broker"), says("broker")]),
     (SILENT, [*BEHIND, later(6), *[says("fetch"), says("fetch"), says("broker")] * 2]),
-    (SILENT, [*BEHIND, GIVEN, later(60), *[says("nothing new")] * 3]),
-    (SILENT, [*BEHIND, PAUSED, later(60), *[says("nothing new")] * 3]),
+    (SILENT, [*BEHIND, GIVEN, later(60), *[says("nothing new")] * status.OFTEN]),
+    (SILENT, [*BEHIND, PAUSED, later(60), *[says("nothing new")] * status.OFTEN]),
     (BLAME, [*BEHIND, FAULT, HITS_2, later(6), says("broker", BLAMES_2)]),
     (BLAME, [*BEHIND, FAULT, later(6), says("broker", BLAMES_2)]),
     (BLAME, [*BEHIND, later(6), says("nothing new")]),
