@@ -129,7 +129,7 @@ class _Help:
         return with_settings(self._text or "")
 
 
-class KafkaConsumer(Guarded, Internals, Shown, Generic[K, V]):
+class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
