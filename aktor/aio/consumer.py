@@ -48,7 +48,6 @@ from aktor.errors import ConsumerClosedError, ConsumerStoppedError, WakeupError
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
-from aktor.records import Columns
 from aktor.records import status as reader_in_use
 from aktor.structs import (
     ConsumerRecord,
@@ -515,14 +514,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
     ) -> pyarrow.RecordBatch:
         from aktor.consumer.columns import arrow
 
-        wanted = Columns(
-            limit,
-            max_bytes,
-            key="key" in names,
-            value="value" in names,
-            headers="headers" in names,
-            expected=self._engine.expected_bytes,
-        )
+        wanted = self._engine.new_columns(limit, max_bytes, names)
         topics = self._engine.topics_in_order
         make = functools.partial(arrow.batch_of, names=names, topics=topics)
         if self._core.clock() >= self._others_at:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import inspect
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar, copy_context
 from typing import Any, Final, Protocol
 
@@ -175,7 +175,7 @@ class Processor(Handling):
         """Until it is stopped, nothing has come for long enough, or something is raised."""
         self._note_begin()
         try:
-            with self._installed():
+            with self._installed(lambda users: _Listener(users, self)):
                 try:
                     while not self._is_over():
                         await self._turn()
@@ -188,22 +188,6 @@ class Processor(Handling):
         finally:
             self.over.set()
         return self.done
-
-    @contextlib.contextmanager
-    def _installed(self) -> Iterator[None]:
-        """Hear of rebalances, of SIGTERM, and of workers that end while a poll waits."""
-        rebalancing, call = self._around.engine.rebalancing, self._around.engine.call
-        before = rebalancing.listener
-        rebalancing.tell(_Listener(before, self))
-        call.poll_ends = self._has_news
-        restore = self._around.host.on_sigterm(lambda: self.stop("SIGTERM"))
-        try:
-            yield
-        finally:
-            restore()
-            call.poll_ends = None
-            rebalancing.tell(before)
-            self._pools.close()
 
     async def _turn(self) -> None:
         limit = self._before_poll()

@@ -516,14 +516,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         return self._poll_arrow(timeout, wanted, make, follows_policy=False)
 
     def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
-        return Columns(
-            limit,
-            max_bytes,
-            key="key" in names,
-            value="value" in names,
-            headers="headers" in names,
-            expected=self._engine.expected_bytes,
-        )
+        # The simulation's consumer asks for more: it notes records whole.
+        return self._engine.new_columns(limit, max_bytes, names)
 
     @exclusive
     def _poll_arrow(

@@ -7,7 +7,7 @@ and how far the loop is. Nothing here waits.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from kafka.errors import KafkaError
@@ -59,6 +59,23 @@ class Handling:
             concurrency=self._plan.concurrency,
             order=self._plan.order,
         )
+
+    @contextlib.contextmanager
+    def _installed(self, make_listener: Callable[[Any], Any]) -> Iterator[None]:
+        """Hear of rebalances by the listener that is made of the user's, of SIGTERM, and of workers
+        that end while a poll waits."""
+        rebalancing, call = self._around.engine.rebalancing, self._around.engine.call
+        before = rebalancing.listener
+        rebalancing.tell(make_listener(before))
+        call.poll_ends = self._has_news
+        restore = self._around.host.on_sigterm(lambda: self.stop("SIGTERM"))
+        try:
+            yield
+        finally:
+            restore()
+            call.poll_ends = None
+            rebalancing.tell(before)
+            self._pools.close()
 
     def stop(self, because: str) -> None:
         """End once what runs has ended. From a signal handler, or a callback."""

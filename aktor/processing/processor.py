@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -56,7 +56,9 @@ class Processor(Handling):
     def run(self) -> Processed:
         """Until it is stopped, nothing has come for long enough, or something is raised."""
         self._note_begin()
-        with self._installed():
+        with self._installed(
+            lambda users: RevocationListener(users, self._around.revoke, self._lose)
+        ):
             try:
                 while not self._is_over():
                     self._turn()
@@ -80,21 +82,8 @@ class Processor(Handling):
         if here is not self._thread:
             raise ConcurrentAccessError(owner=self._thread.name, other=here.name)
 
-    @contextlib.contextmanager
-    def _installed(self) -> Iterator[None]:
-        """Hear of rebalances, of SIGTERM, and of workers that end while a poll waits."""
-        rebalancing, call = self._around.engine.rebalancing, self._around.engine.call
-        before = rebalancing.listener
-        rebalancing.tell(RevocationListener(before, self._around.revoke, self._lose))
-        call.poll_ends = self._has_news
-        restore = self._around.host.on_sigterm(lambda: self.stop("SIGTERM"))
-        try:
-            yield
-        finally:
-            restore()
-            call.poll_ends = None
-            rebalancing.tell(before)
-            self._pools.close()
+    def _listener(self, users: Any) -> RevocationListener:
+        return RevocationListener(users, self._around.revoke, self._lose)
 
     def _turn(self) -> None:
         consumer, limit = self._around.consumer, self._before_poll()

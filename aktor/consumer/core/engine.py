@@ -10,7 +10,7 @@ background what changed, give out records if there are any, else wait.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, Protocol, TypeVar
 
 from kafka.errors import (
@@ -191,6 +191,17 @@ class Engine:
         """Records as soon as there are any, {} at the deadline. `only`: of these partitions; what
         is here of others stays. See the module's docstring."""
         return self._poll(deadline, lambda: self.delivery.take(limit, advance=advance, only=only))
+
+    def new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
+        """What `poll_columns` fills: so many rows and bytes at most, of the columns so named."""
+        return Columns(
+            limit,
+            max_bytes,
+            key="key" in names,
+            value="value" in names,
+            headers="headers" in names,
+            expected=self.expected_bytes,
+        )
 
     def poll_columns(
         self,

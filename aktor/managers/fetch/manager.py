@@ -688,5 +688,6 @@ class FetchManager(RequestManager):
             node=asked.node,
             partitions=list(asked.wanted),
             because=because,
-            wait_ms=None if retry_in == NEVER else round(retry_in * 1000),
+            # A request that was made before the last failure is repeated at once.
+            wait_ms=None if retry_in == NEVER else max(0, round(retry_in * 1000)),
         )

@@ -163,7 +163,8 @@ class Hindrances:
         concern: set[_Whom] = {_EVERYBODY, ("members", process), ("brokers", broker)}
         if any(not concern.isdisjoint(hit) for hit in self._faults.values()):
             return True
-        return any(self._ended[key] > since for key in (*concern, (member, broker)))
+        ended = (self._ended.get(key) for key in (*concern, (member, broker)))
+        return any(at is not None and at > since for at in ended)
 
     def last_ended(self, member: str, partition: str) -> float | None:
         """When the last one ended of those that could keep this consumer from giving out records of
