@@ -32,6 +32,10 @@ FELT: Final = 12.0
 #: What says that nothing is wrong, of the values of `WaitingFor`.
 WELL: Final = frozenset({"nothing new", "fetch"})
 
+#: How a sentence begins that says what is wrong with the whole consumer: an application that does
+#: not poll, for example, while one of its partitions has nothing here and is being fetched.
+_OF_ALL: Final = "Nothing is delivered: "
+
 #: How a sentence names a broker.
 _BROKER: Final = re.compile(r"\bbroker (\d+), ")
 
@@ -140,7 +144,8 @@ def who_is_silent_does_not_say_that_nothing_is_wrong(history: History) -> list[s
     in_a_row: Counter[tuple[str, str, float]] = Counter()
     for seen, partition, since in _Silences(history):
         silence = seen["member"], partition, since
-        if (said := seen["waiting"].get(partition)) not in WELL:
+        said = seen["waiting"].get(partition)
+        if said not in WELL or seen["why"].startswith(_OF_ALL):
             in_a_row[silence] = 0
             continue
         in_a_row[silence] += 1

@@ -77,6 +77,14 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (SILENT, [*BEHIND, later(6), *[says("fetch"), says("fetch"), says("broker")] * 2]),
     (SILENT, [*BEHIND, GIVEN, later(60), *[says("nothing new")] * status.OFTEN]),
     (SILENT, [*BEHIND, PAUSED, later(60), *[says("nothing new")] * status.OFTEN]),
+    (
+        SILENT,
+        [
+            *BEHIND,
+            later(6),
+            *[says("fetch", "Nothing is delivered: it has not polled.")] * status.OFTEN,
+        ],
+    ),
     (BLAME, [*BEHIND, FAULT, HITS_2, later(6), says("broker", BLAMES_2)]),
     (BLAME, [*BEHIND, FAULT, later(6), says("broker", BLAMES_2)]),
     (BLAME, [*BEHIND, later(6), says("nothing new")]),
