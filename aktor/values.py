@@ -10,9 +10,9 @@ A subclass of `Mutable` is declared in the same way, and its methods change it.
 
 `dataclass` itself is not used for them, because it writes and compiles up to six functions for each
 class (0.3 ms to 0.6 ms): for the 160 classes that `from aktor import KafkaConsumer` makes, that
-would be a quarter of the whole import. Here only `__init__` is compiled, when the first object is
-made: a consumer never makes an object of most of these classes. The rest is inherited. An object is
-also made in two thirds of the time.
+would be a quarter of the whole import. Here only `__init__` is compiled, and only of a class of
+which many objects are made: a consumer makes few of most of these classes, or none. The rest is
+inherited. An object is also made in two thirds of the time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 __all__ = ["Mutable", "Value", "made_quickly", "replace"]
 
 _V = TypeVar("_V", bound="Value")
 _T = TypeVar("_T")
+
+#: So many objects of a class are made before its `__init__` is compiled. That takes 0.05 ms to
+#: 0.3 ms, and saves about 2 µs an object.
+SLOWLY: Final = 50
 
 
 def _as_field(default: Any) -> Field[Any]:
@@ -77,15 +81,45 @@ def made_quickly(of: type[_T]) -> type[_T]:
 
 
 def _init_later(of: type, fields: dict[str, Field[Any]], kw_only: bool) -> Callable[..., None]:
-    """An `__init__` that puts the compiled one in its place when it is first called. If two threads
-    call it at once, both compile, to the same end."""
+    """An `__init__` that goes through the fields, and puts a compiled one in its place when the
+    class turns out to be one of many objects. If two threads do that at once, both compile, to the
+    same end. It also compiles what raises for wrong arguments."""
+    slots: list[tuple[str, Field[Any], Callable[..., None]]] = []
+    made = 0
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        compiled = _init(of, fields, kw_only)
-        type.__setattr__(of, "__init__", compiled)
-        compiled(self, *args, **kwargs)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        nonlocal made, slots
+        made += 1
+        slots = slots or [(key, spec, getattr(of, key).__set__) for key, spec in fields.items()]
+        if made > SLOWLY or args or not _fill(self, slots, given):
+            compiled = _init(of, fields, kw_only)
+            type.__setattr__(of, "__init__", compiled)
+            compiled(self, *args, **given)
 
     return __init__
+
+
+def _fill(
+    of: Any, slots: list[tuple[str, Field[Any], Callable[..., None]]], given: dict[str, Any]
+) -> bool:
+    """Set the fields of a new object, as a compiled `__init__` does; False: not with these
+    arguments."""
+    used = 0
+    for key, spec, set_slot in slots:
+        if key in given and spec.init:
+            used += 1
+            set_slot(of, given[key])
+        elif spec.default_factory is not MISSING:
+            set_slot(of, spec.default_factory())
+        elif spec.default is not MISSING:
+            set_slot(of, spec.default)
+        else:
+            return False
+    if used != len(given):
+        return False
+    if hasattr(of, "__post_init__"):
+        of.__post_init__()
+    return True
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))

@@ -6,12 +6,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, field
-from typing import ClassVar
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field
+from typing import Any, ClassVar
 
 import pytest
 
-from aktor.values import Mutable, Value, made_quickly, replace
+from aktor.values import SLOWLY, Mutable, Value, made_quickly, replace
 
 
 class Offset(Value):
@@ -204,3 +204,41 @@ def test_a_class_inherits_the_post_init() -> None:
         name: str
 
     assert Named(limit=3, name="x").left == 3
+
+
+@pytest.mark.parametrize("base", [Offset, Tagged, Pair, Attempts])
+def test_the_first_objects_of_a_class_are_as_the_many_after_them(base: type[Any]) -> None:
+    """Those are made without a compiled `__init__`."""
+    fresh: type[Any] = type(base)("Fresh", (base,), {"__module__": __name__})
+    needed = dict.fromkeys(
+        (key for key, spec in base.FIELDS.items() if spec.default is spec.default_factory), 3
+    )
+    other = next(key for key, spec in base.FIELDS.items() if spec.default is not MISSING)
+
+    made = [fresh(**needed) for _ in range(SLOWLY + 2)]
+    others = [
+        type(base)("Fresh", (base,), {"__module__": __name__})(**needed, **{other: 9}),
+        fresh(**needed, **{other: 9}),
+    ]
+
+    assert {repr(one) for one in made} == {repr(base(**needed)).replace(base.__name__, "Fresh", 1)}
+    assert len({repr(one) for one in others}) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"limit": 1, "size": 2}, {"limit": 1, "errors": []}, {"made": 1}]
+)
+@pytest.mark.parametrize("made_before", [0, SLOWLY])
+def test_wrong_arguments_are_refused_for_the_first_object_and_for_later_ones(
+    wrong: dict[str, Any], made_before: int
+) -> None:
+    class Fresh(Attempts):
+        """One that was never made."""
+
+    for _ in range(made_before):
+        Fresh(limit=3)
+    with pytest.raises(TypeError, match="argument"):
+        Fresh(**wrong)
+    with pytest.raises(TypeError, match="positional"):
+        Fresh(3)  # type: ignore[misc]
+    assert Fresh(limit=3).left == 3
