@@ -1195,6 +1195,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     @closing
     def _close(self, asked: Close) -> None:
+        self._begin_close()
         timeout = asked.timeout
         if self._dispatcher.is_taken_away:
             timeout = min(timeout, LATE_CLOSE)

@@ -42,7 +42,10 @@ LEAVES_NOW: Final = 0.0005
 LOOKS_SOON: Final = 20
 
 
-#: Counts the forks that led to this process; it is read faster than `getpid`.
+#: Counts the forks that led to this process. Python's own `fork` counts, and so does each server
+#: that forks in C and lets Python live on in the child (`PyOS_AfterFork_Child`). To ask for the
+#: process id is a call of the system: in each call of the consumer it would take a thirtieth of a
+#: poll that finds nothing.
 _forks = 0
 
 
@@ -92,7 +95,7 @@ class Guard(Generic[H]):
     @property
     def forked(self) -> bool:
         """Whether this is a child of the process that made the consumer."""
-        return self._forks != _forks or os.getpid() != self._pid
+        return self._forks != _forks
 
     def check_process(self) -> None:
         """Raise in a forked child."""
@@ -101,7 +104,7 @@ class Guard(Generic[H]):
 
     def check_open(self) -> None:
         """Raise in a forked child, or if the consumer was closed."""
-        if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
+        if self._forks != _forks:  # `forked`, without two calls more
             self.check_process()
         if self.closed:
             raise ConsumerClosedError
@@ -171,7 +174,7 @@ class ThreadGuard(Guard[FrameType]):
 
         A callback of the call for whose end `close` waits may still call the consumer.
         """
-        if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
+        if self._forks != _forks:
             self.check_process()
         if self.ending and (self.closed or not self.is_inside(sys._getframe())):
             raise ConsumerClosedError

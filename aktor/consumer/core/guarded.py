@@ -59,22 +59,20 @@ def exclusive(method: F) -> F:
 def handing_out(method: F) -> F:
     """As `exclusive`, for `next()`: most of its calls give out a record that is here, and do not
     begin anything. Those that do call `_begin_call`."""
-    return _guarded(method, admit=ThreadGuard.check_iterable, begin="_begin_nothing")
+    return _guarded(method, admit=ThreadGuard.check_iterable, begins=False)
 
 
 def closing(method: F) -> F:
-    """As `exclusive`, for `close`, which may be called again after an interrupt. A nested one is
-    put off to the end of the outermost call."""
-    return _guarded(
-        method, admit=ThreadGuard.check_process, begin="_begin_close", nested="_put_off"
-    )
+    """As `exclusive`, for `close`, which may be called again after an interrupt, and begins with
+    `_begin_close`. A nested one is put off to the end of the outermost call."""
+    return _guarded(method, admit=ThreadGuard.check_process, begins=False, nested="_put_off")
 
 
 def _guarded(
     method: F,
     *,
     admit: Callable[[ThreadGuard], None],
-    begin: str = "_begin_call",
+    begins: bool = True,
     nested: str = "_call_nested",
 ) -> F:
     """The one place where a call that blocks its thread begins and ends."""
@@ -93,7 +91,8 @@ def _guarded(
             args, kwargs = turn
         result: Any = _NOTHING
         try:
-            getattr(self, begin)()
+            if begins:
+                self._begin_call()
             result = method(self, *args, **kwargs)
             if guard.places:
                 guard.call_next()
@@ -293,13 +292,13 @@ class Guarded:
         if guard.broken:
             engine.repair()
             guard.mend()
-        fine = background_runs or dispatcher.is_taken_away
-        self._gone = None if fine else dispatcher.fail_if_gone()
+        if not background_runs:  # `_gone` is None as long as it runs
+            self._gone = None if dispatcher.is_taken_away else dispatcher.fail_if_gone()
+            if dispatcher.exits:
+                guard.note_exit()
         if closing:
             engine.spare_unfinished()
         engine.begin_call()
-        if dispatcher.exits:
-            guard.note_exit()
         guard.begin()
         if closing:
             return
@@ -331,9 +330,6 @@ class Guarded:
         tell of: they were buffered while their partition was paused, or are the rest of a poll."""
         if self._engine.delivery.anything_ready:
             self._bell.ring()
-
-    def _begin_nothing(self) -> None:
-        """Give out a record that is here, perhaps."""
 
     # -- how it ends
 
