@@ -202,6 +202,7 @@ __all__ = [
     "NoBrokersAvailable",
     "OutsideLogError",
     "RecordDeserializationError",
+    "SchemaLookUpError",
     "UserCallbackError",
     "WakeupError",
     "WorkerDiedError",
@@ -425,6 +426,28 @@ class InvalidRowError(_WithFields):
 
     def _text(self) -> str:
         return f"row {self.row} of the task (counted from 0) cannot be written: {self.reason}"
+
+
+class SchemaLookUpError(_WithFields):
+    """A schema registry did not answer, or refused to: it is not known how to read a record.
+
+    `registry` is its address, without a user name and a password.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    schema_id: int
+    registry: str
+    reason: str
+
+    def _text(self) -> str:
+        return (
+            f"the record in {self.topic}-{self.partition} at offset {self.offset} was written with"
+            f" the schema {self.schema_id}, which could not be looked up in the registry"
+            f" {self.registry}: {self.reason}. Check that it can be reached from here, and the"
+            " options schemaRegistry.*; then start the query again"
+        )
 
 
 class BatchTooLargeError(_WithFields):

@@ -5,6 +5,7 @@ Needs PySpark 4.2 or newer: the extra `spark`. See docs/spark.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from aktor.spark.source import KafkaDataSource
 
-__all__ = ["DataLossError", "KafkaDataSource", "offsets_behind", "register"]
+__all__ = ["DataLossError", "KafkaDataSource", "avro_schema", "offsets_behind", "register"]
 
 show_warnings()
 
@@ -27,6 +28,22 @@ def register(spark: SparkSession) -> None:
     from aktor.spark.source import KafkaDataSource
 
     spark.dataSource.register(KafkaDataSource)
+
+
+def avro_schema(registry: str | Mapping[str, str], subject: str) -> str:
+    """The newest schema of a subject in a schema registry, for the option `avroSchema`.
+
+    Args:
+        registry: the registry's URL, or confluent-kafka's settings for it ("url",
+            "basic.auth.user.info", ...).
+        subject: such as "orders-value".
+
+    Raises:
+        ConfigurationError: there is none, or the registry does not answer.
+    """
+    from aktor.spark.avro import registry as registries
+
+    return registries.avro_schema(registry, subject)
 
 
 def __getattr__(name: str) -> Any:

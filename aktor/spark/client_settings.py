@@ -190,7 +190,7 @@ def secret_names(options: Mapping[str, str]) -> set[str]:
     return {name for name in options if SECRETS.search(name)}
 
 
-def resolved(name: str, text: str) -> str:
+def resolved(name: str, text: str, *, prefix: str = PREFIX) -> str:
     """The text with what its references stand for. Raises ConfigurationError if that is missing."""
 
     def found(match: re.Match[str]) -> str:
@@ -198,7 +198,7 @@ def resolved(name: str, text: str) -> str:
         value = _RESOLVERS[kind](path, key or "")
         if value is None:
             raise ConfigurationError(
-                f"kafka.{name}: {match[0]} stands for nothing in this process (pid {os.getpid()})"
+                f"{prefix}{name}: {match[0]} stands for nothing in this process (pid {os.getpid()})"
             )
         return value
 

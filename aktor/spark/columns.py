@@ -25,6 +25,7 @@ from aktor.spark.conditions import All, Condition, columns_of, parts_of
 from aktor.spark.options import SourceOptions, unknown_option
 
 if TYPE_CHECKING:
+    from aktor.spark.avro.options import AvroOptions
     from aktor.spark.raw_search import RawSearch
 
 __all__ = ["Layout", "check_named_once", "condition_kinds", "conditions_of", "full_schema"]
@@ -44,7 +45,7 @@ _TYPES: Final[dict[str, Any]] = {
 }
 #: With decode=string.
 _AS_TEXT: Final = {"key": StringType(), "value": StringType()}
-#: With decode=json: why a value could not be decoded, and its bytes.
+#: With decode=json and decode=avro: why a value could not be decoded, and its bytes.
 _BESIDE: Final = {"valueError": StringType(), "rawValue": BinaryType()}
 
 #: The columns that a decoder makes.
@@ -72,16 +73,18 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 def full_schema(options: SourceOptions) -> StructType:
     """The columns of a query that names none by `.schema(...)`."""
     names = options.columns
+    kinds = _kinds(None, options.decode, options.avro)
     if names is None:
         names = tuple(n for n in _TYPES if n != "headers" or options.include_headers)
-    lower = {name.lower(): name for name in _TYPES}
+    lower = {name.lower(): name for name in kinds}
     for name in names:
         if name.lower() not in lower:
-            raise unknown_option(f"columns={name}", tuple(f"columns={column}" for column in _TYPES))
+            raise unknown_option(f"columns={name}", tuple(f"columns={column}" for column in kinds))
     if len({name.lower() for name in names}) < len(names):
         raise ConfigurationError(f"columns names one twice: {', '.join(names)}")
-    kinds = _TYPES | (_AS_TEXT if options.decode == "string" else {})
-    return StructType([StructField(lower[n.lower()], kinds[lower[n.lower()]]) for n in names])
+    # JSON has no schema here: `Layout` says that .schema(...) is needed.
+    known = {name: BinaryType() if kind is None else kind for name, kind in kinds.items()}
+    return StructType([StructField(lower[n.lower()], known[lower[n.lower()]]) for n in names])
 
 
 def check_named_once(options: SourceOptions, schema: StructType) -> None:
@@ -104,10 +107,15 @@ class Layout:
     """
 
     def __init__(
-        self, schema: StructType, *, decode: str | None, where: Sequence[Condition] = ()
+        self,
+        schema: StructType,
+        *,
+        decode: str | None,
+        avro: AvroOptions | None = None,
+        where: Sequence[Condition] = (),
     ) -> None:
-        _check(schema, _kinds(schema, decode))
-        self._decode: Callable[[pa.Array], dict[str, pa.Array]] | None = None
+        _check(schema, _kinds(schema, decode, avro))
+        self._decode: Callable[[pa.RecordBatch], dict[str, pa.Array]] | None = None
         self._convert = dict(_CONVERT)
         if decode == "string":
             self._convert |= {"key": _text, "value": _text}
@@ -116,6 +124,10 @@ class Layout:
             from aktor.spark.json_values import JsonValues
 
             self._decode = JsonValues(schema).columns
+        elif avro is not None:
+            from aktor.spark.avro.values import AvroValues
+
+            self._decode = AvroValues(schema, avro).columns
         self._names = schema.names
         made = _MADE if self._decode is not None else set()
         self._before = [one for one in where if not columns_of(one) & made]
@@ -156,7 +168,7 @@ class Layout:
         if self._search is not None:
             places = self._search.rows(rows.column("value"))
             rows = rows if places is None else rows.take(places)
-        made = {} if self._decode is None else self._decode(rows.column("value"))
+        made = {} if self._decode is None else self._decode(rows)
         arrays = [self._array(name, rows, made) for name in self._names]
         found = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         return found.filter(self._kept(self._after, rows, made)) if self._after else found
@@ -194,13 +206,13 @@ def conditions_of(options: SourceOptions, schema: StructType) -> tuple[Condition
         return ()
     from aktor.spark.where import read_where
 
-    kinds = condition_kinds(schema, options.decode)
+    kinds = condition_kinds(schema, options)
     return parts_of(read_where(options.where, kinds))
 
 
-def condition_kinds(schema: StructType, decode: str | None) -> dict[str, DataType]:
+def condition_kinds(schema: StructType, options: SourceOptions) -> dict[str, DataType]:
     """The columns that `where` may name: all that there are, also those that are not read."""
-    kinds = _kinds(schema, decode)
+    kinds = _kinds(schema, options.decode, options.avro)
     return {
         name: schema[name].dataType if kind is None else kind
         for name, kind in kinds.items()
@@ -208,11 +220,19 @@ def condition_kinds(schema: StructType, decode: str | None) -> dict[str, DataTyp
     }
 
 
-def _kinds(schema: StructType, decode: str | None) -> dict[str, DataType | None]:
+def _kinds(
+    schema: StructType | None, decode: str | None, avro: AvroOptions | None
+) -> dict[str, DataType | None]:
     """The type of each column that there may be; None: the one that the schema says."""
     if decode == "string":
         return _TYPES | _AS_TEXT
-    return _TYPES if decode is None else _TYPES | _BESIDE | {"value": None}
+    if decode is None:
+        return _TYPES
+    if avro is None or (schema is not None and "value" in schema.names):
+        return _TYPES | _BESIDE | {"value": None}
+    from aktor.spark.avro.values import value_type
+
+    return _TYPES | _BESIDE | {"value": value_type(avro)}
 
 
 def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:

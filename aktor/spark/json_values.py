@@ -52,7 +52,8 @@ class JsonValues:
         self._fields = list(decoded)
         self._reader = JsonReader(decoded)
 
-    def columns(self, values: pa.Array) -> dict[str, pa.Array]:
+    def columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        values = rows.column("value")
         fields, bad = self._reader.read(values)
         if not bad:
             nothing = values.is_null() if values.null_count else None

@@ -17,6 +17,8 @@ from kafka.structs import TopicPartition
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
 from aktor.spark import bounds, client_settings
+from aktor.spark.avro import options as avro_options
+from aktor.spark.avro.options import AvroOptions
 from aktor.spark.bounds import EARLIEST, LATEST, Bounds
 from aktor.spark.ranges import RangeLimits, name_of
 
@@ -38,14 +40,14 @@ KNOWN: Final = (
     *("startingOffsets", "startingOffsetsDefault", "startingTimestamp"),
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsDefault", "endingTimestamp", "endingOffsetsByTimestamp"),
-    *("failOnDataLoss", "includeHeaders", "columns", "decode", "where"),
+    *("failOnDataLoss", "includeHeaders", "columns", "decode", "avroSchema", "where"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("minPartitions", "maxRecordsPerPartition", "maxPartitions"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("groupIdPrefix", "commitOffsets", "idleWaitMs"),
 )
 #: What `decode` may be.
-DECODERS: Final = ("string", "json")
+DECODERS: Final = ("string", "json", "avro")
 #: What only the sink has.
 _OF_SINK: Final = {
     name.lower(): name for name in ("topic", "producer", "transactional", "transactionalIdPrefix")
@@ -81,6 +83,7 @@ class SourceOptions:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     decode: str | None = None
+    avro: AvroOptions | None = None
     where: str | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -143,7 +146,9 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
                 f"{_OF_SINK[name]} is an option for writing; the source reads what subscribe,"
                 " subscribePattern or assign says"
             )
-        if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
+        if name.startswith(avro_options.PREFIX):
+            _check_setting(name.removeprefix(avro_options.PREFIX))
+        elif not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
             raise unknown_option(name, KNOWN, client_settings.names(DEFAULT_CONFIG))
     client_settings.check(client)
     read = GivenOptions(options)
@@ -157,6 +162,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         include_headers=read.boolean("includeHeaders", False),
         columns=read.optional("columns", _names),
         decode=read.optional("decode", _decode),
+        avro=_avro(read),
         where=read.given("where"),
         max_offsets=read.optional("maxOffsetsPerTrigger", _positive),
         min_offsets=read.optional("minOffsetsPerTrigger", _positive),
@@ -265,6 +271,39 @@ def _decode(name: str, text: str) -> str:
     if text.strip().lower() not in DECODERS:
         raise ConfigurationError(f"{name} must be {' or '.join(DECODERS)}, not {text!r}")
     return text.strip().lower()
+
+
+def _check_setting(name: str) -> None:
+    if name not in avro_options.SETTINGS:
+        near = difflib.get_close_matches(name, avro_options.SETTINGS, 1)
+        hint = f"; did you mean schemaRegistry.{near[0]}?" if near else ""
+        raise ConfigurationError(f"unknown option schemaRegistry.{name}{hint}")
+
+
+def _avro(read: GivenOptions) -> AvroOptions | None:
+    schema = read.given("avroSchema")
+    registry = {
+        name.removeprefix(avro_options.PREFIX): text
+        for name, text in read.options.items()
+        if name.startswith(avro_options.PREFIX)
+    }
+    is_avro = read.text("decode", "").strip().lower() == "avro"
+    if not is_avro and (schema is not None or registry):
+        given = "avroSchema" if schema is not None else f"schemaRegistry.{min(registry)}"
+        raise ConfigurationError(f"{given} is for decode=avro")
+    if not is_avro:
+        return None
+    if schema is None:
+        raise ConfigurationError(
+            "decode=avro needs avroSchema, the JSON of the schema as which values are read;"
+            " aktor.spark.avro_schema(url, subject) gives the newest one of a registry"
+        )
+    if registry and "url" not in registry:
+        raise ConfigurationError("schemaRegistry.url is missing: set it to http://host:port")
+    avro_options.client_settings(
+        {name: text for name, text in registry.items() if "${" not in text}
+    )
+    return AvroOptions(schema=schema, registry=registry)
 
 
 # -- what is read

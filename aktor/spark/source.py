@@ -111,7 +111,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         columns.check_named_once(options, schema)
         self._where = columns.conditions_of(options, schema)
-        Layout(schema, decode=options.decode, where=self._where)
+        self._layout()
 
     def __repr__(self) -> str:
         return f"BatchReader({self._options})"
@@ -122,7 +122,7 @@ class BatchReader(DataSourceReader):
         return _PushFilters(self._push)
 
     def _push(self, filters: Sequence[Filter]) -> Sequence[Filter]:
-        kinds = columns.condition_kinds(self._schema, self._options.decode)
+        kinds = columns.condition_kinds(self._schema, self._options)
         found, left = read_filters(filters, kinds)
         self._where = (*self._where, *found)
         _LOG.info("filters of the query: %s; Spark applies these itself: %s", filters, left)
@@ -197,5 +197,8 @@ class BatchReader(DataSourceReader):
         from aktor.spark import worker
 
         assert isinstance(partition, RangesPartition)
-        layout = Layout(self._schema, decode=self._options.decode, where=self._where)
-        return worker.read_task(partition.ranges, self._options, layout)
+        return worker.read_task(partition.ranges, self._options, self._layout())
+
+    def _layout(self) -> Layout:
+        options = self._options
+        return Layout(self._schema, decode=options.decode, avro=options.avro, where=self._where)

@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._mirror: GroupMirror | None = None
         check_named_once(options, schema)
         self._where = conditions_of(options, schema)
-        Layout(schema, decode=options.decode, where=self._where)
+        self._layout()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cluster": None, "_plan": None, "_mirror": None}
@@ -125,5 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from aktor.spark import worker
 
         assert isinstance(partition, RangesPartition)
-        layout = Layout(self._schema, decode=self._options.decode, where=self._where)
-        return worker.read_task(partition.ranges, self._options, layout)
+        return worker.read_task(partition.ranges, self._options, self._layout())
+
+    def _layout(self) -> Layout:
+        options = self._options
+        return Layout(self._schema, decode=options.decode, avro=options.avro, where=self._where)

@@ -116,7 +116,7 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
         ({"maxOffsetsPerTrigger": "9" * 5000}, "whole number above 0"),
         ({"fetchOffset.numRetries": "9" * 5000}, "whole number"),
         ({"kafkaConsumer.pollTimeoutMs": 0}, "whole number above 0"),
-        ({"decode": "avro"}, "json"),
+        ({"decode": "proto"}, "avro"),
         ({"columns": " , "}, "names of columns"),
         ({"subscribePattern": "("}, "not a regular expression"),
         (

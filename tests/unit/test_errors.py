@@ -45,6 +45,7 @@ from aktor.errors import (
     OutsideLogError,
     RebootstrapRequired,
     RecordDeserializationError,
+    SchemaLookUpError,
     UserCallbackError,
     WakeupError,
     WorkerDiedError,
@@ -110,6 +111,18 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         InvalidRowError(row=42, reason="it has no topic; set the option topic"),
         KafkaError,
         ["row 42", "set the option topic"],
+    ),
+    (
+        SchemaLookUpError(
+            topic="orders",
+            partition=3,
+            offset=42,
+            schema_id=7,
+            registry="http://registry:8081",
+            reason="Unauthorized",
+        ),
+        KafkaError,
+        ["orders-3", "offset 42", "schema 7", "http://registry:8081: Unauthorized", "options"],
     ),
     (
         BootstrapError(attempts={"b:2": "refused", "a:1": "timed out"}),

@@ -1,0 +1,58 @@
+"""The options of `decode=avro`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aktor.errors import ConfigurationError
+
+__all__ = ["PREFIX", "SETTINGS", "AvroOptions", "client_settings"]
+
+#: Before the names of confluent-kafka's settings for its client of a registry.
+PREFIX: Final = "schemaregistry."
+
+
+def _number(text: str) -> Any:
+    return float(text) if "." in text else int(text)
+
+
+#: Those settings, and what makes a value of them of a text.
+SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
+    **dict.fromkeys(("timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"), _number),
+    **dict.fromkeys(
+        (
+            *("url", "proxy", "basic.auth.user.info"),
+            *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"),
+            "ssl.key.password",
+            *("bearer.auth.credentials.source", "bearer.auth.token", "bearer.auth.client.id"),
+            *("bearer.auth.client.secret", "bearer.auth.scope", "bearer.auth.issuer.endpoint.url"),
+            *("bearer.auth.logical.cluster", "bearer.auth.identity.pool.id"),
+        ),
+        str,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroOptions:
+    """`schema` is the text of the schema as which values are read. `registry` (the options
+    `schemaRegistry.*`) is empty if values have no frame of Confluent's; it is kept out of `repr`
+    for its secrets."""
+
+    schema: str
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of the client. Raises ConfigurationError for what is no number."""
+    found = {}
+    for name, text in options.items():
+        try:
+            found[name] = SETTINGS[name](text)
+        except ValueError:
+            raise ConfigurationError(
+                f"schemaRegistry.{name} must be a number, not {text!r}"
+            ) from None
+    return found

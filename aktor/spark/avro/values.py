@@ -1,0 +1,169 @@
+"""The columns of `decode=avro`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, StructType
+
+from aktor.errors import ConfigurationError, SchemaLookUpError
+from aktor.spark.avro.options import AvroOptions
+from aktor.spark.avro.registry import Registry, RegistryUnavailable, registry_with
+from aktor.spark.avro.schema import Kind, SchemaError, parse
+from aktor.spark.avro.types import part_of, type_of
+
+try:
+    from aktor.spark.avro import kernel
+    from aktor.spark.avro.resolution import Resolution, column_of
+except ImportError:  # it was not compiled
+    kernel = None  # type: ignore[assignment]
+
+__all__ = ["AvroValues", "value_type"]
+
+
+def value_type(options: AvroOptions) -> DataType:
+    """Spark's type of the values."""
+    try:
+        return type_of(parse(options.schema))
+    except SchemaError as error:
+        raise ConfigurationError(f"avroSchema: {error}") from None
+
+
+class AvroValues:
+    """Makes the columns value, valueError and rawValue. A value that is not Avro of its schema, or
+    whose schema cannot be read as `avroSchema`, becomes null; the other two then have the reason
+    and the bytes. Its neighbours are as if it were not there."""
+
+    def __init__(self, schema: StructType, options: AvroOptions) -> None:
+        if kernel is None:
+            raise ConfigurationError(
+                "decode=avro needs the compiled modules of aktor, and there was no compiler when"
+                " it was installed: read value as bytes, and use from_avro of Spark"
+            )
+        try:
+            whole = parse(options.schema)
+            kind = type_of(whole)
+            if "value" in schema.names:
+                kind = schema["value"].dataType
+            self._kind = part_of(whole, kind, "value")
+            self._root = column_of(self._kind)
+            #: The step that reads values of each schema, or why there is none.
+            self._steps: dict[int | None, Any] = {}
+            self._steps[None] = Resolution().step(self._kind, self._kind, self._root)
+            if not options.registry:
+                self._steps[None] = Resolution().step(whole, self._kind, self._root)
+        except SchemaError as error:
+            raise ConfigurationError(f"avroSchema: {error}") from None
+        # pyspark gives no types for this function.
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        self._type: pa.DataType = to_arrow_type(kind, timezone="UTC")
+        self._columns = _all_of(self._root)
+        self._options = options
+        self._registry: Registry | None = None
+        self._rows: pa.RecordBatch | None = None
+
+    @property
+    def framed(self) -> bool:
+        """Whether each value begins with the id of its schema."""
+        return bool(self._options.registry)
+
+    def columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        values = rows.column("value")
+        valid, offsets, data = values.buffers()
+        self._rows = rows
+        count = len(values)
+        try:
+            bad = kernel.read_values(
+                self._columns,
+                self._root,
+                memoryview(data if data else b"\0").cast("B"),
+                memoryview(offsets if offsets else bytes(4)).cast("B").cast("i"),
+                None if valid is None else memoryview(valid).cast("B"),
+                values.offset,
+                count,
+                self,
+            )
+            value = _array(self._root, self._type)
+        except BaseException:
+            for column in self._columns:
+                column.take()
+            raise
+        finally:
+            self._rows = None
+        if not bad:
+            errors, raws = pa.nulls(count, pa.string()), pa.nulls(count, pa.binary())
+        else:
+            errors = pa.array(map(bad.get, range(count)), pa.string())
+            raws = pa.array(
+                [values[row].as_py() if row in bad else None for row in range(count)], pa.binary()
+            )
+        return {"value": value, "valueError": errors, "rawValue": raws}
+
+    def step(self, schema_id: int | None, row: int) -> Any:
+        """For the kernel: the step for values of this schema, or why there is none."""
+        there = self._steps.get(schema_id)
+        if there is not None or schema_id is None:
+            return there
+        if self._registry is None:
+            self._registry = registry_with(self._options.registry)
+        try:
+            found = self._registry.schema(schema_id)
+        except RegistryUnavailable as error:
+            raise self._not_looked_up(schema_id, row, error) from None
+        if isinstance(found, str):
+            return found
+        step = self._steps[schema_id] = self._resolved(found)
+        return step
+
+    def _resolved(self, written: Kind) -> Any:
+        try:
+            return Resolution().step(written, self._kind, self._root)
+        except SchemaError as error:
+            return str(error)
+
+    def _not_looked_up(
+        self, schema_id: int, row: int, error: RegistryUnavailable
+    ) -> SchemaLookUpError:
+        assert self._rows is not None, "a batch is read"
+        assert self._registry is not None, "it was asked"
+        topic, partition, offset = (
+            self._rows.column(name)[row].as_py() for name in ("topic", "partition", "offset")
+        )
+        return SchemaLookUpError(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            schema_id=schema_id,
+            registry=self._registry.name,
+            reason=str(error),
+        )
+
+
+def _all_of(column: Any) -> list[Any]:
+    found = [column]
+    for child in getattr(column, "children", ()):
+        found += _all_of(child)
+    return found
+
+
+def _array(column: Any, kind: pa.DataType) -> pa.Array:
+    """The array of what a column has. The column is empty then."""
+    count, nulls, buffers = column.take()
+    children: list[pa.Array] = []
+    if pa.types.is_null(kind):
+        return pa.nulls(count)
+    if pa.types.is_map(kind):
+        keys, items = column.children
+        entries = [_array(keys, kind.key_type), _array(items, kind.item_type)]
+        entry = pa.struct([kind.key_field, kind.item_field])
+        children = [pa.Array.from_buffers(entry, len(entries[0]), [None], 0, 0, entries)]
+    elif pa.types.is_list(kind):
+        children = [_array(column.children[0], kind.value_type)]
+    elif pa.types.is_struct(kind):
+        children = [
+            _array(child, kind.field(number).type) for number, child in enumerate(column.children)
+        ]
+    found = [None if one is None else pa.py_buffer(one) for one in buffers]
+    return pa.Array.from_buffers(kind, count, found, nulls, 0, children)
