@@ -11,6 +11,7 @@ import contextlib
 import functools
 import math
 import re
+import sys
 import time
 import warnings
 import weakref
@@ -33,6 +34,7 @@ from aktor import kafka_python
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.settings import translated
+from aktor.aio.tokens import LoopTokens
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
 from aktor.consumer import arguments, deserializers
 from aktor.consumer.assembly import assemble, run_last_callbacks
@@ -177,6 +179,10 @@ class KafkaConsumer(Shown, Generic[K, V]):
         config, settings = configuration.parse(translated(configs))
         self.config = cast("Config", config)
         self._settings = settings
+        #: The provider of tokens, if its `token` is a coroutine function.
+        self._tokens = LoopTokens.of(config["sasl_oauth_token_provider"])
+        if self._tokens is not None:
+            settings.connection["sasl_oauth_token_provider"] = self._tokens
         self._to_close = [config["value_deserializer"], config["key_deserializer"]]
         with warnings.catch_warnings():  # here a function of the bytes is the usual deserializer
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -204,9 +210,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
                 self._dispatcher.end()  # no thread runs yet that would end it
                 self._close_reporters()
                 raise
-        # A consumer that is dropped without stop() must not leave its thread behind.
-        dropped = weakref.finalize(self, self._dispatcher.stop, 0.0)
-        dropped.atexit = False
+        self._dropped = _when_dropped(self, self._dispatcher.end)
 
     # -- the beginning and the end
 
@@ -221,7 +225,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
             AuthenticationError: a broker refuses the login, or a certificate is refused (at once).
             ConsumerStoppedError: it was stopped; make a new one.
         """
-        loop = asyncio.get_running_loop()
+        loop = _running_loop()
         if self._guard.ending:
             raise ConsumerStoppedError
         if self._loop is not None:
@@ -229,6 +233,10 @@ class KafkaConsumer(Shown, Generic[K, V]):
             return
         self._loop = loop
         self._bell.belong_to(loop)
+        if self._tokens is not None:
+            self._tokens.loop = loop
+        self._dropped.detach()
+        self._dropped = _when_dropped(self, self._dispatcher.stop, 0.0)
         self._host.start(self._dispatcher, f"aktor-{self._settings.client_id}")
         self._core.log.info(
             "consumer.started",
@@ -267,6 +275,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         if self._loop is None:
             if not self._guard.closed:
                 self._guard.close()
+                self._dropped.detach()
                 self._dispatcher.end()
                 self._core.port.close()
                 self._close_reporters()
@@ -713,15 +722,20 @@ class KafkaConsumer(Shown, Generic[K, V]):
         """The subscribed topics, or those that match the pattern."""
         return frozenset(self._engine.subscribed_topics or ())
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(
+        self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
+    ) -> None:
         """Read exactly these partitions, without group management.
+
+        A dict `{TopicPartition: offset}` also says where to begin, as in `aktor.KafkaConsumer`.
 
         Raises IllegalStateError after `subscribe`, or called from a listener.
         """
         wanted = arguments.checked_partitions(partitions)
+        begins = arguments.offsets_to_begin_at(partitions)
 
         def assign() -> None:
-            self._driver.run_at_once(self._engine.assign(wanted))
+            self._driver.run_at_once(self._engine.assign(wanted, begins))
 
         if self._is_unsubscribing:
             self._then.append(assign)
@@ -829,6 +843,17 @@ class KafkaConsumer(Shown, Generic[K, V]):
         self._check_assigned((partition,))
         return self._engine.delivery.partitions[partition].last_stable_offset
 
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """When a broker last told `highwater` and `last_stable_offset`, in ms since the epoch; None
+        before the first answer. It does not tell them again while they stay as they are (KIP-227).
+        """
+        self._check_assigned((partition,))
+        told_at = self._engine.delivery.partitions[partition].log_ends_at
+        if told_at == -math.inf:
+            return None
+        dispatcher = self._dispatcher
+        return round((dispatcher.wall() - dispatcher.clock() + told_at) * 1000)
+
     # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, Committable] | None = None) -> None:
@@ -876,10 +901,16 @@ class KafkaConsumer(Shown, Generic[K, V]):
 
     async def topics(self) -> set[str]:
         """The names of all topics this user may describe. Always asks a broker."""
-        deadline = self._core.clock() + self._settings.default_api_timeout
-        found = await self._call("topics", lambda: self._engine.questions.topics(None, deadline))
+        found = await self.look_up_topics()
         hidden = self.config["exclude_internal_topics"]
         return {name for name, topic in found.items() if not (hidden and topic.internal)}
+
+    async def look_up_topics(self, topics: Iterable[str] | None = None) -> Mapping[str, TopicInfo]:
+        """Topic ids, partitions and leaders of these topics, or of all: see
+        `aktor.KafkaConsumer.look_up_topics`. Not in aiokafka."""
+        named = arguments.checked_topics(topics)
+        deadline = self._core.clock() + self._settings.default_api_timeout
+        return await self._call("topics", lambda: self._engine.questions.topics(named, deadline))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partition ids of a topic that is read, from the metadata at hand; None: unknown."""
@@ -935,7 +966,7 @@ class KafkaConsumer(Shown, Generic[K, V]):
         loop = self._loop
         if loop is None:
             raise IllegalStateError("the consumer was not started: await start() first")
-        if asyncio.get_running_loop() is not loop:
+        if _running_loop() is not loop:
             closed = ", which is closed" if loop.is_closed() else ""
             raise IllegalStateError(
                 f"the consumer belongs to another event loop{closed}: make one in each loop, and"
@@ -1198,6 +1229,31 @@ def _with_metadata(offsets: Mapping[TopicPartition, Committable]) -> dict[TopicP
             value = OffsetAndMetadata(value, "", None)
         found[partition] = value
     return found
+
+
+def _when_dropped(consumer: Any, act: Callable[..., object], *args: Any) -> Any:
+    """What is done if the consumer is dropped without `stop`: it leaves no sockets behind, nor a
+    thread if it was started."""
+    dropped = weakref.finalize(consumer, act, *args)
+    dropped.atexit = False
+    return dropped
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    """Raises IllegalStateError outside of one, and says which one is wanted."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules.get("trio")
+        if trio is not None and trio.lowlevel.in_trio_run():
+            raise IllegalStateError(
+                "aktor.aio runs in asyncio's event loop (also under anyio), and not in trio's. In"
+                " a program of trio, use aktor.KafkaConsumer in a thread (trio.to_thread)"
+            ) from None
+        raise IllegalStateError(
+            "no event loop runs in this thread: call the consumer in a coroutine; from another"
+            " thread, by asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe"
+        ) from None
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -14,7 +14,8 @@ import itertools
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
@@ -24,6 +25,9 @@ from aktor.consumer.core.waiting import Open, Waiting
 __all__ = ["Driver", "LoopBell"]
 
 T = TypeVar("T")
+
+#: An event loop takes no infinite time, in seconds.
+LONGEST: Final = 1e9
 
 
 class LoopBell(Bell):
@@ -40,8 +44,10 @@ class LoopBell(Bell):
         self.rings = 0
         self._count = itertools.count(1)
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: In the order in which they came.
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        #: In the order in which they came. A loop that is open holds them by their timers. If it is
+        #: closed in the middle of a call, they must not live on by the thread that rings: it ends
+        #: when the consumer is dropped.
+        self._waiting: WeakKeyDictionary[asyncio.Future[None], None] = WeakKeyDictionary()
         #: The loop was asked to wake those that wait, and has not done so yet.
         self._wakes = False
 
@@ -60,7 +66,7 @@ class LoopBell(Bell):
 
     def _wake(self) -> None:
         self._wakes = False
-        for one in self._waiting:
+        for one in [*self._waiting]:
             _set(one)
 
     async def wait_for_ring(self, seen: int, timeout: float) -> None:
@@ -72,11 +78,10 @@ class LoopBell(Bell):
             if self.rings != seen or timeout <= 0:
                 await asyncio.sleep(0)  # other tasks of the loop are to have their turns, too
                 return
-            if timeout < math.inf:
-                timer = loop.call_later(timeout, _set, rung)
+            timer = loop.call_later(min(timeout, LONGEST), _set, rung)
             await rung
         finally:
-            del self._waiting[rung]
+            self._waiting.pop(rung, None)
             if timer is not None:
                 timer.cancel()
 

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Final
+from weakref import ref
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
@@ -31,7 +32,7 @@ LOOK_EVERY: Final = 0.25
 class Turn:
     """A call, from its beginning to its end."""
 
-    __slots__ = ("goes_on_alone", "name", "patience", "ran_out", "task", "until")
+    __slots__ = ("_task", "goes_on_alone", "name", "patience", "ran_out", "until")
 
     def __init__(
         self,
@@ -45,12 +46,18 @@ class Turn:
         #: It waits for its turn for so many seconds at most; and until then, by the loop's clock.
         self.patience = patience
         self.until = until
-        #: The task that has called; None: no task, but a callback of the event loop.
-        self.task = task
+        # The background thread looks at the guard, and so at its turns. It must not keep a task
+        # alive whose loop was closed in the middle of the call.
+        self._task = None if task is None else ref(task)
         #: The caller was cancelled, and the call has yet to come to a line where it can end.
         self.goes_on_alone = False
         #: It has waited for its turn until `until`, in vain.
         self.ran_out = False
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """The task that has called; None: no task, but a callback of the event loop."""
+        return None if self._task is None else self._task()
 
     def go_on_alone(self) -> None:
         """The caller was cancelled in the middle of a step."""
@@ -59,7 +66,8 @@ class Turn:
     @property
     def where(self) -> str:
         """The task, for an error."""
-        return f"task {self.task.get_name()!r}" if self.task is not None else "a callback"
+        task = self.task
+        return f"task {task.get_name()!r}" if task is not None else "a callback"
 
 
 #: The call in whose listener the present code runs; tasks that a listener starts have it, too.
@@ -199,7 +207,8 @@ class TaskGuard(Guard[Turn]):
         holder = self.holder.get(None)
         if holder is None:
             return None
-        if turn.task is not None and self._is_awaited(turn.task):
+        task = turn.task
+        if task is not None and self._is_awaited(task):
             return IllegalStateError(
                 f"{turn.name}() of {turn.where} would wait for ever: the rebalance listener that"
                 f" runs in {holder.name}() of {holder.where} waits for that task"

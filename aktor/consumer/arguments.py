@@ -37,7 +37,9 @@ __all__ = [
     "checked_offsets",
     "checked_partitions",
     "checked_timestamps",
+    "checked_topics",
     "offset",
+    "offsets_to_begin_at",
     "pattern",
     "position",
     "record_limit",
@@ -125,6 +127,24 @@ def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     for partition in found:
         check_partition(partition)
     return [one if type(one) is TopicPartition else TopicPartition(*one) for one in found]
+
+
+def checked_topics(topics: Any) -> frozenset[str] | None:
+    """The names of topics to look up; None: all."""
+    if topics is None:
+        return None
+    if isinstance(topics, str):
+        raise TypeError(f"topics must be a list of names, not {topics!r}")
+    named = frozenset(topics)
+    for topic in named:
+        check_topic(topic)
+    return named
+
+
+def offsets_to_begin_at(partitions: Any) -> dict[TopicPartition, int]:
+    """The offsets that `assign` was given, if it was given a dict; None stands for no offset."""
+    offsets = partitions if isinstance(partitions, Mapping) else {}
+    return {partition: offset(at) for partition, at in offsets.items() if at is not None}
 
 
 def position(value: Any) -> Position:

@@ -60,7 +60,6 @@ from aktor.events.positions import ResetStrategy
 from aktor.records import Columns
 from aktor.records import status as reader_in_use
 from aktor.structs import (
-    ConsumerGroupMetadata,
     ConsumerRecord,
     K,
     OffsetAndMetadata,
@@ -331,11 +330,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         if not wanted:
             self.unsubscribe()
             return
-        offsets = partitions if isinstance(partitions, Mapping) else {}
-        begins = {
-            partition: arguments.offset(at) for partition, at in offsets.items() if at is not None
-        }
-        self._assign(wanted, begins)
+        self._assign(wanted, arguments.offsets_to_begin_at(partitions))
 
     @exclusive
     def _assign(self, wanted: list[TopicPartition], offsets: dict[TopicPartition, int]) -> None:
@@ -984,24 +979,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             return found
         return {partition: None if at is None else at.offset for partition, at in found.items()}
 
-    @looking
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """The member's id and generation, for transactions; a snapshot, no request.
-
-        If the member was expelled, these are the id and generation that it had: the group refuses
-        commits with them.
-        """
-        group_id = self._settings.group_id
-        if group_id is None:
-            return ConsumerGroupMetadata(group_id=None)
-        member = self._core.port.membership.was_member
-        return ConsumerGroupMetadata(
-            group_id,
-            member.generation,
-            member.member_id,
-            self._settings.group_instance_id,
-            self._core.port.membership.member.state.value,
-        )
+    group_metadata = looking(Shown.group_metadata)
 
     # -- the cluster
 
@@ -1036,11 +1014,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         Not in kafka-python. A topic that was deleted and created again has another `topic_id`
         (KIP-516).
         """
-        if isinstance(topics, str):
-            raise TypeError(f"topics must be a list of names, not {topics!r}")
-        named = None if topics is None else frozenset(topics)
-        for topic in named or ():
-            arguments.check_topic(topic)
+        named = arguments.checked_topics(topics)
         return self._run(self._engine.questions.topics(named, self._deadline(None)))
 
     @looking
@@ -1112,10 +1086,6 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self._run(self._engine.questions.reach_cluster(deadline, refresh=refresh))
         if self.config["api_version"] is None:
             self.config["api_version"] = self._broker_version()
-
-    def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached, and the consumer is not closed."""
-        return not self._guard.closed and self._core.port.cluster.version > 0
 
     # -- the end
 

@@ -18,6 +18,7 @@ from aktor.consumer.rebalance_history import RebalanceHistory
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.routes import SUPERVISOR
 from aktor.settings import Settings
+from aktor.structs import ConsumerGroupMetadata
 from aktor.trace import Trace
 
 if TYPE_CHECKING:
@@ -106,6 +107,28 @@ class Shown:
         As `status`: in every state, in any thread, in less than a millisecond.
         """
         return _loaded().why(self._picture())
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The member's id and generation, for transactions; a snapshot, no request.
+
+        If the member was expelled, these are the id and generation that it had: the group refuses
+        commits with them.
+        """
+        group_id = self._settings.group_id
+        if group_id is None:
+            return ConsumerGroupMetadata(group_id=None)
+        member = self._core.port.membership.was_member
+        return ConsumerGroupMetadata(
+            group_id,
+            member.generation,
+            member.member_id,
+            self._settings.group_instance_id,
+            self._core.port.membership.member.state.value,
+        )
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster has been reached, and the consumer is not closed."""
+        return not self._guard.closed and self._core.port.cluster.version > 0
 
     @overload
     def metrics(self, raw: Literal[False] = False) -> dict[str, dict[str, float]] | None: ...

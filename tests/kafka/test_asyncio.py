@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
+import anyio
 import pytest
 
 from aktor.aio import (
@@ -30,7 +35,7 @@ from aktor.errors import (
 )
 from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
-from tests.kafka.support import PROMPT_S, QUICK, SOON_S, hurried, numbered
+from tests.kafka.support import PROMPT_S, QUICK, SOON_S, hurried, numbered, wait_until
 
 COUNT = 60
 
@@ -117,6 +122,13 @@ def test_its_calls_are_those_of_aiokafka(
         assert consumer.assignment() == {orders}
         assert consumer.subscription() == {orders.topic}
         assert consumer.highwater(orders) == consumer.last_stable_offset(orders) == COUNT
+        told = consumer.last_poll_timestamp(orders)
+        assert told is not None
+        assert abs(told - time.time() * 1000) < SOON_S * 1000
+        assert consumer.group_metadata().group_id == group
+        assert consumer.group_metadata().generation_id >= 0
+        assert consumer.bootstrap_connected()
+        assert {*await consumer.look_up_topics([orders.topic, "none-such"])} == {orders.topic}
         consumer.pause(orders)
         assert consumer.paused() == {orders}
         consumer.resume(orders)
@@ -136,6 +148,16 @@ async def first_of(count: int, consumer: KafkaConsumer[Any, Any]) -> AsyncIterat
         count -= 1
         if not count:
             return
+
+
+def test_assign_takes_offsets_to_begin_at(kafka: Cluster, orders: TopicPartition) -> None:
+    async def program() -> None:
+        async with quick(kafka) as consumer:
+            consumer.assign({orders: COUNT - 3})
+            assert consumer.last_poll_timestamp(orders) is None
+            assert (await consumer.getone()).offset == COUNT - 3
+
+    run(program())
 
 
 def test_getmany_gives_records_of_the_partitions_that_it_names_and_keeps_the_others(
@@ -503,6 +525,100 @@ def test_a_program_that_is_cancelled_anywhere_misses_no_record_and_gets_none_twi
             assert total > 0, "nothing was cancelled"
 
     run(program())
+
+
+@pytest.mark.embedded("records are here already")
+@pytest.mark.parametrize("scope", ["anyio", "timeout", "wait_for", "task group"])
+def test_whatever_cancels_a_call_no_record_is_lost(
+    kafka: EmbeddedCluster, orders: TopicPartition, scope: str
+) -> None:
+    """Python 3.11's `wait_for` drops a result that is ready when it is cancelled."""
+
+    async def program() -> None:
+        found: list[int] = []
+
+        async def read() -> None:
+            found.extend(offsets(await consumer.getmany(timeout_ms=1000, max_records=1)))
+
+        async def fail(after: float) -> None:
+            await asyncio.sleep(after)
+            raise ZeroDivisionError
+
+        async with assigned(kafka, orders, max_partition_fetch_bytes=200) as consumer:
+            for number in range(40):
+                after = number * 0.00003
+                with suppress(TimeoutError):
+                    if scope == "anyio":
+                        with anyio.move_on_after(after):
+                            await read()
+                    elif scope == "timeout":
+                        async with asyncio.timeout(after):
+                            await read()
+                    elif scope == "wait_for":
+                        await asyncio.wait_for(read(), after)
+                    else:
+                        with suppress(ExceptionGroup):
+                            async with asyncio.TaskGroup() as tasks:
+                                tasks.create_task(read())
+                                tasks.create_task(fail(after))
+            while len(found) < COUNT:
+                await read()
+        assert found == [*range(COUNT)]
+
+    run(program())
+
+
+def test_asyncios_debug_mode_finds_nothing(
+    kafka: Cluster, orders: TopicPartition, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No task that was destroyed while it waited, no coroutine that was never awaited."""
+
+    async def program() -> None:
+        asyncio.get_running_loop().slow_callback_duration = SOON_S
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(lambda _assigned: commit()))
+
+            async def commit() -> None:
+                await consumer.commit({orders: 0})
+
+            for turns in range(12):
+                call = asyncio.create_task(consumer.getmany(timeout_ms=1000, max_records=1))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                call.cancel()
+                await asyncio.wait([call])
+            await consumer.getone()
+            committing = asyncio.create_task(consumer.commit())
+            await asyncio.sleep(0)
+            committing.cancel()
+            consumer.unsubscribe()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with warnings.catch_warnings(record=True) as told, caplog.at_level(logging.WARNING, "asyncio"):
+        warnings.simplefilter("always")
+        asyncio.run(program(), debug=True)
+        gc.collect()
+    assert [*unstopped(told), *caplog.messages] == []
+
+
+def test_a_listener_has_the_context_of_the_call_in_which_it_runs(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    request: ContextVar[str] = ContextVar("request", default="none")
+    seen: list[str] = []
+
+    async def look(_assigned: object) -> None:
+        await asyncio.sleep(0)
+        seen.append(request.get())
+
+    async def program() -> None:
+        async with quick(kafka, group_id=group) as consumer:
+            consumer.subscribe([orders.topic], listener=Listener(look))
+            request.set("of the reader")
+            await consumer.getone()
+
+    run(program())
+    assert seen == ["of the reader"]
 
 
 class Listener(AsyncConsumerRebalanceListener):
@@ -897,6 +1013,63 @@ def test_one_that_was_not_stopped_warns(kafka: EmbeddedCluster) -> None:
         run(forget())
         gc.collect()
     assert any("was not stopped" in str(one.message) for one in told)
+
+
+def unstopped(told: list[warnings.WarningMessage]) -> list[str]:
+    """What was warned of."""
+    return [str(one.message) for one in told]
+
+
+@pytest.mark.embedded("no broker is asked")
+def test_one_that_was_never_started_and_is_dropped_leaves_no_socket(kafka: EmbeddedCluster) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            quick(kafka)
+        gc.collect()
+    assert unstopped(told) == []
+
+
+@pytest.mark.embedded("what is looked at is this process")
+def test_a_loop_that_is_closed_in_the_middle_of_a_call_does_not_keep_the_consumer(
+    kafka: EmbeddedCluster, orders: TopicPartition
+) -> None:
+    async def wait(consumer: KafkaConsumer[Any, Any]) -> None:
+        await consumer.start()
+        consumer.assign([orders])
+        await consumer.seek_to_end()
+        await consumer.getone()
+
+    loop, consumer = asyncio.new_event_loop(), quick(kafka)
+    dispatcher = consumer._dispatcher
+    waiting = loop.create_task(wait(consumer))
+    while not consumer._guard.away or not consumer._engine.delivery.partitions:
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    del waiting, consumer, loop
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        wait_until(lambda: gc.collect() >= 0 and not dispatcher.alive, "its thread has ended")
+    assert any("was not stopped" in one for one in unstopped(told))
+
+
+@pytest.mark.embedded("no broker is asked")
+def test_outside_of_an_event_loop_it_says_what_to_do(
+    kafka: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start() -> KafkaConsumer[Any, Any]:
+        consumer = quick(kafka)
+        await consumer.start()
+        with pytest.raises(IllegalStateError, match="call_soon_threadsafe"):
+            await asyncio.to_thread(consumer.pause)
+        await consumer.stop()
+        return quick(kafka)
+
+    consumer = run(start())
+    trio = SimpleNamespace(lowlevel=SimpleNamespace(in_trio_run=lambda: True))
+    monkeypatch.setitem(sys.modules, "trio", trio)
+    with pytest.raises(IllegalStateError, match=r"in asyncio's event loop.*and not in trio's"):
+        consumer.start().send(None)
 
 
 def test_start_names_the_servers_that_it_has_not_reached() -> None:

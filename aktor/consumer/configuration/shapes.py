@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar
 
 from aktor.structs import OffsetAndMetadata, TopicPartition
@@ -32,8 +32,8 @@ OnCommit: TypeAlias = Callable[[dict[TopicPartition, OffsetAndMetadata], Excepti
 
 
 class TokenProvider(Protocol):
-    """Gives the tokens of OAUTHBEARER."""
+    """Gives the tokens of OAUTHBEARER. (`aktor.aio` also takes one with a coroutine function.)"""
 
-    def token(self) -> str:
+    def token(self) -> str | Awaitable[str]:
         """A token that is valid now."""
         ...

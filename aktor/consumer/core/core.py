@@ -50,7 +50,7 @@ class Core(Value):
         """A new core; `port`, `publish` and `clock` are its ways to the background."""
         log = trace.bind(actor=APPLICATION)
         taken = Taken(clock, settings.metrics_num_samples, settings.metrics_sample_window)
-        delivery = Delivery(make_reader, trace, settings.isolation_level, taken)
+        delivery = Delivery(make_reader, trace, settings.isolation_level, taken, clock)
         subscription = Subscription(port, publish, log, settings.group_id)
         return cls(
             settings=settings,

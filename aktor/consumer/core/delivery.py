@@ -191,7 +191,9 @@ class Delivery:
         trace: Trace,
         isolation_level: str = "read_uncommitted",
         taken: Taken | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._clock = clock
         #: The owned partitions. Replaced as a whole, never changed, so that any thread may read it.
         self.partitions: Mapping[TopicPartition, Partition] = {}
         #: How much of the fetch manager's room the buffered chunks take.
@@ -553,7 +555,7 @@ class Delivery:
             )
             return
         fetched_anew = state.fetched_anew
-        if state.receive(chunk):
+        if state.receive(chunk, self._clock()):
             self.credit.hold(chunk)
             self._look_for_refusal(state)
             self._enqueue(state)

@@ -5,6 +5,7 @@ Only its own methods change its fields; each method is named after what has happ
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -121,6 +122,7 @@ class Partition:
         "held",
         "leader_epoch",
         "log_ends",
+        "log_ends_at",
         "log_start",
         "offset",
         "paused",
@@ -158,6 +160,8 @@ class Partition:
         self.reset: Reset | None = None
         #: The high watermark and the last stable offset, as the latest Fetch told them.
         self.log_ends: tuple[int, int] | None = None
+        #: When they were told last, by the application's clock.
+        self.log_ends_at = -math.inf
         #: The first offset of the log, as the latest Fetch told it.
         self.log_start: int | None = None
         #: The timestamp in the first batch of the last chunk that was read to its end, in ms since
@@ -286,13 +290,14 @@ class Partition:
 
     # -- what is buffered
 
-    def receive(self, chunk: Chunk) -> bool:
+    def receive(self, chunk: Chunk, now: float = -math.inf) -> bool:
         """A Fetch answer has brought the ends of the log, and perhaps records or an error.
 
         Returns True if the chunk is buffered.
         """
         if chunk.high_watermark >= 0:
             self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
+            self.log_ends_at = now
         if chunk.log_start_offset >= 0:
             self.log_start = chunk.log_start_offset
         if not chunk.size and chunk.error is None:
