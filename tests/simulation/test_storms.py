@@ -170,8 +170,9 @@ def test_a_failure_says_which_aktor_it_was() -> None:
             sim.check()
 
 
-#: At their ends: nothing in particular; mail with an error of the consumer's; a commit in flight.
-LEFT_BEHIND = (1, 13_100_001, 13_100_133)
+#: At their ends: nothing in particular; mail with an error of the consumer's; a commit in flight;
+#: consumers that are held by their own listeners.
+LEFT_BEHIND = (1, 13_100_001, 13_100_133, 98_000_004)
 
 
 @pytest.mark.parametrize("seed", all_but_the_first(1, LEFT_BEHIND))

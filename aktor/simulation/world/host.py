@@ -196,14 +196,9 @@ class SimulatedHost(Host):
         self._listening.close()
 
     def forget(self) -> None:
-        """The simulation is over: drop the references to the consumer. The consumer's finalizer
-        holds the dispatcher. A message in an inbox, or the callback of an open question, may hold
-        an error whose traceback holds the consumer. So none of them would ever be freed."""
-        self._mail.clear()
+        """The simulation is over: the consumer can be freed now."""
         if "dispatcher" in vars(self):
-            self.dispatcher.disconnect("application")
-        for name in ("consumer", "port"):
-            vars(self).pop(name, None)
+            self.dispatcher.forget()
 
     def break_connections(self, node: int | None = None) -> None:
         """Its connections to this broker, or to all, are reset."""
@@ -441,6 +436,13 @@ class SimulatedDispatcher(Dispatcher):
             member.before_each(actor, message)
         for crashes in member.simulation.crashes:
             crashes.before(actor, message)
+
+    def forget(self) -> None:
+        """Hold nothing any more. The finalizer of a consumer that was not closed holds this object
+        until the consumer is freed; the host, a message, or an error's traceback may hold the
+        consumer. So neither would ever be freed."""
+        vars(self).clear()
+        self.ended = True
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""
