@@ -4,59 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from aktor.aio.driver import Driver, LoopBell
-from aktor.aio.turns import INSIDE, TaskGuard, Turn
+from aktor.aio.driver import LoopBell
+from aktor.aio.turns import INSIDE
 from aktor.consumer.core.waiting import Open, Waiting
 from aktor.events.fetching import RecordsFetched
-from tests.unit.consumer.core.builders import EngineHarness
+from tests.unit.aio.builders import LONG, Loop, a_moment, run
 from tests.unit.consumer.core.builders_chunks import A, a_chunk, offsets
-
-LONG = 60.0
-
-
-class Loop:
-    """An engine that the present event loop drives."""
-
-    def __init__(self) -> None:
-        self.bell, self.guard = LoopBell(), TaskGuard()
-        self.bell.belong_to(asyncio.get_running_loop())
-        self.harness = EngineHarness(clock=time.monotonic, bell=self.bell)
-        self.driver = Driver(self.bell, time.monotonic, self.guard, self.harness.engine)
-
-    def begin(self, waiting: Waiting[Any]) -> asyncio.Task[Any]:
-        """A task that is in this call."""
-
-        async def call() -> Any:
-            turn = Turn("a call", asyncio.current_task())
-            await self.guard.wait_for_turn(turn)
-            self.guard.begin()
-            try:
-                return await self.driver.run(turn, waiting)
-            finally:
-                if not turn.goes_on_alone:
-                    self.guard.leave(turn)
-
-        return asyncio.create_task(call())
-
-
-def run(program: Callable[[Loop], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(10):
-            await program(Loop())
-
-    asyncio.run(main())
-
-
-async def a_moment() -> None:
-    """Until other tasks have come to where they wait."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
 
 # -- the bell
 
@@ -239,7 +196,6 @@ def test_records_of_a_poll_whose_caller_was_cancelled_in_a_step_are_given_out_by
         loop.harness.found(A)
 
         def poll() -> Waiting[Any]:
-            engine.begin_call()
             yield time.monotonic() + LONG  # a step in which no others are let in
             return (yield from engine.poll(time.monotonic() + LONG, 500))
 
@@ -266,7 +222,6 @@ def test_a_record_that_was_handed_out_to_a_cancelled_caller_is_handed_out_again(
         loop.harness.found(A)
 
         def next_record() -> Waiting[Any]:
-            engine.begin_call()
             yield time.monotonic() + LONG  # a step in which no others are let in
             return (yield from engine.next_record(time.monotonic() + LONG, 500))
 
