@@ -28,10 +28,13 @@ from typing import Final, Generic, TypeVar
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.errors import ConsumerClosedError, ConsumerForkedError
 
-__all__ = ["LOOK_EVERY", "Guard", "ThreadGuard"]
+__all__ = ["ASSIGNING", "LOOK_EVERY", "Guard", "ThreadGuard"]
 
 #: By what a call is known.
 H = TypeVar("H")
+
+#: Calls that begin or end an assignment: a rebalance listener may make none of them.
+ASSIGNING: Final = ("assign", "subscribe", "unsubscribe")
 
 #: How often a call that waits looks whether the one before it was interrupted, in seconds.
 LOOK_EVERY: Final = 0.05

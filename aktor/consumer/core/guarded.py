@@ -24,7 +24,7 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor.actors.runtime.dispatcher import TAKEN_AWAY, Bell, Dispatcher
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.guard import LOOK_EVERY, ThreadGuard
+from aktor.consumer.core.guard import ASSIGNING, LOOK_EVERY, ThreadGuard
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.waiting import Bells
 from aktor.errors import BackgroundThreadError, ConsumerClosedError
@@ -45,7 +45,7 @@ COMMIT_SHARE: Final = 0.25
 
 #: What a callback may not call, and how an error names it.
 _NEVER_NESTED: Final = {
-    **{name: name for name in ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")},
+    **{name: name for name in ("poll", "poll_arrow", *ASSIGNING)},
     "poll_once": "poll",
     "next": "iteration",
 }

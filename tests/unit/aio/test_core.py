@@ -102,7 +102,7 @@ def test_records_come_many_or_one_by_one_or_as_columns() -> None:
     run(program)
 
 
-class Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+class Listener(AsyncConsumerRebalanceListener):
     """Its methods are coroutines."""
 
     def __init__(self, told: Callable[[str], object]) -> None:
