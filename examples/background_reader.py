@@ -1,7 +1,7 @@
 """A consumer beside a web application: a thread reads from the start of the application to its end.
 
-It knows no framework: `with_fastapi` shows where it is put. One thread owns the consumer, others
-look at it (`status`) and end it (`stop`).
+It knows no framework, which calls `start` and `stop`. One thread owns the consumer, others look at
+it (`status`) and end it (`stop`).
 """
 
 from __future__ import annotations

@@ -245,8 +245,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             await self._end(self._core.clock() + GIVE_UP_WAIT)
             raise
 
-    async def stop(self, timeout_ms: float | None = None) -> None:
-        """Commit (with auto-commit on), run the listener, leave the group, end the thread.
+    async def stop(self, timeout_ms: float | None = None, *, autocommit: bool = True) -> None:
+        """Commit (with auto-commit on, unless `autocommit` is False), run the listener, leave the
+        group, end the thread.
 
         Calls of other tasks end by ConsumerStoppedError, an iteration ends. It ends within
         `timeout_ms` (default `request_timeout_ms`) plus the listener's own time, also when all
@@ -270,7 +271,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             return  # start() has raised, and ended it
         if self._stop_task is None:
             timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-            self._stop_task = self._loop.create_task(self._stop(timeout))
+            self._stop_task = self._loop.create_task(self._stop(timeout, autocommit))
         if self._guard.in_callback_of is None and not self._is_in_handler():
             await asyncio.shield(self._stop_task)
 
@@ -281,7 +282,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
         return HANDLING.get() is self._processor
 
-    async def _stop(self, timeout: float) -> None:
+    async def _stop(self, timeout: float, autocommit: bool) -> None:
         clock, engine, guard = self._core.clock, self._engine, self._guard
         if self._processor is not None:
             self._processor.stop("the consumer was stopped")
@@ -296,7 +297,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             try:
                 self._begin(closing=True)
                 engine.call.begin_close()
-                error = await self._driver.run(turn, engine.close(deadline))
+                error = await self._driver.run(turn, engine.close(deadline, commit=autocommit))
             finally:
                 guard.leave(turn)
         finally:
@@ -343,8 +344,11 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+    async def __aexit__(self, _kind: object, error: BaseException | None, _: object) -> None:
+        """Stop. After an error there is no commit: the record that was in hand was not finished. If
+        it was a call for records that was cancelled, none was in hand."""
+        finished = error is None or error is self._cancelled_reading()
+        await self.stop(autocommit=finished)
 
     def __del__(self) -> None:
         guard = vars(self).get("_guard")

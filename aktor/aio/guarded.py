@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import ref
 
 from kafka.errors import IllegalStateError
 
@@ -65,6 +66,8 @@ class Guarded:
     _patience: float
     #: The `process` under way.
     _processor: Processor | None
+    #: The error by which the last call that reads ended that was cancelled, if it is alive.
+    _cancelled_reading: Callable[[], BaseException | None] = staticmethod(lambda: None)
 
     # -- what may not begin
 
@@ -222,6 +225,8 @@ class Guarded:
     def _error_of(self, error: BaseException, turn: Turn) -> BaseException:
         """An outermost call ends by this error; returns what the caller is told."""
         call = self._engine.call
+        if isinstance(error, asyncio.CancelledError) and turn.name in READS:
+            self._cancelled_reading = ref(error)  # its traceback has this consumer
         if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
             return error  # what the consumer does now is another call's
         if self._guard.begun and call.touched and error is not call.ended_in:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 import anyio
 import pytest
+import uvloop
 
 from aktor.aio import (
     AIOKafkaConsumer,
@@ -86,8 +87,9 @@ def offsets(found: dict[TopicPartition, list[Any]]) -> list[int]:
 # -- the calls
 
 
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_its_calls_are_those_of_aiokafka(
-    kafka: Cluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str, loop: Any
 ) -> None:
     async def program() -> None:
         consumer = quick(kafka, orders.topic, group_id=group)
@@ -139,7 +141,12 @@ def test_its_calls_are_those_of_aiokafka(
         await consumer.stop()
         await consumer.stop()
 
-    run(program())
+    async def main() -> None:
+        async with asyncio.timeout(SOON_S):
+            await program()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
 
 
 async def first_of(count: int, consumer: KafkaConsumer[Any, Any]) -> AsyncIterator[Any]:
@@ -934,6 +941,40 @@ def test_stop_commits_what_was_given_out_and_leaves_the_group(
         async with quick(kafka, orders.topic, **settings) as consumer:
             async with asyncio.timeout(PROMPT_S):  # it need not wait for a session to end
                 assert (await consumer.getone()).offset == 5
+
+    run(program())
+
+
+@pytest.mark.parametrize("ends_by", ["an error", "cancelled in hand", "cancelled while it waits"])
+def test_what_was_in_hand_when_the_block_ended_is_not_committed(
+    kafka: Cluster, orders: TopicPartition, group: str, ends_by: str
+) -> None:
+    """As in the synchronous class. While a call for records waits, none is in hand."""
+
+    async def program() -> None:
+        settings = {"group_id": group, "enable_auto_commit": True}
+        reached, wanted = asyncio.Event(), COUNT if ends_by == "cancelled while it waits" else 5
+
+        async def read() -> None:
+            async with quick(kafka, orders.topic, **settings) as consumer:
+                async for record in consumer:
+                    if record.offset == wanted - 1:
+                        reached.set()
+                        if ends_by == "an error":
+                            raise ZeroDivisionError
+                        if ends_by == "cancelled in hand":
+                            await asyncio.Event().wait()
+
+        reading = asyncio.create_task(read())
+        await reached.wait()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        reading.cancel()
+        with pytest.raises((asyncio.CancelledError, ZeroDivisionError)):
+            await reading
+        async with quick(kafka, orders.topic, **settings) as consumer:
+            committed = await consumer.committed(orders)
+        assert (committed == COUNT) if wanted == COUNT else ((committed or 0) < wanted)
 
     run(program())
 

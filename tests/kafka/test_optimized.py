@@ -13,10 +13,12 @@ import sys
 import pytest
 
 #: Writes 300 records to a cluster of two brokers, reads them in a group, commits, and handles all
-#: in `process`.
+#: in `process`; reads them once more in an event loop.
 PROGRAM = """
+import asyncio
 import sys
 from aktor import KafkaConsumer, TopicPartition
+from aktor.aio import KafkaConsumer as AsyncConsumer
 from aktor.broker import EmbeddedKafka
 from aktor.errors import WakeupError
 from confluent_kafka import Producer  # kafka-python's cannot connect without asserts
@@ -66,7 +68,22 @@ with EmbeddedKafka(2, topics={"orders": 3}) as kafka:
         except WakeupError:
             pass
 
+    async def by_asyncio():
+        async with AsyncConsumer(
+            "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="aio",
+            auto_offset_reset="earliest", group_protocol=sys.argv[1],
+        ) as three:
+            read = [(await three.getone()).value]
+            async for record in three:
+                read.append(record.value)
+                if len(read) == len(VALUES):
+                    await three.commit()
+                    return read
+
+    awaited = asyncio.run(by_asyncio())
+
 print(sorted(got) == sorted(VALUES), sorted(handled) == sorted(VALUES), again > 0)
+print(sorted(awaited) == sorted(VALUES))
 print({part.partition: ends[part] for part in parts}, sorted(committed.values()) == [100] * 3)
 """
 
@@ -84,4 +101,4 @@ def test_records_are_read_committed_and_processed_without_asserts(
         timeout=60,
     )
 
-    assert run.stdout == "True True True\n{0: 100, 1: 100, 2: 100} True\n", run.stderr
+    assert run.stdout == "True True True\nTrue\n{0: 100, 1: 100, 2: 100} True\n", run.stderr

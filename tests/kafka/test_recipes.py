@@ -1,7 +1,7 @@
 """The recipes: programs in examples/ that put a consumer beside something else.
 
-FastAPI, Django and Celery are not installed for it: of these programs the part runs that knows no
-framework, and the shell around it is compiled only.
+Django and Celery are not installed for it: of these programs the part runs that knows no framework,
+and the shell around it is compiled only.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from aiohttp.test_utils import TestClient as AioTestClient
+from aiohttp.test_utils import TestServer as AioTestServer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka import KafkaProducer
+from starlette.testclient import TestClient
 
 from aktor import TopicPartition
 from examples import (
+    aio_aiohttp,
+    aio_fastapi,
+    aio_starlette,
+    aio_taskgroup,
     batch_insert,
     exactly_once_sqlite,
     from_asyncio,
@@ -199,11 +206,72 @@ def test_a_task_of_celery_is_named_by_its_record() -> None:
     assert with_celery.arguments(record) == ["1"]
 
 
-@pytest.mark.parametrize("name", ["with_celery", "with_django", "with_fastapi"])
+@pytest.mark.parametrize("name", ["with_celery", "with_django"])
 def test_the_shell_around_a_framework_is_python(name: str) -> None:
     path = ROOT / "examples" / f"{name}.py"
 
     compile(path.read_text(), str(path), "exec")
+
+
+def test_fastapi_handles_records_and_answers_its_probe(
+    kafka: Any, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOPIC", orders)
+    monkeypatch.setenv("KAFKA", ",".join(kafka.bootstrap_servers))
+    aio_fastapi.billed.clear()
+    with TestClient(aio_fastapi.app) as client:
+        wait_until(lambda: client.get("/billed").json() == COUNT, "all were handled")
+        assert client.get("/ready").json() == "ok"
+        client.portal.call(aio_fastapi.app.state.consumer.stop)
+        assert client.get("/ready").status_code == 503
+    with quick(kafka, group_id="billing") as consumer:
+        found = consumer.committed([TopicPartition(orders, number) for number in (0, 1)])
+    assert sum(found.values()) == COUNT
+
+
+def test_starlette_streams_a_topic_until_the_client_has_enough(
+    kafka: Any, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA", ",".join(kafka.bootstrap_servers))
+    with TestClient(aio_starlette.app) as client:
+        answer = client.get(f"/{orders}?from=earliest&limit={COUNT}")
+    assert sorted(map(int, answer.text.split())) == [*range(COUNT)]
+
+
+def test_aiohttp_answers_with_what_the_topic_has_last(kafka: Any, orders: str) -> None:
+    async def ask() -> None:
+        app = aio_aiohttp.make_app(",".join(kafka.bootstrap_servers), orders)
+        async with AioTestClient(AioTestServer(app)) as client:
+            produce(kafka.bootstrap_servers, orders, [b"late"], key=b"ada")
+            async with asyncio.timeout(SOON_S):
+                while (answer := await client.get("/ada")).status == 404:
+                    await asyncio.sleep(0.02)
+            assert await answer.read() == b"late"
+            assert (await client.get("/nobody")).status == 404
+
+    asyncio.run(ask())
+
+
+def test_in_a_taskgroup_one_failure_ends_all_and_its_record_is_not_committed(
+    kafka: Any, orders: str, group: str
+) -> None:
+    handled: list[Any] = []
+
+    async def handle(record: Any) -> None:
+        if len(handled) == 7:
+            raise ZeroDivisionError
+        handled.append(record.value)
+
+    async def ends() -> None:
+        async with asyncio.timeout(SOON_S):
+            await aio_taskgroup.main(",".join(kafka.bootstrap_servers), orders, group, handle)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(ends())
+    assert raised.group_contains(ZeroDivisionError)
+    with quick(kafka, group_id=group) as consumer:
+        found = consumer.committed([TopicPartition(orders, number) for number in (0, 1)])
+    assert sum(offset or 0 for offset in found.values()) <= 7
 
 
 @pytest.mark.gate  # it waits for the end of what comes

@@ -2,13 +2,15 @@
 
 For an environment without pytest and without this repository: a release is tried in it, once per
 Python and platform. An embedded cluster is started; both group protocols read all records of a
-topic, commit, and go on behind what was committed; the same records are read as columns where
-pyarrow is installed. Exits with 1, and says why, if anything is not as it should be.
+topic, commit, and go on behind what was committed; consumers of asyncio read and process them; the
+same records are read as columns where pyarrow is installed. Exits with 1, and says why, if anything
+is not as it should be.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.metadata
 import importlib.util
 import platform
@@ -20,7 +22,7 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 import aktor
-from aktor import KafkaConsumer, TopicPartition
+from aktor import KafkaConsumer, TopicPartition, aio
 from aktor.broker import EmbeddedKafka
 
 RECORDS = 1000
@@ -42,6 +44,7 @@ def main() -> None:
         written = write(servers)
         for protocol in ("classic", "consumer"):
             read_in_group(servers, protocol, written, expected)
+        asyncio.run(read_by_asyncio(servers, written))
         read_columns(servers, written)
     if hasattr(sys, "_is_gil_enabled"):
         free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -108,6 +111,34 @@ def read_in_group(
                 break
     check(read == written, f"{protocol}: what was read is not what was written")
     print(f"{protocol}: {len(read)} records")
+
+
+async def read_by_asyncio(servers: list[str], written: dict[tuple[int, int], bytes]) -> None:
+    """Read a half by `getmany` and the other one by iteration, commit; then `process` reads all."""
+    settings = {"bootstrap_servers": servers, "auto_offset_reset": "earliest"}
+    settings |= {"enable_auto_commit": False, "consumer_timeout_ms": 3000}
+    read: dict[tuple[int, int], bytes] = {}
+    async with asyncio.timeout(60), aio.KafkaConsumer("orders", group_id="aio", **settings) as one:
+        while len(read) < RECORDS // 2:
+            for records in (await one.getmany(timeout_ms=10_000, max_records=100)).values():
+                read |= {(record.partition, record.offset): record.value for record in records}
+        async for record in one:
+            read[record.partition, record.offset] = record.value
+            if len(read) == RECORDS:
+                break
+        await one.commit()
+        committed = [await one.committed(partition) for partition in one.assignment()]
+    check(read == written, "asyncio: what was read is not what was written")
+    check(sum(map(int, committed)) == RECORDS, f"asyncio: {committed} was committed")
+
+    async def handle(record: aio.ConsumerRecord) -> None:
+        await asyncio.sleep(0)
+
+    settings["group_id"] = "aio-2"
+    async with asyncio.timeout(60), aio.KafkaConsumer("orders", **settings) as two:
+        done = await two.process(handle, concurrency=50)
+    check(done.finished == RECORDS, f"asyncio: {done}")
+    print(f"asyncio: {len(read)} records")
 
 
 def read_columns(servers: list[str], written: dict[tuple[int, int], bytes]) -> None:

@@ -10,6 +10,7 @@ from aktor import (
     KafkaConsumer,
     OffsetAndMetadata,
     TopicPartition,
+    aio,
 )
 from tests.typing.user import Order, order_of, text_of
 
@@ -66,3 +67,20 @@ class Listener(ConsumerRebalanceListener):
 
 
 Listener()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
+
+
+# The consumer of asyncio.
+aio.KafkaConsumer("orders", grop_id="billing")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+later = aio.KafkaConsumer("orders", key_deserializer=text_of, value_deserializer=order_of)
+
+
+async def forget() -> None:
+    records = later.getmany(timeout_ms=100)
+    records.items()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    for one in later:  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
+        print(one)
+    async for one in later:
+        print(one.value.total)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
+    await later.commit({tp: "5"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    await later.seek(tp, 5)  # type: ignore[func-returns-value, misc]  # pyright: ignore[reportGeneralTypeIssues]
+    await later.process(of_numbers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

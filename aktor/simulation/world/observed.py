@@ -606,7 +606,7 @@ class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
         super().resume(*partitions)
         self._asked("partitions.resumed", partitions)
 
-    async def stop(self, timeout_ms: float | None = None) -> None:
+    async def stop(self, timeout_ms: float | None = None, *, autocommit: bool = True) -> None:
         if self._guard.closed:
             return
         self._came_back()
@@ -614,7 +614,7 @@ class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
         self._note("user.leaves", operation="default")
         try:
             with self._timed("close", self._allowed(timeout_ms)):
-                await super().stop(timeout_ms)
+                await super().stop(timeout_ms, autocommit=autocommit)
         finally:
             if self._guard.closed:  # else it was cancelled, and goes on
                 self._note("consumer.closed", questions=self._engine.core.port.open_questions)
