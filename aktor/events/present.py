@@ -106,6 +106,7 @@ class MemberNow(Value):
     coordinator keeps its JoinGroup or SyncGroup), "callback", "commit", "metadata", "answer", or
     "". `since`: from when on it has been in that state and step. `asked_at` is when the heartbeat
     in flight was sent (inf: none is), `answered_at` when the last one was answered.
+    `rebalance_until`: how long a rebalance waits for this member at least (inf: none waits).
     """
 
     state: str
@@ -115,6 +116,7 @@ class MemberNow(Value):
     answered_at: float
     failures: int
     session: float
+    rebalance_until: float
     trouble: str
 
 

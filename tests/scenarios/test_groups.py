@@ -359,3 +359,28 @@ def test_commits_go_round_a_join_that_waits_for_a_member_that_died(world: World)
     mine = world.host(first.consumer)
     assert not mine.named("coordinator.lost")
     first.consumer.commit(timeout_ms=2_000)
+
+
+def test_a_member_whose_join_group_is_lost_gives_nothing_out_when_its_group_goes_on(
+    world: World,
+) -> None:
+    """Found by a simulation: its heartbeats were answered, on another connection, until the
+    coordinator had waited for it for the rebalance timeout."""
+    history = History(world)
+    settings = {
+        "group_id": "g",
+        "partition_assignment_strategy": [COOPERATIVE],
+        "heartbeat_interval_ms": 3_000,
+        "max_poll_interval_ms": 6_000,
+    }
+    history.reader("orders", **settings)
+    history.drive(5.0)
+    world.trickle("orders", 500, over=20.0)
+    history.reader("orders", **settings)
+    while world.cluster.group("g").state != "PreparingRebalance":
+        history.drive(0.05)
+
+    world.cluster.drop_next("JoinGroup")  # that of the first member
+    history.drive(30.0)
+
+    history.assert_kept("orders", duplicates=True)

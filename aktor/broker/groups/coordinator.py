@@ -282,10 +282,10 @@ class GroupCoordinator:
             for member in group.members.values()
         )
 
-    def session_until(self, group_id: str, member_id: str) -> float:
-        """When a member's session ends unless it gives a sign of life; -math.inf if it is none."""
+    def kept_until(self, group_id: str, member_id: str) -> float:
+        """When the group goes on without a member that is silent; -math.inf if it is none."""
         group = self._groups.get(group_id)
-        return -math.inf if group is None else group.session_until(member_id)
+        return -math.inf if group is None else group.kept_until(member_id)
 
     def expire_session(self, group_id: str, member_id: str, now: float) -> None:
         """As if nothing was heard of a member for its session timeout.

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
-from aktor.events.present import BrokerNow, PositionNow
+from aktor.events.present import BrokerNow, MemberNow, PositionNow
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
@@ -354,7 +354,7 @@ def _session_end(p: Picture) -> str:
     if member is None or not p.partitions or not p.in_group or p.session_until == -math.inf:
         return ""
     length = _seconds(member.session)
-    if p.now <= p.session_until:
+    if p.now <= p.session_until and not _may_be_removed(p, member):
         left = _seconds(p.session_until - p.now)
         return (
             f"The session ({length}) is over in {left}; from then on records are withheld until a"
@@ -434,10 +434,23 @@ def _session(p: Picture) -> Reason | None:
     length = _seconds(member.session)
     if since == -math.inf:
         text = "the group has not confirmed the member yet"
+    elif _may_be_removed(p, member):
+        text = f"{_GONE_ON}{_for(since, p.now)}"
     else:
         text = f"the session ({length}) may be over{_for(since, p.now)}: no heartbeat was answered"
     return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
 
+
+def _may_be_removed(p: Picture, member: MemberNow) -> bool:
+    """Whether a rebalance has waited for this member as long as it waits."""
+    return member.rebalance_until <= p.session_until
+
+
+#: Why nothing is given out when a rebalance has taken too long, while heartbeats are answered.
+_GONE_ON: Final = (
+    "a rebalance has waited for this member for max_poll_interval_ms, and the group may have gone"
+    " on without it"
+)
 
 #: Reasons of the whole consumer, the most important first.
 REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
@@ -783,11 +796,11 @@ def _withheld(p: Picture) -> str:
     count = sum(one.records for one in p.partitions.values())
     if not count or p.session_until == -math.inf:
         return ""
+    withheld = f"{_plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld"
+    if _may_be_removed(p, p.member):
+        return f"{withheld}, since the group may have gone on without this member."
     length = _seconds(p.member.session)
-    return (
-        f"{_plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld, since"
-        f" the session ({length}) may be over."
-    )
+    return f"{withheld}, since the session ({length}) may be over."
 
 
 def _not_yours(p: Picture, reason: Reason) -> str:

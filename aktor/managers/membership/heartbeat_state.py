@@ -1,5 +1,5 @@
-"""A member's times: its next heartbeat, and the end of its session (Java: `Heartbeat`); and by when
-the application must poll (KIP-62; Java: `pollTimer`).
+"""A member's times: its next heartbeat, the end of its session (Java: `Heartbeat`), until when a
+rebalance waits for it, and by when the application must poll (KIP-62; Java: `pollTimer`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,16 @@ STILL_AFTER: Final = 2.0
 
 
 class HeartbeatState:
-    """Owns when the next heartbeat is due, which one is in flight, and the session: when it
-    began and when it ends."""
+    """Owns when the next heartbeat is due, which one is in flight, the session: when it began and
+    when it ends; and since when a rebalance may wait for this member.
+
+    A group removes a member in two ways. Its session ends; or it rebalances and has waited for the
+    member for the rebalance timeout (`max_poll_interval_ms`): for its JoinGroup or SyncGroup
+    (GroupCoordinator.onCompleteJoin, onPendingSyncExpiration), or in a KIP-848 group for the news
+    that it has given partitions up (scheduleConsumerGroupRebalanceTimeout). The second way does not
+    show in heartbeats before it has happened: they are answered meanwhile, and those on another
+    connection than a JoinGroup that is lost. So records are given out until `records_until`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         #: When the next heartbeat is to be sent. NEVER while one is in flight, unless `start` was
@@ -54,6 +62,9 @@ class HeartbeatState:
         self._exchange = Exchange(settings)
         self._quick: list[float] = []
         self._session_until = -math.inf
+        self._rebalance_timeout = settings.max_poll_interval
+        #: The earliest time since when a rebalance may wait for this member; inf: none waits.
+        self._awaited_since = math.inf
 
     @property
     def in_flight(self) -> bool:
@@ -74,6 +85,16 @@ class HeartbeatState:
     def session_until(self) -> float:
         """When the session ends, if no heartbeat is answered; -inf: there is none."""
         return self._session_until
+
+    @property
+    def rebalance_until(self) -> float:
+        """Until when a rebalance waits for this member at least; inf: none waits."""
+        return self._awaited_since + self._rebalance_timeout
+
+    @property
+    def records_until(self) -> float:
+        """Until when no other member can own our partitions, as far as is known here."""
+        return min(self._session_until, self.rebalance_until)
 
     @property
     def retry_at(self) -> float:
@@ -132,14 +153,27 @@ class HeartbeatState:
         self._session_until = math.nextafter(now, -math.inf)
         return self._session_until
 
-    def extend(self, asked_at: float) -> float | None:
+    def extend(self, asked_at: float) -> bool:
         """The group has confirmed the member, in answer to a request sent at `asked_at`; returns
-        the session's end if it is later now."""
+        whether the session ends later now."""
         until = asked_at + self.session
         if until <= self._session_until:
-            return None
+            return False
         self._session_until = until
-        return until
+        return True
+
+    def not_awaited_before(self, at: float) -> None:
+        """A rebalance that waits for this member has begun after `at`, if there is one."""
+        known = -math.inf if self._awaited_since == math.inf else self._awaited_since
+        self._awaited_since = max(known, at)
+
+    def may_be_awaited_from(self, at: float) -> None:
+        """From `at` on a rebalance may wait for this member, if none has waited before."""
+        self._awaited_since = min(self._awaited_since, at)
+
+    def not_awaited(self) -> None:
+        """No rebalance waits for this member."""
+        self._awaited_since = math.inf
 
     def is_over(self, now: float) -> bool:
         """Whether the session has run out, as far as is known here."""
@@ -157,6 +191,7 @@ class HeartbeatState:
     def stop(self) -> None:
         """Send no more heartbeats, and ignore the answer to the one in flight."""
         self.abandon()
+        self.not_awaited()
         self.due = NEVER
 
     def _after(self, now: float) -> float:

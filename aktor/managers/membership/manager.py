@@ -114,6 +114,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         #: When the member came to this step, and the last heartbeat with the time when it was sent.
         self._step_since: tuple[tuple[object, str], float] = (None, ""), -math.inf
         self._beat = (0, -math.inf)
+        #: Until when the application may give out records, as it was told last.
+        self._told_until = -math.inf
 
     @property
     @abstractmethod
@@ -149,6 +151,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             answered_at=beats.answered_at,
             failures=beats.failures,
             session=beats.session,
+            rebalance_until=beats.rebalance_until,
             trouble=self._trouble,
         )
 
@@ -308,8 +311,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
         self._trouble = ""
         self._standstill.confirmed(asked_at)
-        until = self._heartbeat_state.extend(asked_at)
-        if until is not None:
+        if self._heartbeat_state.extend(asked_at):
+            self._allow_records_until(self._heartbeat_state.records_until)
+
+    def _allow_records_until(self, until: float) -> None:
+        """Tell the application until when it may give out records, unless it knows."""
+        if until != self._told_until:
+            self._told_until = until
             self._say(SessionExtended(until=until))
 
     def _hurry_if_over(self) -> None:

@@ -103,8 +103,8 @@ def nobody_is_left_behind(history: History) -> list[str]:
 
 
 def no_session_is_believed_in_for_too_long(history: History) -> list[str]:
-    """A member never takes its session for longer than its coordinator does, which may expel it
-    then, unless it slept meanwhile."""
+    """A member never counts on its coordinator for longer than that keeps it: until its session
+    ends, or a rebalance has waited for it; unless it slept meanwhile."""
     complaints = []
     slept: dict[str, float] = {}
     for event in history.named("session.overrated", "member.thawed"):
@@ -113,7 +113,7 @@ def no_session_is_believed_in_for_too_long(history: History) -> list[str]:
                 slept[event["member"]] = event["at"]
         elif event["at"] > slept.get(process_of(event["member"]), -math.inf) + FORGOTTEN_WITHIN:
             complaints.append(
-                f"{when(event)} believes in its session for {event['seconds']} s too long"
+                f"{when(event)} believes in its membership for {event['seconds']} s too long"
             )
     return complaints
 

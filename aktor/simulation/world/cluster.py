@@ -625,10 +625,10 @@ class Brokers:
             if self._consumer(member) == consumer
         ]
 
-    def session_until(self, group: str, member_id: str) -> float:
-        """When the coordinator ends this member's session, by the scheduler's clock, if it hears
-        no more of it; -math.inf if it does not know it."""
-        return self.model.groups.session_until(group, member_id)
+    def kept_until(self, group: str, member_id: str) -> float:
+        """When the group goes on without this member, by the scheduler's clock, if the coordinator
+        hears no more of it; -math.inf if it does not know it."""
+        return self.model.groups.kept_until(group, member_id)
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates the group, -1 if none does."""

@@ -367,12 +367,12 @@ class SimulatedHost(Host):
         return sorted({key for net in self._nets for key in net.keys} - known)
 
     def believes_in_session(self, until: float) -> None:
-        """The application may give out records until `until`. Note it if the coordinator ends the
-        session earlier: it may give the partitions to another member then. Nothing is noted if the
-        coordinator does not know the member any more."""
+        """The application may give out records until `until`. Note it if the group may go on
+        without the member earlier: it may give the partitions to another one then. Nothing is noted
+        if the coordinator does not know the member any more."""
         group, member_id = self.consumer.config["group_id"], self.port.membership.member.member_id
         assert group is not None, "a member has a group"
-        ends = self._simulation.brokers.session_until(group, member_id)
+        ends = self._simulation.brokers.kept_until(group, member_id)
         seconds = until - self.member.ahead - ends
         if ROUNDING < seconds < math.inf:
             self.note("session.overrated", member_id=member_id, seconds=round(seconds, 3))

@@ -82,6 +82,7 @@ def a_member(**said: Any) -> MemberNow:
         "answered_at": NOW - 0.5,
         "failures": 0,
         "session": 6.0,
+        "rebalance_until": math.inf,
         "trouble": "",
     }
     return MemberNow(**known | said)
@@ -293,6 +294,12 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         {"isolated": True, "partitions": {T0: seen(high_watermark=9)}},
         WaitingFor.TRANSACTION,
         "4 records behind the position belong to an open transaction",
+    ),
+    "a rebalance has waited too long": (
+        {"member": a_member(rebalance_until=NOW - 1.2), "session_until": NOW - 1.2},
+        WaitingFor.SESSION,
+        "a rebalance has waited for this member for max_poll_interval_ms, and the group may have"
+        " gone on without it",
     ),
     "the background thread hangs": (
         {"overdue": 12.0, "background_line": "app/log.py:7 emit"},

@@ -150,9 +150,20 @@ class Generations:
         """Begin the member's session timeout anew: it has sent a request or was answered."""
         self.timers.set(_SESSION + member.member_id, now, member.session_timeout)
 
-    def session_until(self, member: Member) -> float:
-        """When its session ends without a heartbeat; math.inf while it cannot (`keeps_session`)."""
-        return math.inf if member.keeps_session else self.timers.at(_SESSION + member.member_id)
+    def kept_until(self, member: Member) -> float:
+        """When the group goes on without it, if nothing more is heard of it; math.inf: it does not.
+
+        Its session ends, unless it cannot (`keeps_session`); or the time for its JoinGroup or
+        SyncGroup does.
+        """
+        if member.keeps_session:
+            return math.inf
+        ends = self.timers.at(_SESSION + member.member_id)
+        if self.state is State.PREPARING_REBALANCE and member.join_call is None:
+            ends = min(ends, self.timers.at(_JOIN))
+        if member.member_id in self._pending_sync:
+            ends = min(ends, self.timers.at(_SYNC))
+        return ends
 
     def admit(self, member_id: str, session_timeout: float, now: float) -> None:
         """This id was given out: wait for its JoinGroup for a session timeout (KIP-394)."""

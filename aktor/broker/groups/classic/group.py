@@ -292,10 +292,10 @@ class ClassicGroup:
         """When something is due, math.inf if nothing is."""
         return self._group.timers.wake_at()
 
-    def session_until(self, member_id: str) -> float:
-        """When this member's session ends; -math.inf if there is no such member."""
+    def kept_until(self, member_id: str) -> float:
+        """When the group goes on without this member; -math.inf if there is no such member."""
         member = self.members.get(member_id)
-        return -math.inf if member is None else self._group.session_until(member)
+        return -math.inf if member is None else self._group.kept_until(member)
 
     def tick(self, now: float) -> None:
         """Do what is due by now."""

@@ -270,10 +270,10 @@ class ConsumerGroup:
             member_id=member.member_id, member_epoch=request.member_epoch
         )
 
-    def session_until(self, member_id: str) -> float:
-        """When this member's session ends; -math.inf if there is no such member."""
+    def kept_until(self, member_id: str) -> float:
+        """When the group goes on without this member; -math.inf if there is no such member."""
         known = member_id in self.members
-        return self._group.session_until(member_id) if known else -math.inf
+        return self._group.kept_until(member_id) if known else -math.inf
 
     # Faults by command.
 

@@ -294,9 +294,11 @@ class Rebalances:
             timeout = member.classic.session_timeout_ms / 1000
         self._sessions.set(member.member_id, now + timeout)
 
-    def session_until(self, member_id: str) -> float:
-        """When its session ends unless it gives a sign of life."""
-        return self._sessions.at(member_id)
+    def kept_until(self, member_id: str) -> float:
+        """When the group goes on without it, if nothing more is heard of it: its session ends, or
+        the time in which it has to give partitions up, to join or to sync."""
+        deadlines = (self._sessions, self._revocations, self._joins, self._syncs)
+        return min(one.at(member_id) for one in deadlines)
 
     def await_join(self, member: Member, now: float) -> None:
         """A classic member is told to join; if it was before, its time runs already."""

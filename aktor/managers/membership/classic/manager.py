@@ -33,7 +33,6 @@ from aktor.events.membership import (
     LeaveGroup,
     MemberChanged,
     Operation,
-    SessionExtended,
     SubscriptionChanged,
 )
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
@@ -109,6 +108,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._joins = Exchange(settings)
         #: When a heartbeat was first refused since JoinGroup or SyncGroup was sent; inf: none was.
         self._refused_since = math.inf
+        #: When a heartbeat was sent whose answer has confirmed the member, the last one. No
+        #: generation that is joined later had begun by then.
+        self._confirmed_at = -math.inf
+        #: Whether no SyncGroup of this generation was answered. Heartbeats do not tell whether the
+        #: coordinator waits for it.
+        self._is_sync_awaited = False
 
     @property
     def state(self) -> State:
@@ -324,6 +329,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # asks again because an answer was lost), and SyncGroup in a stable group, without renewing
         # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
         # member begins with the JoinGroup which gave it its id.
+        #
+        # From now on the group waits for SyncGroup, and not since before this JoinGroup was sent.
+        self._is_sync_awaited = True
+        self._heartbeat_state.not_awaited_before(max(sent.at, self._confirmed_at))
         self._extend_session(self._heartbeat_state.member_since)
         self._heartbeat_state.start(self._timer.now)
         self._hurry_if_over()
@@ -360,17 +369,19 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return
         error = group_requests.sync_error(response, self._member.assignor)
         if error is NoError:
-            self._synced(response)
+            self._synced(response, sent)
         else:
             self._group_error(Answer.SYNC_GROUP, error, received)
 
-    def _synced(self, response: Any) -> None:
+    def _synced(self, response: Any, sent: GroupRequestSent) -> None:
         try:
             assigned = self._member.read(response.assignment)
         except Exception as error:
             self._assignor_failed(error)
             return
         self._joins.answered()
+        self._is_sync_awaited = False
+        self._heartbeat_state.not_awaited_before(sent.at)
         is_overtaken = self._heartbeat_state.rebalances_again
         self._heartbeat_state.start(self._timer.now, quick=self._member.is_cooperative)
         if is_overtaken:
@@ -443,6 +454,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
         elif confirmed:
+            self._confirmed_at = max(self._confirmed_at, sent.at)
+            if Do.REJOIN not in meaning and not self._is_sync_awaited:
+                # Nor was JoinGroup awaited when the coordinator read this heartbeat.
+                self._heartbeat_state.not_awaited_before(sent.at)
             self._extend_session(sent.at)
             if Do.REJOIN in meaning:
                 self._rebalance_announced(sent.at)
@@ -471,7 +486,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _doubt_assignment(self) -> None:
         """Give nothing out before the answer to a heartbeat that is sent from now on."""
-        self._say(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
+        self._allow_records_until(self._heartbeat_state.end_session(self._timer.now))
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
@@ -493,7 +508,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._refused_since = min(self._refused_since, self._timer.now)
             # Another member may own our partitions by now: no records are given out until the group
             # confirms the member.
-            self._say(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
+            self._allow_records_until(math.nextafter(self._timer.now, -math.inf))
         return self._timer.now < self._refused_since + REFUSALS_TOLERATED
 
     # -- what a leader that skips the assignment has to learn

@@ -64,12 +64,13 @@ def claimed(owned: LocalAssignment, assigning: LocalAssignment) -> LocalAssignme
 
 
 class HeartbeatSent(Value):
-    """Note on a heartbeat: its number, when it was sent, and whether it is one that frees our
-    `group_instance_id`."""
+    """Note on a heartbeat: its number, when it was sent, whether it is one that frees our
+    `group_instance_id`, and whether it claims partitions that are not in the target."""
 
     number: int
     at: float
     frees: bool = False
+    owes: bool = False
 
 
 class SentFields:

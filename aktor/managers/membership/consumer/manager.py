@@ -281,10 +281,20 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         else:
             body = self._registration.heartbeat(member.report())
         deadline = now + self._heartbeat_state.patience()
-        note = HeartbeatSent(number=self._heartbeat_state.sent(), at=now, frees=frees)
+        number = self._heartbeat_state.sent()
+        note = HeartbeatSent(number=number, at=now, frees=frees, owes=member.owes())
+        self._note_wait(now)
         member.heartbeat_sent(now, reports_owned=body.topic_partitions is not None)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
         return AGAIN  # an acknowledgement that is sent makes way for the next target
+
+    def _note_wait(self, now: float) -> None:
+        """The coordinator may find, when it reads the heartbeat that is sent now, that we have to
+        give partitions up: from then on it waits for that."""
+        self._heartbeat_state.may_be_awaited_from(now)
+        until = self._heartbeat_state.records_until
+        if until < self._told_until:
+            self._allow_records_until(until)
 
     def _heartbeat_due(self) -> float:
         """An acknowledgement does not wait for the interval, but for the backoff."""
@@ -327,6 +337,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             # The next heartbeats are sent soon: when other members have given partitions up, the
             # coordinator says so in the answer to one of them.
             heartbeats.start(self._timer.now, quick=True)
+        if not (sent.owes or self._member.owes(target)):
+            heartbeats.not_awaited()
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._timer.now)
         self._hurry_if_over()

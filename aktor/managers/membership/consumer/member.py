@@ -90,6 +90,16 @@ class ConsumerMember(GroupMember[State, Trigger]):
             target=self._claim.of_target,
         )
 
+    def owes(self, target: LocalAssignment | None = None) -> bool:
+        """Whether the coordinator waits for partitions that it has not heard to be given up; with
+        this target, or with the one that is known."""
+        wanted = self._target.assignment if target is None else target
+        return any(
+            not numbers <= wanted.get(topic, frozenset())
+            for held in (self._claim.acknowledged, self._claim.assigning)
+            for topic, numbers in held.items()
+        )
+
     # -- what the application wants
 
     def polled(self) -> None:

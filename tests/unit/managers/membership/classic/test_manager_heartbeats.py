@@ -28,6 +28,8 @@ from tests.unit.managers.membership.builders import (
     GROUP_AUTHORIZATION_FAILED,
     ILLEGAL_GENERATION,
     MEMBER_ID_REQUIRED,
+    NOT_COORDINATOR,
+    OK,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
     MembershipHarness,
@@ -560,3 +562,91 @@ def test_a_static_member_that_is_late_does_not_say_goodbye() -> None:
     harness.requests.clear()
     harness.after(20)
     assert not harness.requests
+
+
+# -- until when a rebalance waits for the member
+
+
+def calm(**settings: object) -> tuple[MembershipHarness, float]:
+    """It keeps a-0 while its group rebalances; and when it asked last and no rebalance ran."""
+    harness = a_stable_cooperative_member("a-0", max_poll_interval=60.0, **settings)
+    return harness, harness.beats().context.at
+
+
+def polls_on(harness: MembershipHarness, code: int = OK) -> None:
+    """The application polls for more than a minute; each heartbeat is answered so."""
+    until = harness.now + 65.0
+    while harness.now < until:
+        harness.poll()
+        harness.beats(code)
+
+
+def test_a_rebalance_that_join_group_does_not_reach_lets_records_out_until_its_timeout() -> None:
+    """Found by a simulation (seed 96000028): heartbeats are answered on another connection, and
+    the group goes on without the member when it has waited for it so long."""
+    harness, asked_at = calm()
+
+    polls_on(harness, REBALANCE_IN_PROGRESS)
+
+    assert harness.manager.state is State.JOINING
+    assert harness.last_said(SessionExtended).until == asked_at + 60.0
+
+
+def test_heartbeats_come_no_faster_when_a_rebalance_has_waited_too_long() -> None:
+    harness, _ = calm()
+    polls_on(harness, REBALANCE_IN_PROGRESS)
+    before = harness.now
+
+    harness.beats(REBALANCE_IN_PROGRESS)
+
+    assert harness.now == before + 3.0
+
+
+def test_what_joins_after_all_gives_records_out_again_after_the_next_heartbeat() -> None:
+    harness, _ = calm(request_timeout=300.0)
+    harness.beats(REBALANCE_IN_PROGRESS)
+    join = harness.sent(JoinGroupRequest)
+    polls_on(harness, REBALANCE_IN_PROGRESS)
+
+    harness.answer(join, joined(2, assignor="cooperative-sticky"))
+    harness.answer(harness.sent(SyncGroupRequest), synced("a-0"))
+    harness.apply()
+    request = harness.beats()
+
+    assert harness.last_said(SessionExtended).until == request.context.at + 45.0
+
+
+def test_a_sync_group_that_is_not_answered_lets_records_out_until_the_timeout() -> None:
+    """Kafka removes members whose SyncGroup has not come (onPendingSyncExpiration), and its
+    heartbeats say nothing of that before."""
+    harness, _ = calm(request_timeout=300.0)
+    last = harness.beats(REBALANCE_IN_PROGRESS).context.at
+    harness.answer(harness.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+
+    polls_on(harness)
+
+    assert harness.manager.state is State.SYNCING
+    assert harness.last_said(SessionExtended).until == last + 60.0
+
+
+def test_a_sync_group_that_fails_is_awaited_while_the_member_joins_again() -> None:
+    """Found by a simulation (seed 96000028, the coordinator had moved): heartbeats of its
+    generation are answered as if no rebalance ran."""
+    harness, _ = calm(request_timeout=300.0)
+    last = harness.beats(REBALANCE_IN_PROGRESS).context.at
+    harness.answer(harness.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+    harness.answer(harness.sent(SyncGroupRequest), sync_refused(NOT_COORDINATOR))
+
+    polls_on(harness)
+
+    assert harness.manager.state is State.JOINING
+    assert harness.last_said(SessionExtended).until == last + 60.0
+
+
+def test_a_session_longer_than_the_rebalance_timeout_is_believed_in_until_that() -> None:
+    """A rebalance may begin right after the answer to a heartbeat."""
+    harness = a_stable_cooperative_member("a-0", max_poll_interval=20.0)
+
+    request = harness.beats()
+
+    assert harness.last_said(SessionExtended).until == request.context.at + 20.0

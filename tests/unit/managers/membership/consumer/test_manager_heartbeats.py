@@ -212,3 +212,83 @@ def test_a_failed_connection_is_traced_with_its_reason() -> None:
     harness.fail(harness.next_beat(), KafkaConnectionError("reset by peer"))
 
     assert "reset by peer" in str(harness.traced("heartbeat.failed")[0]["because"])
+
+
+# -- until when the coordinator waits for partitions
+
+
+def test_partitions_that_are_not_given_up_let_records_out_until_the_rebalance_timeout() -> None:
+    """The coordinator fences a member that has not told it by then that it has given them up
+    (GroupMetadataManager, scheduleConsumerGroupRebalanceTimeout); heartbeats show nothing before.
+    """
+    harness = a_stable_member("a-0 a-1", max_poll_interval=60.0).is_quiet()
+    told_at = harness.is_told("a-0").context.at
+
+    for _ in range(20):
+        harness.poll()
+        harness.is_told()
+
+    assert harness.state is State.RECONCILING
+    assert harness.now > told_at + 60.0
+    assert harness.last_said(SessionExtended).until == told_at + 60.0
+
+
+def test_the_coordinator_may_wait_since_a_heartbeat_whose_answer_is_lost() -> None:
+    harness = a_stable_member("a-0 a-1", max_poll_interval=30.0).is_quiet()
+    lost = harness.next_beat()
+    harness.time_out(lost)
+    harness.after(1.0)
+
+    harness.is_told("a-0")
+
+    assert harness.last_said(SessionExtended).until == lost.context.at + 30.0
+
+
+def test_the_coordinator_waits_no_longer_when_it_has_heard_that_they_are_given_up() -> None:
+    harness = a_stable_member("a-0 a-1", max_poll_interval=60.0).is_quiet()
+    harness.is_told("a-0")
+    for _ in range(5):
+        harness.poll()
+        harness.is_told()
+    harness.revoke()
+    harness.apply()
+
+    request = harness.is_told()
+
+    assert tells(request) == partitions("a-0")
+    assert harness.last_said(SessionExtended).until == request.context.at + 45.0
+
+
+def test_an_answer_that_was_under_way_says_nothing_of_what_is_given_up_meanwhile() -> None:
+    harness = a_stable_member("a-0 a-1", max_poll_interval=20.0).is_quiet()
+    told_at = harness.is_told("a-0").context.at
+    for _ in range(5):
+        harness.poll()
+        harness.is_told()
+    under_way = harness.next_beat()
+    harness.revoke()
+    harness.apply()
+
+    harness.answer(under_way, heard())
+
+    assert harness.last_said(SessionExtended).until == told_at + 20.0
+
+
+def test_topics_whose_names_are_awaited_do_not_make_the_coordinator_wait() -> None:
+    harness = a_stable_member("a-0 a-1", max_poll_interval=60.0).is_quiet()
+    harness.is_told("a-0 a-1 c-0")
+
+    for _ in range(20):
+        harness.poll()
+        last = harness.is_told()
+
+    assert harness.last_said(SessionExtended).until == last.context.at + 45.0
+
+
+def test_a_member_of_a_short_rebalance_timeout_is_believed_in_between_heartbeats() -> None:
+    """The coordinator begins to wait when it reads a heartbeat, and at no other time."""
+    harness = a_stable_member("a-0 a-1", max_poll_interval=6.0).is_quiet()
+
+    request = harness.is_told()
+
+    assert harness.last_said(SessionExtended).until == request.context.at + 45.0
