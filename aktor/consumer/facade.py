@@ -35,7 +35,6 @@ from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.agents import Agents
 from aktor.consumer.assembly import assemble, run_last_callbacks
-from aktor.consumer.columns import arrow_range
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.guard import LOOK_EVERY, ThreadGuard
@@ -72,6 +71,7 @@ from aktor.version import __version__
 if TYPE_CHECKING:
     import pyarrow
 
+    from aktor.consumer.columns import arrow_range
     from aktor.consumer.configuration.keywords import Config, ConsumerSettings, Keywords
     from aktor.consumer.configuration.shapes import Deserializes, OnCommit
     from aktor.consumer.future import Future
@@ -488,6 +488,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             KafkaTimeoutError: nothing came, or no partition was assigned, for `timeout_ms`.
             What `poll_arrow` raises.
         """
+        from aktor.consumer.columns import arrow_range
+
         names = import_arrow().checked_columns(columns)
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
         reading = arrow_range.Reading(
