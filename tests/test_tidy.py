@@ -531,7 +531,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "group": {"facade"},
         "subscription_state": set(),
         "arguments": {"configuration", "core"},
-        "internals": {"core"},
+        "internals": {"configuration", "core", "habits"},
         "metrics": {"core"},
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},

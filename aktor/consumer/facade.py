@@ -568,6 +568,12 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     def __aiter__(self) -> Never:
         raise TypeError(habits.ASYNC)
 
+    def __aenter__(self) -> Never:
+        raise TypeError(habits.ASYNC)
+
+    def __aexit__(self, *_: object) -> Never:
+        raise TypeError(habits.ASYNC)
+
     def __next__(self) -> ConsumerRecord[K, V]:
         """The next record, waiting up to `consumer_timeout_ms` for it.
 

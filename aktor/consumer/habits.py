@@ -8,8 +8,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
 from aktor.consumer.configuration.table import DEFAULT_CONFIG
+from aktor.structs import TopicPartition
 
-__all__ = ["check_topics", "check_unknown", "warn_of_seconds", "with_defaults", "without_unknown"]
+__all__ = [
+    "check_topics",
+    "check_unknown",
+    "instead_of",
+    "warn_of_seconds",
+    "with_defaults",
+    "without_unknown",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +30,38 @@ ASYNC: Final = (
 )
 
 
+#: Methods of other clients' consumers: what to call in their place.
+_ELSEWHERE: Final = {
+    "confluent-kafka": {
+        "consume": "poll(timeout_ms=1000, max_records=500), which returns a dict of lists",
+        "get_watermark_offsets": "beginning_offsets() and end_offsets()",
+        "incremental_assign": "assign(), which takes all partitions",
+        "incremental_unassign": "assign(), which takes all partitions",
+        "list_topics": "topics(), partitions_for_topic() or look_up_topics()",
+        "memberid": "group_metadata().member_id",
+        "store_offsets": "commit(offsets): nothing is stored for a later commit",
+        "consumer_group_metadata": "group_metadata()",
+        "unassign": "unsubscribe()",
+    },
+    "aiokafka": {
+        "getmany": "poll(timeout_ms=..., max_records=...)",
+        "getone": "next(consumer), or a for loop",
+        "last_stable_offset": "end_offsets(), with isolation_level='read_committed'",
+        "seek_to_committed": "committed() and seek()",
+        "start": "nothing: the constructor has connected (aktor.aio.KafkaConsumer has start())",
+        "stop": "close()",
+    },
+}
+
+
+def instead_of(name: str) -> str:
+    """What to call in place of a method that other clients have, to append to a message."""
+    for client, methods in _ELSEWHERE.items():
+        if name in methods:
+            return f", which {client}'s consumer has. Here it is {methods[name]}"
+    return ""
+
+
 def check_topics(topics: Collection[Any]) -> None:
     """Check the positional arguments of the constructor, which are topics."""
     for topic in topics:
@@ -30,6 +70,11 @@ def check_topics(topics: Collection[Any]) -> None:
                 "KafkaConsumer() was given a dict, as confluent-kafka's Consumer is. Topics are"
                 " positional arguments, and settings keywords with underscores:"
                 " KafkaConsumer('orders', bootstrap_servers='host:9092', group_id='billing')"
+            )
+        if isinstance(topic, TopicPartition):
+            raise TypeError(
+                f"KafkaConsumer() was given {topic}, but takes topics: make it without one, and"
+                " call assign([...]) with partitions"
             )
         if isinstance(topic, list | tuple | set | frozenset):
             raise TypeError(

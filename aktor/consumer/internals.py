@@ -21,6 +21,8 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import MemberState, OffsetAndMetadata, TopicPartition
 
 from aktor.actors.network.metrics import IN_FLIGHT, LAST_HEARTBEAT, LAST_HEARTBEAT_ANSWER
+from aktor.consumer import habits
+from aktor.consumer.configuration import bootstrap
 from aktor.consumer.core.partition import Partition
 from aktor.events.metadata import Broker, Cluster
 from aktor.events.metric import Metric
@@ -59,6 +61,7 @@ class Internals(_KafkaPython):
     _closed = _Internal(lambda consumer: consumer._guard.ending, "Call close()")
     _client = _Internal(lambda consumer: ClientView(consumer), "Call the consumer's methods")
     _manager = _Internal(lambda consumer: ClientView(consumer), "Call the consumer's methods")
+    _net = _Internal(lambda consumer: NetView(consumer), "Call the consumer's methods")
     _cluster = _Internal(lambda consumer: ClusterView(consumer), "Call look_up_topics()")
     _coordinator = _Internal(
         lambda consumer: CoordinatorView(consumer), "Call commit(), committed(), unsubscribe()"
@@ -82,6 +85,12 @@ class Internals(_KafkaPython):
         lambda consumer: time.monotonic() + consumer.config["consumer_timeout_ms"] / 1000,
         "Set config['consumer_timeout_ms']: each call of next() counts from its beginning",
     )
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(text + habits.instead_of(name), name=name, obj=self)
 
     def _set_consumer_timeout(self) -> None:
         """Nothing: each call of `next` counts from its beginning."""
@@ -169,6 +178,20 @@ class ClusterView(_View):
         """All brokers, in kafka-python's class."""
         return [_broker(broker) for broker in self._seen.brokers.values()]
 
+    def bootstrap_brokers(self) -> list[Any]:
+        """The servers of `bootstrap_servers`, with kafka-python's names for them."""
+        servers = bootstrap.addresses(self._consumer.config["bootstrap_servers"])
+        return [
+            MetadataResponse.MetadataResponseBroker(
+                node_id=f"bootstrap-{number}", host=host, port=port, rack=None
+            )
+            for number, (host, port) in enumerate(servers)
+        ]
+
+    def is_bootstrap(self, node_id: Any) -> bool:
+        """Whether it is the name of one of them."""
+        return any(one.node_id == node_id for one in self.bootstrap_brokers())
+
     def broker_metadata(self, broker_id: int) -> Any:
         """One broker, or None."""
         found = self._seen.brokers.get(broker_id)
@@ -218,6 +241,11 @@ class ClusterView(_View):
         """The topic's id, or None."""
         topic = self._seen.topics.get(topic_name)
         return None if topic is None else topic.topic_id
+
+    def topic_name_for_id(self, topic_id: Any) -> str | None:
+        """The name of the topic with this id, or None."""
+        named = (name for name, one in self._seen.topics.items() if one.topic_id == topic_id)
+        return next(named, None)
 
     def request_update(self) -> Any:
         """A future that is done: aktor asks for metadata when it needs to."""
@@ -281,6 +309,9 @@ class ClientView(_View):
 
     is_ready = connected
 
+    def maybe_connect(self, node_id: int, **_: object) -> None:
+        """Nothing: aktor connects when there is something to send."""
+
     def ready(self, node_id: int, **_: object) -> bool:
         """The same: aktor connects when there is something to send."""
         return self.connected(node_id)
@@ -305,6 +336,20 @@ class ClientView(_View):
 
     def wakeup(self) -> None:
         """Nothing, as above. (To end a blocked poll, call the consumer's `wakeup`.)"""
+
+
+class NetView(_View):
+    """`NetworkSelector`: what does the network's work. Here that is the background thread."""
+
+    __slots__ = ()
+    NAME = "_net"
+    INSTEAD = ClientView.INSTEAD
+
+    def poll(self, timeout_ms: float | None = None, future: Any = None) -> None:
+        """Nothing: the background thread does all network work by itself."""
+
+    def wakeup(self) -> None:
+        """Nothing, as above."""
 
 
 class SubscriptionView(_View):

@@ -114,7 +114,9 @@ def _instance(
     beside: Mapping[str, Any],
 ) -> RecordDeserializationError:
     # Neither `__new__` nor `__init__` of the other class: they may want any arguments.
-    in_c: Any = next(base for base in kind.__mro__ if _is_in_c(base))
+    in_c: Any = both
+    while not _is_in_c(in_c):
+        in_c = in_c.__base__
     error: _OfBoth = in_c.__new__(both)
     error.__dict__.update(fields)
     BaseException.__init__(error, error._text())

@@ -11,6 +11,7 @@ import selectors
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from kafka.errors import UnrecognizedBrokerVersion
 from kafka.protocol.broker_version_data import BrokerVersionData
@@ -131,8 +132,14 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def identifier(name: str, value: Any) -> str:
+    """A name that programs make of a process id or a UUID; kafka-python sends `str` of it."""
+    named = isinstance(value, int | UUID) and not isinstance(value, bool)
+    return text(name, str(value) if named else value)
+
+
 def group_id(name: str, value: Any) -> str:
-    group = text(name, value)
+    group = identifier(name, value)
     if group == "":
         raise refusal(name, value, "the name of a group, or None to read without one")
     return group
@@ -156,6 +163,7 @@ def offset_reset(name: str, value: Any) -> Any:
     if value is None:
         return "none"
     if isinstance(value, str):
+        value = value.strip()
         value = OFFSET_RESETS_OF_OLD.get(value, value.lower())
         if value.startswith(BY_DURATION):
             return _by_duration(name, value)
@@ -191,6 +199,10 @@ def not_blank(name: str, value: Any) -> str:
     if not text(name, value).strip():
         raise refusal(name, value, "a name that is not blank, or None")
     return str(value)
+
+
+def instance_id(name: str, value: Any) -> str:
+    return not_blank(name, identifier(name, value))
 
 
 def path(name: str, value: Any) -> str:

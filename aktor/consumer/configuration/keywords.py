@@ -24,7 +24,7 @@ class ConsumerSettings(TypedDict, total=False):
     client_id: str | None
     client_rack: str | None
     client_dns_lookup: str
-    bootstrap_timeout_ms: float
+    bootstrap_timeout_ms: float | None
     api_version: tuple[int, ...] | str | None
     group_id: str | None
     group_instance_id: str | None
@@ -51,7 +51,7 @@ class ConsumerSettings(TypedDict, total=False):
     request_timeout_ms: float
     retry_backoff_ms: float
     reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
+    reconnect_backoff_max_ms: float | None
     connections_max_idle_ms: float
     max_in_flight_requests_per_connection: int
     receive_message_max_bytes: int
@@ -79,8 +79,8 @@ class ConsumerSettings(TypedDict, total=False):
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
     metrics_enabled: bool
-    metric_reporters: Sequence[object]
-    metrics_num_samples: int
+    metric_reporters: Sequence[object] | None
+    metrics_num_samples: int | None
     metrics_sample_window_ms: int
     metric_group_prefix: str
     default_api_timeout_ms: float
@@ -108,7 +108,7 @@ class Config(TypedDict):
     client_id: str | None
     client_rack: str
     client_dns_lookup: str
-    bootstrap_timeout_ms: float
+    bootstrap_timeout_ms: float | None
     api_version: tuple[int, ...] | str | None
     group_id: str | None
     group_instance_id: str | None
@@ -165,7 +165,7 @@ class Config(TypedDict):
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None
     metrics_enabled: bool
-    metric_reporters: Sequence[object]
+    metric_reporters: Sequence[object] | None
     metrics_num_samples: int
     metrics_sample_window_ms: int
     metric_group_prefix: str

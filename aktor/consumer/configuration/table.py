@@ -149,11 +149,11 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         ),
         Setting(
             name="client_id",
-            check=checks.optional(checks.text, Settings.FIELDS["client_id"].default),
+            check=checks.optional(checks.identifier, Settings.FIELDS["client_id"].default),
             kind="str | None",
             for_connections=True,
             meaning="our name in the brokers' logs and quotas",
-            notes="None is the default",
+            notes="None is the default; a number or a UUID is written as a str",
         ),
         Setting(
             name="client_rack",
@@ -178,12 +178,12 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         ),
         Setting(
             name="bootstrap_timeout_ms",
-            check=checks.milliseconds(),
-            kind="float",
+            check=checks.optional(checks.milliseconds(), INT32_MAX),
+            kind="float | None",
             unit="ms",
             meaning=(
                 "how long the constructor waits for the first answer of a broker; with 0, or if"
-                " `api_version` is given, it does not wait"
+                " `api_version` is given, it does not wait; with None it waits for ever"
             ),
             notes=(
                 "then BootstrapError, which is kafka-python's KafkaTimeoutError (and 2.x's"
@@ -210,11 +210,11 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.optional(checks.group_id),
             kind="str | None",
             meaning="the group to join and to commit for; None reads without one",
-            notes="an empty name is refused, as brokers do",
+            notes="an empty name is refused, as brokers do; a number or a UUID is written as a str",
         ),
         Setting(
             name="group_instance_id",
-            check=checks.optional(checks.not_blank),
+            check=checks.optional(checks.instance_id),
             kind="str | None",
             unset=("",),
             meaning=(
@@ -466,7 +466,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="reconnect_backoff_max_ms",
             check=checks.milliseconds(),
-            kind="float",
+            kind="float | None",
+            unset=(None,),
             unit="ms",
             for_connections=True,
             meaning="",
@@ -506,6 +507,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="receive_buffer_bytes",
             check=checks.optional(checks.buffer_size),
             kind="int | None",
+            unset=("",),
             default=None,
             unit="bytes",
             for_connections=True,
@@ -516,6 +518,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="send_buffer_bytes",
             check=checks.optional(checks.buffer_size),
             kind="int | None",
+            unset=("",),
             default=None,
             unit="bytes",
             for_connections=True,
@@ -743,7 +746,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="metric_reporters",
             check=checks.metric_reporters,
-            kind="Sequence[object]",
+            kind="Sequence[object] | None",
+            unset=("",),
             default=[],
             meaning=(
                 "classes of reporters (`kafka.metrics.metrics_reporter`); the constructor"
@@ -754,7 +758,8 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
         Setting(
             name="metrics_num_samples",
             check=checks.integer(1, 1000, "windows"),
-            kind="int",
+            kind="int | None",
+            unset=(None,),
             meaning="windows over which averages, maxima and rates are taken",
         ),
         Setting(

@@ -91,6 +91,46 @@ def test_an_async_for_is_refused(consumer: KafkaConsumer) -> None:
         asyncio.run(main())
 
 
+def test_an_async_with_is_refused(consumer: KafkaConsumer) -> None:
+    async def main() -> None:
+        async with consumer:  # type: ignore[misc]
+            pass
+
+    with pytest.raises(TypeError, match=r"aiokafka.*asyncio\.to_thread"):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("consume", r"confluent-kafka.*poll\(timeout_ms=1000, max_records=500\)"),
+        ("get_watermark_offsets", r"confluent-kafka.*end_offsets\(\)"),
+        ("memberid", r"confluent-kafka.*group_metadata\(\)\.member_id"),
+        ("getone", r"aiokafka.*next\(consumer\)"),
+        ("start", r"aiokafka.*aktor\.aio\.KafkaConsumer"),
+        ("stop", r"aiokafka.*close\(\)"),
+    ],
+)
+def test_a_method_of_another_client_is_no_attribute_and_the_error_says_what_to_call(
+    consumer: KafkaConsumer, name: str, instead: str
+) -> None:
+    assert not hasattr(consumer, name)
+    with pytest.raises(AttributeError, match=instead) as refusal:
+        getattr(consumer, name)
+
+    assert (refusal.value.name, refusal.value.obj) == (name, consumer)
+
+
+def test_what_no_client_has_is_no_attribute_as_of_any_object(consumer: KafkaConsumer) -> None:
+    with pytest.raises(AttributeError, match=r"^'KafkaConsumer' object has no attribute 'pol'$"):
+        consumer.pol()  # type: ignore[attr-defined]
+
+
+def test_a_partition_in_place_of_a_topic_is_refused_with_assign() -> None:
+    with pytest.raises(TypeError, match=r"assign\(\[\.\.\.\]\)"):
+        KafkaConsumer(TopicPartition("orders", 0))  # type: ignore[arg-type]
+
+
 def test_a_fake_whose_init_calls_nobody_can_be_printed() -> None:
     """A failing test with such a fake prints it."""
 

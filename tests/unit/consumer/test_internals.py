@@ -82,13 +82,15 @@ def test_a_view_cannot_be_written_and_says_what_to_call(
         delattr(view, name)
 
 
-@pytest.mark.parametrize("path", ["_client.send", "_coordinator.join_future", "_fetcher._sensors"])
+@pytest.mark.parametrize(
+    "path", ["_client.send", "_net.call_soon", "_coordinator.join_future", "_fetcher._sensors"]
+)
 def test_what_aktor_does_not_have_is_no_attribute_and_the_error_says_what_to_call(
     consumer: Any, path: str
 ) -> None:
     with pytest.raises(AttributeError, match=rf"aktor has no {path}\. Call "):
         eval(f"consumer.{path}", {"consumer": consumer})
-    assert not hasattr(consumer, "_net")
+    assert not hasattr(consumer, "_sensors")
 
 
 def test_settings_are_shown_and_not_changed_by_a_view(consumer: Any) -> None:

@@ -105,6 +105,7 @@ MIXED = {
     "frozen": (lambda: _raise(Frozen(7)), ("line",)),
     "sealed": (lambda: _raise(Sealed()), ()),
     "talkative": (lambda: _raise(Talkative(SECRET)), ("document",)),
+    "memory": (lambda: _raise(MemoryError()), ()),
     "assertion": (lambda: _raise(AssertionError(SECRET)), ()),
     "a user's KafkaError": (lambda: _raise(Own(SECRET)), ()),
 }

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
+from uuid import UUID
 
 import pytest
 from cryptography import x509
@@ -223,7 +224,9 @@ NO_TIMES = [-1, "5 s", True, None, float("nan"), float("inf"), datetime.timedelt
         (name, value)
         for name in sorted(set(MILLISECONDS) - LATER.keys())
         for value in NO_TIMES
-        if not SETTINGS[name].is_unset(value)
+        if not (
+            SETTINGS[name].is_unset(value) or (name == "bootstrap_timeout_ms" and value is None)
+        )
     ],
 )
 def test_a_time_must_be_a_number_of_milliseconds(name: str, value: Any) -> None:
@@ -362,7 +365,7 @@ def test_an_unknown_isolation_level_is_refused() -> None:
         ("sasl_mechanism", "SCRAM-SHA256", "did you mean 'SCRAM-SHA-256'?"),
         ("client_dns_lookup", "default", "use_all_dns_ips"),
         ("group_id", "", "None to read without one"),
-        ("group_id", 7, "a str"),
+        ("group_id", b"g", "a str"),
         ("client_rack", 7, "a str"),
         ("socket_options", "TCP_NODELAY", "setsockopt"),
         ("socket_options", [(1, 2)], "setsockopt"),
@@ -497,6 +500,46 @@ def test_a_name_may_be_written_in_small_or_capital_letters(
 @pytest.mark.parametrize("given", ["ssl", "Ssl", "SSL "])
 def test_a_security_protocol_in_small_letters_is_no_plain_text(given: str) -> None:
     assert parse({"security_protocol": given})[1].security_protocol == "SSL"
+
+
+@pytest.mark.parametrize("name", ["client_id", "group_id", "group_instance_id"])
+@pytest.mark.parametrize("given", [7, UUID(int=7)], ids=lambda given: type(given).__name__)
+def test_a_process_id_or_a_uuid_may_be_a_name_as_kafka_python_takes_it(
+    name: str, given: Any
+) -> None:
+    assert config(**{name: given})[name] == str(given)
+
+
+@pytest.mark.parametrize("name", ["client_id", "group_id", "group_instance_id"])
+@pytest.mark.parametrize("given", [True, b"billing", 1.5, ["billing"]])
+def test_what_would_be_sent_as_another_name_than_meant_is_none(name: str, given: Any) -> None:
+    assert name in refusal(**{name: given})
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("metric_reporters", ""),
+        ("metrics_num_samples", None),
+        ("receive_buffer_bytes", ""),
+        ("reconnect_backoff_max_ms", None),
+        ("send_buffer_bytes", ""),
+    ],
+)
+def test_what_is_left_of_a_missing_variable_is_the_default(name: str, given: Any) -> None:
+    assert config(**{name: given})[name] == DEFAULT_CONFIG[name]
+
+
+def test_a_constructor_with_none_for_its_time_waits_for_ever() -> None:
+    assert (
+        settings(bootstrap_timeout_ms=None).bootstrap_timeout
+        > datetime.timedelta(days=20).total_seconds()
+    )
+
+
+@pytest.mark.parametrize("given", [" earliest", "EARLIEST\n", " smallest "])
+def test_an_offset_reset_may_have_spaces_around_it(given: str) -> None:
+    assert config(auto_offset_reset=given)["auto_offset_reset"] == "earliest"
 
 
 WRITTEN = {"ms", "bytes", "records", "requests"}
@@ -669,7 +712,7 @@ def test_a_protocol_without_a_group_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("name", ["group_instance_id", "group_remote_assignor"])
-@pytest.mark.parametrize("value", ["  ", 7])
+@pytest.mark.parametrize("value", ["  ", b"me"])
 def test_a_name_in_a_group_is_no_blank(name: str, value: Any) -> None:
     assert name in refusal(group_id="g", group_protocol="consumer", **{name: value})
 
