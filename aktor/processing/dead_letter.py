@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,7 +13,7 @@ from kafka.errors import KafkaTimeoutError
 from aktor.processing.deadline import call_within
 from aktor.processing.failures import Failure
 
-__all__ = ["DeadLetter", "dead_letter"]
+__all__ = ["AsyncDeadLetter", "DeadLetter", "dead_letter"]
 
 #: Seconds between two looks whether confluent-kafka's producer has delivered.
 _LOOK: Final = 0.05
@@ -34,13 +36,14 @@ def dead_letter(
     exception with its traceback (see `Failure.headers`). If the record cannot be written, `process`
     raises, and the record is not committed.
 
-    kafka-python's producer refuses headers that are null, and records with neither key nor value:
-    then an empty header, or an empty value, is written instead.
+    kafka-python's producer refuses headers that are null, and records with neither key nor value
+    (aiokafka's, too): then an empty header, or an empty value, is written instead.
 
     Args:
         topic: where to write.
-        producer: yours: kafka-python's `KafkaProducer` or confluent-kafka's `Producer`, without
-            serializers. It is used from several threads, and not closed.
+        producer: yours: kafka-python's `KafkaProducer`, confluent-kafka's `Producer`, or, with
+            `aktor.aio`, aiokafka's `AIOKafkaProducer`, which was started; without serializers. It
+            is used from several threads (aiokafka's in the event loop only), and not closed.
         key_serializer, value_serializer: make bytes of what the consumer's deserializers have
             made; not called for bytes and None.
         timeout_ms: how long the serializers and the producer may take in all, whatever the
@@ -50,7 +53,9 @@ def dead_letter(
     Raises:
         TypeError: the producer has neither `send` nor `produce`.
     """
-    return DeadLetter(topic, producer, key_serializer, value_serializer, timeout_ms / 1000)
+    awaits = inspect.iscoroutinefunction(getattr(producer, "send_and_wait", None))
+    kind = AsyncDeadLetter if awaits else DeadLetter
+    return kind(topic, producer, key_serializer, value_serializer, timeout_ms / 1000)
 
 
 class DeadLetter:
@@ -86,12 +91,13 @@ class DeadLetter:
         return f"the producer did not deliver a record to {self.topic}"
 
     def _write_letter(self, failure: Failure) -> None:
+        self._write(*self._letter(failure))
+
+    def _letter(self, failure: Failure) -> tuple[bytes | None, bytes | None, list[tuple[str, Any]]]:
+        """Its key, value and headers."""
         record = failure.record
-        self._write(
-            self._bytes("key", record.key),
-            self._bytes("value", record.value),
-            [*(record.headers or ()), *failure.headers()],
-        )
+        headers = [*(record.headers or ()), *failure.headers()]
+        return self._bytes("key", record.key), self._bytes("value", record.value), headers
 
     def _bytes(self, what: str, content: Any) -> bytes | None:
         if content is None or isinstance(content, bytes):
@@ -141,3 +147,20 @@ class DeadLetter:
         if time.monotonic() >= until:
             raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s")
         self._producer.poll(_LOOK)
+
+
+class AsyncDeadLetter(DeadLetter):
+    """The same for `process` of `aktor.aio`, by a producer of the event loop: aiokafka's."""
+
+    async def __call__(self, failure: Failure) -> None:  # type: ignore[override]
+        """Write it, and wait until the broker has it."""
+        key, value, headers = self._letter(failure)
+        if key is None and value is None:
+            value = b""
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._producer.send_and_wait(
+                    self.topic, value=value, key=key, headers=headers
+                )
+        except TimeoutError:
+            raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s") from None

@@ -9,11 +9,23 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from kafka import KafkaProducer
 
-from aktor.aio import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from aktor.errors import ConfigurationError, HandlerError, IllegalStateError, WakeupError
-from aktor.processing import Failure, Processed
+from aktor.aio import (
+    AsyncConsumerRebalanceListener,
+    ConsumerRecord,
+    KafkaConsumer,
+    TopicPartition,
+)
+from aktor.errors import (
+    ConfigurationError,
+    HandlerError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    WakeupError,
+)
+from aktor.processing import Failure, Processed, dead_letter
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.support import QUICK, SOON_S, hurried
@@ -230,4 +242,48 @@ def test_it_refuses_auto_commit(kafka: Cluster, orders: TopicPartition, group: s
             with pytest.raises(ConfigurationError, match="enable_auto_commit"):
                 await consumer.process(print)
 
+    run(program())
+
+
+def test_dead_letters_are_written_by_a_producer_of_the_event_loop(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    letters = f"{orders.topic}-letters"
+    topics.create_topic(kafka.bootstrap_servers, letters)
+
+    async def handle(record: Any) -> None:
+        if record.offset % 20 == 7:
+            raise ZeroDivisionError
+
+    async def program() -> None:
+        async with (
+            AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer,
+            quick(kafka, group, orders.topic, consumer_timeout_ms=1000) as consumer,
+        ):
+            done = await consumer.process(handle, on_error=dead_letter(letters, producer))
+            assert (done.finished, done.dead_lettered) == (COUNT - 3, 3)
+        async with quick(kafka, f"{group}-2", letters) as consumer:
+            written = [await consumer.getone() for _ in range(3)]
+        assert sorted(int(record.value) for record in written) == [7, 27, 47]
+        headers = dict(written[0].headers)
+        assert headers["aktor.errors.topic"] == orders.topic.encode()
+        assert headers["aktor.errors.group"] == group.encode()
+
+    run(program())
+
+
+def test_a_producer_of_the_event_loop_has_no_longer_than_it_was_given() -> None:
+    class Slow:
+        async def send(self) -> None: ...
+
+        async def send_and_wait(self, *_: object, **__: object) -> None:
+            await asyncio.Event().wait()
+
+    async def program() -> None:
+        write: Any = dead_letter("letters", Slow(), timeout_ms=20)
+        record = ConsumerRecord("t", 0, -1, 7, 0, 0, None, None, [], None, -1, -1, -1)
+        with pytest.raises(KafkaTimeoutError, match=r"did not deliver a record to letters within"):
+            await write(Failure(record, ZeroDivisionError(), 1, group))
+
+    group = "billing"
     run(program())
