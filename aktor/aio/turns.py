@@ -119,6 +119,11 @@ class TaskGuard(Guard[Turn]):
         self._nested = 0
         self._nested_over: asyncio.Future[None] | None = None
 
+    @property
+    def waiting_calls(self) -> tuple[str, ...]:
+        """The names of the calls that wait for the cluster."""
+        return tuple(turn.name for turn in self.away.copy())
+
     # -- listeners
 
     @property

@@ -107,6 +107,10 @@ class MemberNow(Value):
     "". `since`: from when on it has been in that state and step. `asked_at` is when the heartbeat
     in flight was sent (inf: none is), `answered_at` when the last one was answered.
     `rebalance_until`: how long a rebalance waits for this member at least (inf: none waits).
+    `trouble` says how the last request to the coordinator ended that did not confirm the member;
+    `refused`: it was answered, with that error. `refusal` is why the group does not want the member
+    (only the user can mend that), since `refusal_since`; `for_good`: the member does not join again
+    by itself.
     """
 
     state: str
@@ -118,6 +122,10 @@ class MemberNow(Value):
     session: float
     rebalance_until: float
     trouble: str
+    refused: bool = False
+    refusal: str = ""
+    refusal_since: float = -math.inf
+    for_good: bool = False
 
 
 class Hindrance(Value):
@@ -159,6 +167,8 @@ class PositionsNow(Value):
 
 
 class CommitsNow(Value):
-    """When offsets were last stored; -inf: never."""
+    """When offsets were last stored; -inf: never. `trouble` is how the last look-up of committed
+    offsets ended for which positions wait; "" if none is under way, or was answered yet."""
 
-    committed_at: float
+    committed_at: float = -math.inf
+    trouble: str = ""

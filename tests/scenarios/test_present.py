@@ -8,11 +8,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka.errors import UnknownTopicOrPartitionError
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
 
 from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.status import ConsumerStatus, WaitingFor
+from aktor.errors import RecordDeserializationError
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
 
@@ -34,11 +43,16 @@ def lose(world: World, consumer: KafkaConsumer, *nodes: int) -> None:
     world.host(consumer).cut()
 
 
-def poll_for(world: World, consumer: KafkaConsumer, seconds: float) -> ConsumerStatus:
-    """Poll for so long; returns how it looks then."""
+def poll_for(
+    world: World,
+    consumer: KafkaConsumer,
+    seconds: float,
+    raising: type[Exception] = UnknownTopicOrPartitionError,
+) -> ConsumerStatus:
+    """Poll for so long, also if that raises such an error; returns how it looks then."""
     until = world.now + seconds
     while world.now < until:
-        with contextlib.suppress(UnknownTopicOrPartitionError):
+        with contextlib.suppress(raising):
             consumer.poll(timeout_ms=100)
     return consumer.status()
 
@@ -262,9 +276,102 @@ def test_a_member_that_waits_for_another_to_join_says_so(world: World) -> None:
 
     status = poll_for(world, consumer, 5.0)
 
-    assert "the group's coordinator waits for other members to join" in status.why
+    assert re.search(
+        r"the coordinator \(broker \d, b\d:9092\) has waited for \d\.\d s for other", status.why
+    )
     assert status.waiting_for is WaitingFor.GROUP
     other.poll(timeout_ms=0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [GroupAuthorizationFailedError, GroupMaxSizeReachedError, FencedInstanceIdError],
+)
+def test_who_is_refused_by_the_group_says_so_and_never_that_it_was_not_answered(
+    world: World, error: type[Exception]
+) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    for api in ("Heartbeat", "JoinGroup"):
+        world.cluster.fail_next(api, error, times=1000)
+
+    for _ in range(10):
+        status = poll_for(world, consumer, 1.0, raising=error)
+        assert "not answered" not in status.why
+        assert "which has not come" not in status.why
+
+    (name,) = re.findall(r"the group refuses the member for \d+\.\d s: (\w+): ", status.why)
+    assert name == error.message
+    assert re.search(r"broker \d at b\d:9092", status.why)
+    assert "It joins again after the next poll." in status.why
+    assert status.waiting_for is WaitingFor.REFUSED
+
+
+def test_a_coordinator_that_refuses_heartbeats_for_a_while_has_answered_them(world: World) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    for api in ("Heartbeat", "FindCoordinator"):
+        world.cluster.fail_next(api, CoordinatorLoadInProgressError, times=1000)
+
+    poll_for(world, consumer, 7.0)
+
+    for _ in range(20):
+        said = poll_for(world, consumer, 0.5).why
+        if "heartbeat" in said:
+            assert re.search(r"has refused the member's heartbeats for \d+\.\d s", said)
+            assert "last: COORDINATOR_LOAD_IN_PROGRESS" in said
+
+
+def test_a_committed_offset_that_is_refused_says_with_what(world: World) -> None:
+    world.cluster.fail_next("OffsetFetch", UnstableOffsetCommitError, times=1000)
+    consumer = a_member(world)
+
+    status = poll_for(world, consumer, 5.0)
+
+    assert "its committed offset is being looked up" in status.why
+    assert "UnstableOffsetCommit" in status.why
+
+
+def test_who_waits_in_a_commit_is_not_said_to_be_fetched_nor_to_wait_in_a_poll(
+    world: World,
+) -> None:
+    consumer = world.consumer(group_id="g", auto_offset_reset="earliest", max_poll_records=1)
+    consumer.assign([T0])
+    assert len(read(world, consumer, 10)) == 10
+    world.cluster.drop_next("OffsetCommit", times=1000)
+    said: list[ConsumerStatus] = []
+    world.after(2.0, lambda: said.append(consumer.status()))
+
+    with pytest.raises(KafkaTimeoutError):
+        consumer.commit(timeout_ms=4000)
+
+    (status,) = said
+    assert "the application waits in commit, and has not polled for " in status.why
+    assert WaitingFor.APPLICATION in {one.waiting_for for one in status.partitions.values()}
+    assert WaitingFor.FETCH not in {one.waiting_for for one in status.partitions.values()}
+    assert "a poll is waiting" not in status.why
+
+
+def test_an_application_whose_polls_raise_has_polled(world: World) -> None:
+    consumer = a_member(world, value_deserializer=int)
+    for _ in range(30):
+        with contextlib.suppress(RecordDeserializationError):
+            consumer.poll(timeout_ms=100)
+        world.sleep(0.2)
+
+    said = consumer.why()
+    assert "has not polled" not in said
+    assert "Not your code" not in said
+    assert "It is your code that has raised it." in said
+    assert ".." not in said
+
+
+def test_a_topic_that_does_not_exist_is_named_though_another_is_read(world: World) -> None:
+    consumer = world.consumer("orders", "oders", group_id="g", auto_offset_reset="earliest")
+    read_all = poll_for(world, consumer, 10.0)
+
+    assert read_all.why.startswith("There is nothing new")
+    assert "No broker knows the topic 'oders'." in read_all.why
 
 
 def test_before_the_first_poll_it_says_what_the_member_waits_for(world: World) -> None:

@@ -524,7 +524,8 @@ class NetworkActor(CooperativeActor):
         names = {waiting.body_name for waiting in late}
         self._drop(link, f"a {min(names)} request was not answered in time")
         if not link.holds:  # (if a JoinGroup link is half-open, a new one may be opened at once)
-            self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
+            text = f"broker {link.address}: it did not answer {min(names)} in time"
+            self._back_off(link, KafkaConnectionError(text))
 
     def _late(
         self, waiting: ClientRequest, now: float, because: str, link: Link | None = None
@@ -659,8 +660,8 @@ class NetworkActor(CooperativeActor):
 
     def _back_off(self, link: Link, error: Exception) -> None:
         self._has_news = True
-        failure = error if not link.proven else None
-        link.attempts.failed(self._moment.now, self._moment.next_jitter(), failure)
+        jitter = self._moment.next_jitter()
+        link.attempts.failed(self._moment.now, jitter, error, proven=link.proven)
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:
         """No new requests for this link; it closes when the last answer has come."""

@@ -25,7 +25,7 @@ class ConnectionAttempts:
     request, again and again.
     """
 
-    __slots__ = ("_backoff", "begun_at", "failed_at", "failing_since", "failure")
+    __slots__ = ("_backoff", "begun_at", "ended", "failed_at", "failing_since", "failure")
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -36,6 +36,8 @@ class ConnectionAttempts:
         self.failing_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
+        #: How the last attempt or connection ended, also one on which the broker had answered.
+        self.ended: Exception | None = None
 
     @property
     def retry_at(self) -> float:
@@ -51,10 +53,11 @@ class ConnectionAttempts:
         """An attempt begins."""
         self.begun_at = now
 
-    def failed(self, now: float, jitter: float, failure: Exception | None) -> None:
-        """The attempt has failed; with None: a connection was lost on which the broker had answered
+    def failed(self, now: float, jitter: float, ended: Exception, *, proven: bool = False) -> None:
+        """The attempt has failed; `proven`: a connection was lost on which the broker had answered
         before."""
-        self.failure = failure
+        self.ended = ended
+        self.failure = None if proven else ended
         if self.failing_since is None:
             self.failing_since = now
         self.failed_at = now
@@ -62,7 +65,7 @@ class ConnectionAttempts:
 
     def succeeded(self) -> None:
         """The broker has answered."""
-        self.failure = self.failing_since = None
+        self.failure = self.ended = self.failing_since = None
         self._backoff.reset()
 
     def pause(self, until: float) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from aktor.actors.network.links import Link, LinkState
-from aktor.actors.sockets.diagnosis import reason_of
+from aktor.actors.sockets.diagnosis import facts_of, reason_of
 from aktor.errors import AuthenticationError
 from aktor.events.present import BrokerNow, NetworkNow
 
@@ -39,10 +39,19 @@ def _broker_now(links: list[Link]) -> BrokerNow:
         ),
         failed_at=-math.inf if last is None else last.attempts.failed_at,
         attempts=sum(link.attempts.failures for link in failing),
-        error="" if last is None or last.failure is None else reason_of(last.failure),
+        error="" if last is None else _how_it_ended(last),
         retry_at=min((link.attempts.retry_at for link in failing), default=-math.inf),
         refused=any(isinstance(link.failure, AuthenticationError) for link in links),
         throttled_since=throttled.throttled_since,
         throttled_until=throttled.throttled_until,
         heard=tuple(link.heard for link in links),
     )
+
+
+def _how_it_ended(link: Link) -> str:
+    """How the last attempt or connection ended. What the listener of a broker that has answered us
+    expects is known: nothing need be guessed about it."""
+    ended = link.attempts.ended
+    if ended is None:
+        return ""
+    return facts_of(ended) if link.heard.at > -math.inf else reason_of(ended)

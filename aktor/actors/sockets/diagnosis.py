@@ -18,10 +18,13 @@ from aktor.actors.sockets.asked_versions import older_than
 from aktor.actors.sockets.frames import BadLength
 from aktor.errors import AuthenticationError, FrameError
 
-__all__ = ["Diagnosis", "Phase", "is_hang_up", "reason_of"]
+__all__ = ["Diagnosis", "Phase", "facts_of", "is_hang_up", "reason_of"]
 
 #: Settings whose values never appear in an error.
 _SECRETS: Final = ("sasl_plain_password", "ssl_password")
+
+#: How the part of a text begins that is a guess from the way in which a connection ended.
+_GUESS: Final = "; its listener seems"
 
 
 class Phase(enum.Enum):
@@ -125,11 +128,11 @@ class Diagnosis:
         tls = self._security_protocol in ("SSL", "SASL_SSL")
         sasl = self._security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
         if self.phase is Phase.SECURING:
-            text += "; its listener seems not to use TLS"
+            text += f"{_GUESS} not to use TLS"
         elif self.phase is Phase.VERSIONING:
             text += f", ApiVersions v{self._api_versions}; {self._why_no_versions(tls)}"
         elif self.phase is Phase.UNPROVEN and not sasl:
-            text += "; its listener seems to expect a login (SASL)"
+            text += f"{_GUESS} to expect a login (SASL)"
         else:
             return self.failed(text, error)
         return self.failed(f"{text}. security_protocol is {self._security_protocol}", error)
@@ -189,3 +192,8 @@ def reason_of(error: Exception) -> str:
         return str(error.reason)
     text = str(error.args[0]) if error.args else type(error).__name__
     return text.partition(": ")[2] or text if text.startswith("broker ") else text
+
+
+def facts_of(error: Exception) -> str:
+    """The same without what is guessed about the broker's listener."""
+    return reason_of(error).partition(_GUESS)[0]

@@ -256,6 +256,7 @@ class Engine:
         # What comes before the look stands in `poll_at_once`, too, in the same order.
         call, clock = self.call, self.core.clock
         began = clock()
+        self.heartbeat.polls(began)  # also if what follows raises
         while not call.close_asked:
             self.iteration.stow()  # another thread may have begun to iterate during a wait
             if self.leaving.is_unfinished:

@@ -167,6 +167,13 @@ class ThreadGuard(Guard[FrameType]):
         self.places: deque[_Place] = deque()
         self._taking_over = threading.RLock()
 
+    @property
+    def waiting_calls(self) -> tuple[str, ...]:
+        """The names of the methods that wait for the cluster. (A guarded call has its method in a
+        variable.)"""
+        methods = [frame.f_locals.get("method") for frame in self.away.copy()]
+        return tuple(getattr(method, "__name__", "") for method in methods)
+
     def check_iterable(self) -> None:
         """End an iteration over a consumer that was closed, or is to be closed."""
         if self.ending and (self.closed or not self.is_inside(sys._getframe())):

@@ -76,6 +76,10 @@ class PollHeartbeat:
         """The next `Poll` wakes the background: it was told something on which it should act."""
         self._urgent = True
 
+    def polls(self, now: float) -> None:
+        """The application is in a poll."""
+        self.polled_at = now
+
     @property
     def last_told_at(self) -> float:
         """When the last `Poll` was told; -inf: none was."""

@@ -8,7 +8,7 @@ that it can be taken from any thread, also while the background thread hangs or 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.partition import Partition, Stage, newest_in
 from aktor.consumer.present.stack import line_of
+from aktor.errors import RecordDeserializationError
 from aktor.events.metadata import Cluster
 from aktor.events.present import (
     CommitsNow,
@@ -50,14 +51,20 @@ class CallsNow(Protocol):
     def away(self) -> Sized:
         """The calls that wait for the cluster, and let others in."""
 
+    @property
+    def waiting_calls(self) -> Collection[str]:
+        """The names of these calls."""
+
 
 class ApplicationNow(Value):
     """The application's thread: when it last polled (-inf: never), whether a call of it waits for
-    the cluster now, and which method of its rebalance listener runs, since when. `line` is where
-    it is, if it is late: not in a call that waits, and it has not polled for a second."""
+    the cluster now (`waits_in`: which one, if that is none that reads), and which method of its
+    rebalance listener runs, since when. `line` is where it is, if it is late: not in a call that
+    waits, and it has not polled for a second."""
 
     polled_at: float
     waits: bool
+    waits_in: str
     callback: str
     callback_since: float
     line: str
@@ -67,7 +74,8 @@ class ApplicationNow(Value):
 class PartitionSeen(NamedTuple):
     """One assigned partition, as the application has it. `buffered` counts bytes, also those that
     no poll has taken over yet (`arrived`), `records` the offsets that are buffered, `in_hand` the
-    records that an iteration has taken and not handed out yet. `next_at` is the timestamp of what
+    records that an iteration has taken and not handed out yet. `error_is_yours`: the application's
+    own code has raised what `error` says. `next_at` is the timestamp of what
     comes next, in ms, at the latest (-1: not known)."""
 
     position: int | None
@@ -83,6 +91,7 @@ class PartitionSeen(NamedTuple):
     next_at: int
     error: str
     in_hand: int
+    error_is_yours: bool = False
 
     @property
     def is_here(self) -> bool:
@@ -193,11 +202,36 @@ def _application(
     return ApplicationNow(
         polled_at=heartbeat.polled_at,
         waits=waits,
+        waits_in=_other_call(guard) if waits else "",
         callback=callback,
         callback_since=since,
         line=line_of(thread) if (late or running) and thread and dispatcher.on_threads else "",
         delivered_at=engine.delivered_at,
     )
+
+
+#: Calls that wait for the cluster and give out no records.
+_NO_READERS: Final = frozenset(
+    {
+        "beginning_offsets",
+        "bootstrap",
+        "commit",
+        "committed",
+        "end_offsets",
+        "look_up_topics",
+        "offsets",
+        "offsets_for_times",
+        "position",
+        "topics",
+    }
+)
+
+
+def _other_call(guard: CallsNow) -> str:
+    """The call that waits, if none that reads does."""
+    calls = guard.waiting_calls
+    others = sorted(_NO_READERS.intersection(calls))
+    return others[0] if others and len(others) == len(calls) else ""
 
 
 def _partitions(engine: Engine) -> dict[TopicPartition, PartitionSeen]:
@@ -242,4 +276,5 @@ def _seen(
         next_at=newest_in(chunks[0].data) if chunks else state.read_until,
         error="" if error is None else str(error),
         in_hand=in_hand,
+        error_is_yours=isinstance(error, RecordDeserializationError),
     )

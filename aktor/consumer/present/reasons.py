@@ -98,13 +98,15 @@ class WaitingFor(enum.Enum):
 class Reason(Value, kw_only=False):
     """Why something is not delivered. `text` is a clause without a stop; `since` is when it began,
     by the consumer's clock (-inf: not known). A `fault` is nothing that the application has asked
-    for, and nothing usual. `then`: what happens next, as a sentence, or ""."""
+    for, and nothing usual. `then`: what happens next, as a sentence, or "". `yours`: the
+    application's own code is the cause."""
 
     waiting_for: WaitingFor
     text: str
     since: float
     fault: bool
     then: str = ""
+    yours: bool = False
 
 
 # -- words
@@ -147,7 +149,7 @@ def _silence(broker: BrokerNow, now: float) -> str:
 
 
 def _how(broker: BrokerNow) -> str:
-    error = _first_line(broker.error) or ("it hung up" if broker.failing_since else "")
+    error = _first_line(broker.error)
     attempts = _plural(broker.attempts, "attempt") if broker.attempts else ""
     inside = ", ".join(filter(None, (error, attempts)))
     return f" ({inside})" if inside else ""
@@ -331,17 +333,40 @@ def _coordinator(p: Picture) -> Reason | None:
         then = _session_end(p) or _again(it.retry_at, p.now)
         return Reason(WaitingFor.COORDINATOR, text, it.since, True, then)
     name = f"broker {it.node}, {it.address}"
-    if member is not None and member.failures and p.now - member.answered_at >= FAULT_AFTER:
-        times = f"{_plural(member.failures, 'heartbeat')} failed"
+    if member is not None and member.failures and p.now - _confirmed_at(member) >= FAULT_AFTER:
+        since = _confirmed_at(member)
         last = f", last: {_first_line(member.trouble)}" if member.trouble else ""
-        span = "" if member.answered_at == -math.inf else _for(member.answered_at, p.now)
-        text = f"the coordinator ({name}) has not answered a heartbeat{span} ({times}{last})"
-        return Reason(WaitingFor.COORDINATOR, text, member.answered_at, True, _session_end(p))
+        if member.refused:
+            what = f"has refused the member's heartbeats{_for(since, p.now)}"
+            last = f" ({_plural(member.failures, 'attempt')}{last})"
+        else:
+            what = f"has not answered a heartbeat{_for(since, p.now)}"
+            last = f" ({_plural(member.failures, 'heartbeat')} failed{last})"
+        text = f"the coordinator ({name}) {what}{last}"
+        return Reason(WaitingFor.COORDINATOR, text, since, True, _session_end(p))
     if member is not None and p.now - member.asked_at >= FAULT_AFTER:
         ago = _seconds(p.now - member.asked_at)
         text = f"the coordinator ({name}) has not answered the heartbeat that was sent {ago} ago"
         return Reason(WaitingFor.COORDINATOR, text, member.asked_at, True, _session_end(p))
     return None
+
+
+def _confirmed_at(member: MemberNow) -> float:
+    """When the coordinator has last confirmed the member, by a heartbeat or by taking it in."""
+    return member.answered_at if member.answered_at > -math.inf else member.since
+
+
+def _group_refuses(p: Picture) -> Reason | None:
+    """The group does not want the member, and only the user can mend that."""
+    member = p.member
+    if member is None or not member.refusal or not p.subscribed:
+        return None
+    then = "It joins again after the next poll."
+    if member.for_good:
+        then = "It does not join again: close the consumer and make a new one."
+    text = f"the group refuses the member{_for(member.refusal_since, p.now)}: "
+    text += _first_line(member.refusal, 400)
+    return Reason(WaitingFor.REFUSED, text, member.refusal_since, True, then)
 
 
 def _again(retry_at: float, now: float) -> str:
@@ -373,11 +398,13 @@ def _no_assignment(p: Picture) -> Reason | None:
     if member is None:
         return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
     if member.state == "stable":
-        return _no_topic(p) or Reason(
-            WaitingFor.GROUP, "the group has given this member no partitions", member.since, False
-        )
+        text = f"the group has given this member no partitions{_for(member.since, p.now)}"
+        then = "It gets some when another member gives some up."
+        return _no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
     long = p.now - member.since >= max(p.session_timeout, 3 * FAULT_AFTER)
     text = f"{_step_text(p, member.step, member.trouble)}{_for(member.since, p.now)}"
+    if member.step == "members":
+        text = _members_text(p, member)
     waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP
     fault = long and member.step != "poll"
     return Reason(waits, text, member.since, fault, _no_topic_note(p))
@@ -388,13 +415,24 @@ def _step_text(p: Picture, step: str, trouble: str) -> str:
     return {
         "poll": "the member joins its group with the next poll, which has not come",
         "coordinator": "the member waits for the group's coordinator to be found",
-        "members": "the group's coordinator waits for other members to join, or to assign",
         "callback": "the rebalance waits for the application (a poll, or its listener)",
         "commit": "the rebalance waits for the last commit before a revocation",
         "metadata": "the rebalance waits for the metadata of the group's topics",
         "backoff": f"the member waits to join again{because}",
         "answer": f"the group has not taken the member in{because}",
     }.get(step, "the member is not stable")
+
+
+def _members_text(p: Picture, member: MemberNow) -> str:
+    """The coordinator keeps the member's JoinGroup, or SyncGroup: it does not say for whom."""
+    it = p.coordinator
+    name = "the group's coordinator"
+    if it is not None and it.known:
+        name = f"the coordinator (broker {it.node}, {it.address})"
+    return (
+        f"{name} has waited{_for(member.since, p.now)} for other members to join, or for the one"
+        " that assigns"
+    )
 
 
 def _no_topic(p: Picture) -> Reason | None:
@@ -452,6 +490,24 @@ _GONE_ON: Final = (
     " on without it"
 )
 
+
+def _waits_elsewhere(p: Picture) -> Reason | None:
+    """Records are here, and the application waits for the cluster in a call that gives out none."""
+    if not any(one.is_here and not one.paused for one in p.partitions.values()):
+        return None
+    return _elsewhere(p)
+
+
+def _elsewhere(p: Picture) -> Reason | None:
+    app = p.application
+    if not app.waits_in or p.now - app.polled_at < LATE_POLL:
+        return None
+    text = (
+        f"the application waits in {app.waits_in}, and has not polled{_for(app.polled_at, p.now)}"
+    )
+    return Reason(WaitingFor.APPLICATION, text, app.polled_at, fault=False)
+
+
 #: Reasons of the whole consumer, the most important first.
 REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _closed,
@@ -462,9 +518,11 @@ REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _in_callback,
     _polls_late,
     _nothing_wanted,
+    _group_refuses,
     _coordinator,
     _no_assignment,
     _session,
+    _waits_elsewhere,
 )
 
 #: Those of them that keep records of every partition back. (The coordinator does so once the
@@ -512,8 +570,8 @@ def _has_error(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
         return None
     hindrance = p.fetch.hindered.get(tp)
     since = -math.inf if hindrance is None else hindrance.since
-    text = f"poll raises an error until it is dealt with: {_first_line(it.error)}"
-    return Reason(WaitingFor.REFUSED, text, since, fault=True)
+    text = f"poll raises an error until it is dealt with: {_first_line(it.error, 300)}"
+    return Reason(WaitingFor.REFUSED, text, since, fault=True, yours=it.error_is_yours)
 
 
 def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -576,8 +634,11 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         name = f"broker {waiting.node}" if broker is None else _broker_name(broker)
         ago = _seconds(p.now - waiting.asked_at)
         said.append(f"{name} was asked {ago} ago and has not answered")
-    if waiting.trouble:
-        said.append(f"last: {_first_line(waiting.trouble)}")
+    trouble = waiting.trouble
+    if waiting.stage == "committed" and p.commits is not None:
+        trouble = p.commits.trouble
+    if trouble:
+        said.append(f"last: {_first_line(trouble)}")
     return f" ({'; '.join(said)})" if said else ""
 
 
@@ -609,7 +670,8 @@ def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
     if broker is None or broker.throttled_until <= p.now:
         return None
     left = _seconds(broker.throttled_until - p.now)
-    text = f"{_broker_name(broker)} throttles us (a quota is used up): {left} more"
+    told = _for(broker.throttled_since, p.now)
+    text = f"{_broker_name(broker)} throttles us{told} (a quota is used up): {left} more"
     return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)
 
 
@@ -619,8 +681,10 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
     if hindrance is not None and hindrance.state == "unpolled":
         text = "the application has not polled since it was assigned"
         return Reason(WaitingFor.APPLICATION, text, hindrance.since, fault=False)
-    if not it.is_here or late < LATE_POLL:
+    if not it.is_here:
         return None
+    if late < LATE_POLL:
+        return _elsewhere(p)
     return Reason(WaitingFor.APPLICATION, _late_text(p), p.application.polled_at, fault=False)
 
 
@@ -671,6 +735,7 @@ OF_PARTITION: Final[
 )
 
 _FETCHED: Final = Reason(WaitingFor.FETCH, "it is being fetched", -math.inf, fault=False)
+_HERE: Final = Reason(WaitingFor.FETCH, "its records are here for the next poll", -math.inf, False)
 
 
 def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
@@ -732,7 +797,7 @@ def of_partition(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason:
     for reason in OF_PARTITION:
         if (found := reason(p, tp, it)) is not None:
             return found
-    return _FETCHED
+    return _HERE if it.is_here else _FETCHED
 
 
 # -- the sentence
@@ -785,8 +850,13 @@ def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
 
 def _head(p: Picture, reason: Reason) -> str:
     if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
-        return f"Records are still delivered, but {reason.text}."
-    return f"Nothing is delivered: {reason.text}."
+        return f"Records are still delivered, but {_stopped(reason.text)}"
+    return f"Nothing is delivered: {_stopped(reason.text)}"
+
+
+def _stopped(text: str) -> str:
+    """With a stop at its end."""
+    return text if text.endswith(".") else f"{text}."
 
 
 def _withheld(p: Picture) -> str:
@@ -810,6 +880,8 @@ def _not_yours(p: Picture, reason: Reason) -> str:
     if p.closed or p.failure:
         return ""
     app = p.application
+    if reason.yours:
+        return "It is your code that has raised it."
     if app.callback:
         return f"The listener's {app.callback} has not returned either."
     if app.polled_at == -math.inf:
@@ -820,7 +892,7 @@ def _not_yours(p: Picture, reason: Reason) -> str:
     if not reason.fault:
         return ""
     if app.waits:
-        return "Not your code: a poll is waiting."
+        return f"Not your code: {app.waits_in or 'a poll'} is waiting."
     return f"Not your code: the last poll was {_seconds(max(0.0, p.now - app.polled_at))} ago."
 
 
@@ -834,13 +906,14 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
         names = ", ".join(map(_named, same[:5])) + (" ..." if len(same) > 5 else "")
         rest = len(waiting) - len(faulty)
         others = f" ({rest} of {len(waiting)} partitions are not concerned)" if rest else ""
-        head = f"Nothing is delivered of {names}{others}: {_named(first)}: {reason.text}."
+        head = f"Nothing is delivered of {names}{others}: {_named(first)}: {_stopped(reason.text)}"
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
     kinds = {reason.waiting_for for reason in waiting.values()}
     if WaitingFor.FETCH in kinds:
         if p.application.delivered_at > -math.inf:
             ago = _seconds(p.now - p.application.delivered_at)
-            return f"Records are fetched and delivered: the last ones {ago} ago."
+            said = f"Records are fetched and delivered: the last ones {ago} ago."
+            return " ".join(filter(None, (said, _no_topic_note(p))))
         return "Records are being fetched; none were delivered yet."
     for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
         if kind in kinds and kind is not WaitingFor.RECORDS:
@@ -854,4 +927,5 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
     ago = (
         "none was delivered yet" if last == -math.inf else f"the last {_seconds(p.now - last)} ago"
     )
-    return f"There is nothing new: all records that the brokers have told of are delivered ({ago})."
+    said = f"There is nothing new: all records that the brokers have told of are delivered ({ago})."
+    return " ".join(filter(None, (said, _no_topic_note(p))))

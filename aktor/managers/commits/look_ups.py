@@ -123,6 +123,14 @@ class LookUps:
             look_up.forget_positions([partition])
         return False
 
+    @property
+    def trouble(self) -> str:
+        """How the last attempt ended of a look-up for which positions wait."""
+        for look_up in self._under_way:
+            if look_up.for_positions and look_up.last_error is not None:
+                return str(look_up.last_error)
+        return ""
+
     def _is_fresh(self, look_up: LookUp) -> bool:
         return look_up.as_of is None or look_up.as_of == self._consumed.commits_stored
 

@@ -54,7 +54,7 @@ from aktor.managers.commits.queue import Commit, CommitQueue, Kind
 from aktor.managers.commits.requests import Offsets, offset_commit, offset_commit_codes
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import named_node
-from aktor.values import Value
+from aktor.values import Value, replace
 
 __all__ = ["CommitManager"]
 
@@ -491,6 +491,19 @@ class CommitManager(RequestManager):
             )
         )
 
+    # -- what is shown
+
+    def note_present(self, now: float) -> None:
+        """Show why committed offsets are not found, if positions wait for them."""
+        shown = self.present
+        trouble = self._look_ups.trouble
+        if trouble != (shown.trouble if isinstance(shown, CommitsNow) else ""):
+            self._show(trouble=trouble)
+
+    def _show(self, **changed: Any) -> None:
+        shown = self.present if isinstance(self.present, CommitsNow) else CommitsNow()
+        self.present = replace(shown, **changed)
+
     # -- what became of them
 
     @answers_to(OffsetCommitRequest)
@@ -499,7 +512,7 @@ class CommitManager(RequestManager):
         sent: _CommitSent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
         if self._say_stored(sent.commits, codes):
-            self.present = CommitsNow(committed_at=received.now)
+            self._show(committed_at=received.now)
         for commit in sent.commits:
             self._settle(commit, sent, codes, received)
 

@@ -88,6 +88,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     #: The answer to a request to leave, in the table of errors.
     LEFT: ClassVar[Answer]
 
+    #: Whether a member that the group does not want stays out for good, as in Java.
+    STOPS_WHEN_REFUSED: ClassVar[bool]
+
     _member: M
 
     def __init__(
@@ -108,6 +111,10 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._leaves = Leaves(settings)
         #: How the last request to the coordinator ended; "": it was answered.
         self._trouble = ""
+        #: Whether the coordinator has answered that request, and why the group does not want the
+        #: member, until it has confirmed it: the error, and since when it says so.
+        self._was_answered = False
+        self._unwanted: tuple[Exception, float] | None = None
         #: Whether `present` may differ from what is so, and the state that it shows.
         self._may_differ = True
         self._state_shown: object = None
@@ -153,6 +160,10 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             session=beats.session,
             rebalance_until=beats.rebalance_until,
             trouble=self._trouble,
+            refused=self._was_answered,
+            refusal="" if self._unwanted is None else _text_of(self._unwanted[0]),
+            refusal_since=-math.inf if self._unwanted is None else self._unwanted[1],
+            for_good=self._unwanted is not None and self.STOPS_WHEN_REFUSED,
         )
 
     @property
@@ -310,6 +321,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _extend_session(self, asked_at: float) -> None:
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
         self._trouble = ""
+        self._was_answered, self._unwanted = False, None
         self._standstill.confirmed(asked_at)
         if self._heartbeat_state.extend(asked_at):
             self._allow_records_until(self._heartbeat_state.records_until)
@@ -447,15 +459,28 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """What to do about a request that failed. The coordinator is suspected if the table of
         errors says so."""
         meaning = means(answer, type(failed.error))
-        self._trouble = str(failed.error)
+        self._trouble, self._was_answered = str(failed.error), False
         if Do.FIND_COORDINATOR in meaning and failed.node is not None:
             self._suspect(failed.node, str(failed.error))
         return meaning
 
+    def _answered_with(self, error: type[Exception]) -> None:
+        """The coordinator has answered a request with this error."""
+        self._trouble, self._was_answered = name_of(error), True
+
+    def _note_refusal(self, error: Exception) -> None:
+        """The group does not want the member, and only the user can mend that."""
+        since = self._timer.now if self._unwanted is None else self._unwanted[1]
+        self._unwanted = error, since
+
     def _suspect(self, node: int, because: str) -> None:
-        self._trouble = because
         self.log.info("coordinator.suspected", node=node, because=because)
         self._say(SuspectCoordinator(node_id=node, because=because))
 
     def _dropped(self, request: Request, because: str) -> None:
         self.log.info("answer.dropped", api=type(request.body).__name__, because=because)
+
+
+def _text_of(error: Exception) -> str:
+    """The error's own words, without its name and number."""
+    return str(error.args[0]) if error.args else str(error)

@@ -20,14 +20,14 @@ __all__ = ["CHECKS"]
 #: is tried again before it is a fault, see docs/operate.md.)
 SILENT: Final = 5.0
 
-#: That all is well may be said four times, a second apart: the broker has answered again, these
-#: were not the first records that it sent, and its next answer is not late yet. (Three were said in
-#: seed 64 after a session in doubt: whether the status could have known is not settled.)
-OFTEN: Final = 5
+#: That all is well may be said twice, a second apart: the broker has answered again, these were not
+#: the first records that it sent, and its next answer is not late yet.
+OFTEN: Final = 3
 
 #: What a fault has begun is felt for longer than it: a handshake that was swallowed is waited for
-#: until the connection's set-up has taken too long, in seconds.
-FELT: Final = 12.0
+#: until the connection's set-up has taken too long (a setting), and then for the next attempt, in
+#: seconds.
+FELT: Final = 2.0
 
 #: What says that nothing is wrong, of the values of `WaitingFor`.
 WELL: Final = frozenset({"nothing new", "fetch"})
@@ -70,6 +70,8 @@ class _Silences:
         self._held: set[str] = set()
         #: For how long each consumer lets brokers keep a Fetch.
         self._waits: dict[str, float] = defaultdict(lambda: 0.5)
+        #: How long each consumer waits for a connection to be set up.
+        self.sets_up: dict[str, float] = defaultdict(lambda: 10.0)
 
     def __iter__(self) -> Iterator[_Silence]:
         """Each look at a consumer, with each partition of which it was given nothing for long."""
@@ -110,6 +112,8 @@ class _Silences:
         match name:
             case "consumer.made":
                 self._waits[member] = event["fetch_max_wait_ms"] / 1000
+                if (longest := event.get("socket_connection_setup_timeout_ms")) is not None:
+                    self.sets_up[member] = longest / 1000
             case "replica.held":
                 self._held.add(event["partition"])
             case "replica.released":
@@ -168,7 +172,8 @@ def why_blames_only_brokers_to_which_something_has_happened(history: History) ->
         if look in looked or not blamed:
             continue
         looked.add(look)
-        if not any(silences.hindrances.has_hit(member, node, since - FELT) for node in blamed):
+        felt = since - silences.sets_up[member] - FELT
+        if not any(silences.hindrances.has_hit(member, node, felt) for node in blamed):
             complaints.append(
                 f"at {seen['at']:.3f} {member} blamed brokers that are well: {seen['why']}"
             )

@@ -49,6 +49,7 @@ _TOLD: Final = (
     "request_timeout_ms",
     "retry_backoff_max_ms",
     "retry_backoff_ms",
+    "socket_connection_setup_timeout_ms",
 )
 
 #: A call that takes so many seconds longer than it may is noted.

@@ -17,6 +17,7 @@ from aktor.consumer.present.reasons import WaitingFor
 from aktor.events.metadata import Broker, Cluster, PartitionInfo, TopicInfo
 from aktor.events.present import (
     BrokerNow,
+    CommitsNow,
     CoordinatorNow,
     FetchNow,
     Heard,
@@ -106,6 +107,7 @@ def an_application(**said: Any) -> ApplicationNow:
     known: dict[str, Any] = {
         "polled_at": NOW - 0.2,
         "waits": False,
+        "waits_in": "",
         "callback": "",
         "callback_since": -math.inf,
         "line": "",
@@ -171,7 +173,10 @@ def wrong(p: Picture) -> str:
 
 
 def waits(p: Picture) -> WaitingFor:
-    return reasons.of_partitions(p)[T0].waiting_for
+    waiting = reasons.of_partitions(p)
+    reason = waiting[T0] if waiting else reasons.of_consumer(p)
+    assert reason is not None
+    return reason.waiting_for
 
 
 def test_the_sentence_for_a_coordinator_that_is_gone_has_all_facts() -> None:
@@ -327,6 +332,75 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.APPLICATION,
         "the application has not polled for 9.0 s (it is at app/bill.py:3 bill)",
     ),
+    "the group refuses the member for good": (
+        {
+            "member": a_member(
+                state="fatal",
+                failures=1,
+                refusal="FENCED_INSTANCE_ID: the coordinator refused group 'g'; give each its own",
+                refusal_since=NOW - 4.0,
+                for_good=True,
+            ),
+            "partitions": {},
+        },
+        WaitingFor.REFUSED,
+        "the group refuses the member for 4.0 s: FENCED_INSTANCE_ID: the coordinator refused group"
+        " 'g'; give each its own. It does not join again: close the consumer and make a new one.",
+    ),
+    "heartbeats are refused": (
+        {
+            "member": a_member(
+                answered_at=NOW - 2.0, failures=5, trouble="NOT_COORDINATOR", refused=True
+            ),
+        },
+        WaitingFor.RECORDS,
+        "the coordinator (broker 1, kafka-1:9092) has refused the member's heartbeats for 2.0 s (5"
+        " attempts, last: NOT_COORDINATOR)",
+    ),
+    "no heartbeat was answered since the member joined": (
+        {"member": a_member(answered_at=-math.inf, since=NOW - 2.0, failures=2)},
+        WaitingFor.RECORDS,
+        "has not answered a heartbeat for 2.0 s (2 heartbeats failed)",
+    ),
+    "the group has given it nothing": (
+        {"member": a_member(since=NOW - 5.0), "partitions": {}},
+        WaitingFor.GROUP,
+        "the group has given this member no partitions for 5.0 s. It gets some when another member"
+        " gives some up.",
+    ),
+    "a committed offset is looked up in vain": (
+        {
+            "positions": PositionsNow(
+                waiting={
+                    T0: PositionNow(
+                        stage="committed",
+                        since=NOW - 3.0,
+                        node=None,
+                        asked_at=math.inf,
+                        trouble="",
+                        retry_at=NOW,
+                    )
+                }
+            ),
+            "commits": CommitsNow(trouble="UNSTABLE_OFFSET_COMMIT"),
+            "partitions": {T0: seen(position=None, lag=None)},
+        },
+        WaitingFor.POSITION,
+        "its committed offset is being looked up for 3.0 s (last: UNSTABLE_OFFSET_COMMIT)",
+    ),
+    "a deserializer raises": (
+        {"partitions": {T0: seen(error="it cannot be read.", error_is_yours=True, lag=3)}},
+        WaitingFor.REFUSED,
+        "until it is dealt with: it cannot be read. It is your code that has raised it.",
+    ),
+    "the application waits in a commit": (
+        {
+            "application": an_application(polled_at=NOW - 3.0, waits=True, waits_in="commit"),
+            "partitions": {T0: seen(buffered=10, lag=3)},
+        },
+        WaitingFor.APPLICATION,
+        "the application waits in commit, and has not polled for 3.0 s",
+    ),
     "the listener is slow": (
         {
             "application": an_application(
@@ -348,6 +422,21 @@ def test_each_incident_has_its_sentence_and_its_value(incident: str) -> None:
 
     assert words in reasons.why(p)
     assert waits(p) is value
+
+
+def test_what_was_answered_is_never_said_not_to_have_been() -> None:
+    for refused in (
+        a_member(failures=3, answered_at=NOW - 5.0, trouble="NOT_COORDINATOR", refused=True),
+        a_member(failures=3, answered_at=-math.inf, refusal="GROUP_MAX_SIZE_REACHED"),
+    ):
+        assert "not answered" not in reasons.why(a_picture(member=refused))
+
+
+def test_what_waits_for_the_next_poll_is_here_and_not_fetched() -> None:
+    p = a_picture(partitions={T0: seen(buffered=10, lag=3)})
+
+    (reason,) = reasons.of_partitions(p).values()
+    assert reason.text == "its records are here for the next poll"
 
 
 def test_a_failure_of_less_than_a_second_is_nothing_to_tell() -> None:

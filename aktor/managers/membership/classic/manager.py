@@ -90,6 +90,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     )
     HOLDING = (State.STABLE, State.PREPARING, State.REVOKING)
     LEFT = Answer.LEAVE_GROUP
+    STOPS_WHEN_REFUSED = False
 
     def __init__(
         self,
@@ -393,6 +394,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self, answer: Answer, error: type[Exception], received: ResponseReceived
     ) -> None:
         """JoinGroup or SyncGroup was refused."""
+        self._answered_with(error)
         meaning, because = means(answer, error), name_of(error)
         if Do.RAISE in meaning:
             self._refused(error, meaning)
@@ -451,6 +453,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._heartbeat_state.answered(received.now)
         else:
             self._heartbeat_state.failed(received.now, received.jitter)
+            self._answered_with(error)
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
         elif confirmed:
@@ -618,6 +621,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Only the user can mend this: give up all partitions, tell the application, and join again
         after its next poll."""
         self.log.error("group.failed", state=self.state, because=error)
+        self._note_refusal(error)
         self._member.subscription.await_poll()
         self._joins.pause(self._timer.now + REFUSED_PAUSE)
         self._failure = Failure(error)

@@ -98,6 +98,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     )
     HOLDING = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
     LEFT = Answer.CONSUMER_LEAVE
+    STOPS_WHEN_REFUSED = True
 
     def __init__(
         self,
@@ -318,6 +319,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         else:
             self._registration.forget_fields()
             self._heartbeat_state.failed(received.now, received.jitter)
+            self._answered_with(error)
             self._on_refused(error, self._answer_to(sent), received)
 
     def _on_heard(self, response: Any, sent: HeartbeatSent) -> None:
@@ -445,6 +447,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """Only the user can mend this: give up all partitions, tell the application, and stop."""
         if not self.falls_back_to_classic(error):
             self.log.error("group.failed", state=self.state, because=error)
+            self._note_refusal(error)
         self._failure = Failure(error)
         self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()

@@ -119,7 +119,7 @@ def put_in_some_state(link: Link, chance: random.Random) -> None:
             asked = NOW - chance.choice([0.1, 0.9, 3.0])
             is_ready(link, throttle=throttle, in_flight=chance.randrange(4), asked=asked)
             if chance.random() < 0.3:
-                link.attempts.failed(NOW + 1e-3, 0.5, None)
+                link.attempts.failed(NOW + 1e-3, 0.5, TIMED_OUT, proven=True)
 
 
 @pytest.mark.parametrize("seed", range(300))

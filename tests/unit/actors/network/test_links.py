@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+import pytest
+from kafka.errors import KafkaConnectionError
+
 from aktor.actors.network.links import ConnectionAttempts, Link, LinkEvent
+from aktor.actors.network.present import network_now
 from aktor.actors.runtime.manager import NEVER, Backoff
 
 REFUSED = ConnectionRefusedError("nobody there")
@@ -68,3 +72,19 @@ def test_a_link_that_took_over_a_connection_which_answers_forgets_its_own_failur
     link.on(LinkEvent.DROPPED)
 
     assert link.connect_at == -math.inf
+
+
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_how_a_connection_ended_is_shown_and_a_guess_only_if_the_broker_never_answered(
+    has_answered: bool,
+) -> None:
+    link = Link("1", 1, "kafka-1", 9092, Backoff(1.0, 8.0))
+    if has_answered:
+        link.heard.note(9.0)
+    text = "broker kafka-1: it hung up; its listener seems to expect a login (SASL). It is so"
+    link.attempts.failed(10.0, 0.5, KafkaConnectionError(text), proven=has_answered)
+
+    (shown,) = network_now([link], []).brokers.values()
+
+    assert shown.error == "it hung up" + ("" if has_answered else text.partition("hung up")[2])
+    assert (link.attempts.failure is None) is has_answered

@@ -24,6 +24,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
 )
+from aktor.events.present import MemberNow
 from aktor.managers.membership.consumer.states import State
 from tests.unit.managers.membership.builders import (
     COORDINATOR_LOADING,
@@ -201,6 +202,19 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
         assert word in str(told)
     assert not harness.requests
     assert not harness.has_said(GroupFailed)
+
+
+def test_a_refusal_for_good_is_shown_from_the_first_one_on_with_its_reason() -> None:
+    harness = a_member_in(State.JOINING)
+    harness.is_refused(GROUP_MAX_SIZE_REACHED)
+    refused_at = harness.now
+    harness.after(60.0)
+
+    harness.manager.note_present(harness.now)
+    shown = harness.manager.present
+    assert isinstance(shown, MemberNow)
+    assert shown.refusal.startswith("GROUP_MAX_SIZE_REACHED: the coordinator, broker 1")
+    assert (shown.refusal_since, shown.for_good, shown.refused) == (refused_at, True, True)
 
 
 def test_who_polls_on_after_a_failure_hears_of_it_again_once_a_second() -> None:
