@@ -1,4 +1,4 @@
-# make test | check | build | demo | demo-spark | kafka | lint | bench | soak | mutations | clean      (one .venv; each adds what it needs)
+# make test | check | build | demo | demo-spark | kafka | lint | bench | soak | mutations | pictures | clean      (one .venv; each adds what it needs)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
@@ -15,7 +15,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := test
-.PHONY: test check build demo demo-spark kafka lint bench soak mutations clean venv
+.PHONY: test check build demo demo-spark kafka lint bench soak mutations pictures clean venv
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -71,6 +71,10 @@ soak: $(WITH)simulation $(KERNEL)
 
 mutations: venv
 	@$(PY) -m tests.mutations $(ARGS)
+
+# In a real browser (chromium and chromium-driver): what is looked at is in build/pictures.
+pictures: venv
+	@$(PY) -m tests.look_at_pictures $(ARGS)
 
 clean:
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -160,7 +160,8 @@ def colour(field: str, of: dict[str, str], title: str | None, **legend: Any) -> 
     """These values in these colours, with a legend."""
     alt = altair()
     scale = alt.Scale(domain=list(of), range=list(of.values()))
-    shown = None if title is None else alt.Legend(title=title, **legend)
+    # An empty legend makes the picture endless.
+    shown = None if title is None or not of else alt.Legend(title=title, **legend)
     return alt.Color(f"{field}:N", scale=scale, legend=shown)
 
 

@@ -182,10 +182,11 @@ def members_chart(
         for what, hue, name in ((_SILENT, colours.SILENT, "silent"), (_HELD, colours.HELD, "held"))
         if data[name]
     }
+    named = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3)
     second = alt.Stroke(
         "what:N",
         scale=alt.Scale(domain=list(lines), range=list(lines.values())),
-        legend=alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3),
+        legend=named if lines else None,  # an empty legend makes the picture endless
     )
     silent = marks("silent").mark_rule(strokeWidth=3.4, yOffset=12.5).encode(
         x=x, x2=x2, y=y, stroke=second, tooltip=say()

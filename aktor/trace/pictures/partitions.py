@@ -178,7 +178,7 @@ def partitions_chart(
     }
     for value in values:
         value["ink"] = colours.on(painted[value["owner"]])
-    step = 20 if len(order) <= 30 else 14
+    step = 20 if len(order) <= 30 else 16
     tall = step * 0.8
     x, x2 = time_axis(window), alt.X2("b:T")
     y = alt.Y(
@@ -194,7 +194,7 @@ def partitions_chart(
     )
     names = (
         base.transform_filter("datum.name != ''")
-        .mark_text(align="left", dx=4, dy=-0.12 * tall, fontSize=min(10, 0.7 * tall))
+        .mark_text(align="left", dx=4, dy=-0.12 * tall, fontSize=min(10, 0.72 * tall))
         .encode(x=x, y=y, text="name:N", color=alt.Color("ink:N", scale=None))
     )
     pauses = (

@@ -22,6 +22,7 @@ from aktor.trace.pictures.groups import file_names
 from aktor.trace.pictures.names import Labels, several, short, visible, wrapped
 from aktor.trace.pictures.times import Window
 from aktor.trace.rebalances import Tables, read, tell
+from tests.unit.trace.pictures.many import many
 from tests.unit.trace.rebalances.incidents import Incident
 from tests.unit.trace.rebalances.told import BEGAN, Member
 
@@ -225,20 +226,34 @@ def test_files_of_groups_have_names_that_any_file_system_takes() -> None:
 
 
 @cache
-def many(partitions: int = 500, members: int = 50) -> Tables:
-    """So many partitions of a group that rebalances ten times; one member at a time is killed."""
-    events: list[Any] = []
-    each = partitions // members
-    its = [Member(events, f"worker-{number}") for number in range(members)]
-    for turn in range(10):
-        at = BEGAN + 60.0 * turn
-        for number, member in enumerate(its):
-            owns = [f"orders-{(number + turn) % members * each + one}" for one in range(each)]
-            member.rebalances(at, at + 1, turn + 1, because="first join", owns=owns)
-            for partition in owns:
-                member.is_given(at + 2, partition, 100 * turn, 100 * turn + 9)
-                member.is_given(at + 40, partition, 100 * turn + 10, 100 * turn + 99)
-    return Tables(tell(events)[0])
+def is_finite(svg: str) -> bool:
+    """Whether the picture has a size that a screen can show, and no number without end."""
+    size = ElementTree.fromstring(svg).attrib
+    return (
+        not re.search(r"Infinity|NaN|e\+\d", svg)
+        and 100 < float(size["width"]) < 3000
+        and 100 < float(size["height"]) < 10_000
+    )
+
+
+@pytest.mark.parametrize("which", ["slow callback", "nothing was slow", "many partitions"])
+def test_no_picture_is_endless_whatever_there_is_to_be_shown(which: str) -> None:
+    of = {
+        "slow callback": drawn,
+        "nothing was slow": lambda: draw(Tables(tell(of_two())[0])).svgs(),
+        "many partitions": lambda: draw(many()).svgs(),
+    }
+    pictures = of[which]()
+
+    assert len(pictures) >= 3
+    assert {name: is_finite(svg) for name, svg in pictures.items()} == dict.fromkeys(pictures, True)
+
+
+def test_no_picture_of_the_page_is_endless() -> None:
+    pages = sorted((Path(__file__).parents[4] / "docs" / "rebalances").glob("*.svg"))
+
+    assert len(pages) >= 4
+    assert [page.name for page in pages if not is_finite(page.read_text())] == []
 
 
 def test_many_partitions_share_rows_and_many_members_are_left_out() -> None:
