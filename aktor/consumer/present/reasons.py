@@ -682,7 +682,11 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
         text = "the application has not polled since it was assigned"
         return Reason(WaitingFor.APPLICATION, text, hindrance.since, fault=False)
     if not it.is_here:
-        return None
+        if hindrance is None or late < LATE_POLL:
+            return None
+        # Its position is found, or validated: the application takes it over with its next poll.
+        text = f"{_late_text(p)}; it is fetched after the next poll"
+        return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
     if late < LATE_POLL:
         return _elsewhere(p)
     return Reason(WaitingFor.APPLICATION, _late_text(p), p.application.polled_at, fault=False)
@@ -850,7 +854,8 @@ def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
 
 def _head(p: Picture, reason: Reason) -> str:
     if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
-        return f"Records are still delivered, but {_stopped(reason.text)}"
+        can = "can still be" if _lateness(p) >= LATE_POLL else "are still"
+        return f"Records {can} delivered, but {_stopped(reason.text)}"
     return f"Nothing is delivered: {_stopped(reason.text)}"
 
 

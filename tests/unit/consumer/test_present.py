@@ -393,6 +393,31 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.REFUSED,
         "until it is dealt with: it cannot be read. It is your code that has raised it.",
     ),
+    "a position that was validated waits for a poll": (
+        {
+            "application": an_application(polled_at=NOW - 7.5),
+            "fetch": FetchNow(
+                hindered={
+                    T0: Hindrance(
+                        state="validated", since=NOW - 7.0, node=2, until=math.inf, trouble=""
+                    )
+                }
+            ),
+            "partitions": {T0: seen()},
+        },
+        WaitingFor.APPLICATION,
+        "the application has not polled for 7.5 s; it is fetched after the next poll",
+    ),
+    "the coordinator is down and no poll takes what is delivered": (
+        {
+            "application": an_application(polled_at=NOW - 7.5),
+            "network": network(a_dead_broker(1), a_broker(2)),
+            "session_until": NOW + 9.0,
+            "partitions": {T0: seen()},
+        },
+        WaitingFor.RECORDS,
+        "Records can still be delivered, but the coordinator (broker 1",
+    ),
     "the application waits in a commit": (
         {
             "application": an_application(polled_at=NOW - 3.0, waits=True, waits_in="commit"),
