@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from aktor import consumer as consumer
     from aktor import coordinator as coordinator
     from aktor import errors
+    from aktor import metrics as metrics
+    from aktor import net as net
+    from aktor import partitioner as partitioner
     from aktor import producer as producer
     from aktor import serializer as serializer
     from aktor import structs as structs
@@ -118,7 +121,8 @@ _MODULES: Final = {
 
 #: Modules that can be used after `import aktor`, as those of kafka-python after `import kafka`.
 _SUBMODULES: Final = {
-    *("admin", "consumer", "coordinator", "errors", "producer", "serializer", "structs"),
+    *("admin", "consumer", "coordinator", "errors", "metrics", "net", "partitioner", "producer"),
+    *("serializer", "structs"),
 }
 
 

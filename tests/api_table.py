@@ -18,6 +18,10 @@ PUBLIC: Final = {
     "aktor.structs": "What methods take and return.",
     "aktor.serializer": "The base classes of deserializers.",
     "aktor.coordinator.assignors": "For `partition_assignment_strategy`.",
+    "aktor.metrics": "For `metric_reporters`. [Metrics](metrics.md).",
+    "aktor.metrics.metrics_reporter": "The base class of reporters.",
+    "aktor.net.sasl.oauth": "The base class of token providers, for OAUTHBEARER.",
+    "aktor.partitioner": "Which partition a key is in.",
     "aktor.admin": "kafka-python's own admin client.",
     "aktor.producer": "kafka-python's own producer.",
     "aktor.deserializers": "Deserializers that say what they make. [Types](types.md).",
@@ -35,7 +39,10 @@ PUBLIC: Final = {
 
 #: Modules that have all names of one of kafka-python's: a program need only replace the name of the
 #: package. (The modules below `aktor.coordinator.assignors` have one of its names each.)
-MIRRORS: Final = ("errors", "structs", "serializer", "coordinator.assignors", "admin", "producer")
+MIRRORS: Final = (
+    *("errors", "structs", "serializer", "coordinator.assignors", "admin", "producer"),
+    *("metrics", "metrics.metrics_reporter", "net.sasl.oauth", "partitioner"),
+)
 
 _HEAD: Final = """\
 # Public names

@@ -42,8 +42,13 @@ IMPORTED = {
     "coordinator.assignors.sticky": [],
     "coordinator.assignors.sticky.sticky_assignor": ["StickyPartitionAssignor"],
     "errors": None,
+    "metrics": ["DictReporter", "KafkaMetric", "MetricConfig", "MetricName", "Metrics"],
+    "metrics.metrics_reporter": ["AbstractMetricsReporter"],
+    "net.sasl.oauth": ["AbstractTokenProvider"],
+    "partitioner": None,
     "producer": ["KafkaProducer"],
     "serializer": None,
+    "serializer.abstract": ["Deserializer", "Serializer"],
     "structs": None,
 }
 
