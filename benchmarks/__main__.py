@@ -31,6 +31,7 @@ BENCHMARKS: Final = (
     "spark",
     "spark_sink",
     "spark_json",
+    "spark_avro",
     "spark_streams",
     "process",
     "idle",

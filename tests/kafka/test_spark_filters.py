@@ -3,14 +3,18 @@ filter leaves."""
 
 from __future__ import annotations
 
+import decimal
+import io
 import json
 from typing import Any
 
+import fastavro
 import pytest
 
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.spark_support import OURS, batch, rows
+from tests.spark.session import connector
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = (
@@ -62,6 +66,11 @@ def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
             assert rows(frame) == expected != [], text
             plan = frame._jdf.queryExecution().executedPlan().toString()
             assert ("Filter (" not in plan) == alone, plan
+            if alone:
+                told = spark._jvm.PythonSQLUtils.explainString(
+                    frame._jdf.queryExecution(), "formatted"
+                )
+                assert "PushedFilters: [" in told.replace("PushedFilters: []", ""), told
     finally:
         spark.conf.set(PUSHDOWN, "false")
 
@@ -79,6 +88,81 @@ def test_where_leaves_the_rows_of_sparks_own_filter_in_a_batch_and_in_a_stream(
     query = stream.writeStream.format("memory").queryName("filtered")
     query.trigger(availableNow=True).start().awaitTermination()
     assert rows(spark.table("filtered")) == rows(expected) != []
+
+
+@pytest.mark.once("values are decoded in the same way, whoever sent them")
+def test_avro_is_what_from_avro_of_spark_makes_of_it(
+    spark: Any, kafka: Cluster, topic: str
+) -> None:
+    if not connector():
+        pytest.skip("there is no from_avro of Spark: neither its jar nor Maven")
+    from pyspark.sql.avro.functions import from_avro
+
+    schema = json.dumps(AVRO)
+    to = io.BytesIO()
+    values = []
+    for number in range(20):
+        to = io.BytesIO()
+        fastavro.schemaless_writer(to, fastavro.parse_schema(AVRO), avro_value(number))
+        values.append(to.getvalue() if number % 7 else b"\x02nonsense")
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, values)
+
+    ours = batch(spark, OURS, kafka, topic, decode="avro", avroSchema=schema)
+    theirs = batch(spark, OURS, kafka, topic)
+    theirs = theirs.withColumn("value", from_avro("value", schema, {"mode": "PERMISSIVE"}))
+
+    assert ours.schema == theirs.schema
+    for number, (our, their) in enumerate(zip(rows(ours), rows(theirs), strict=True)):
+        if number % 7:
+            assert our == their
+        else:  # Spark makes a struct of nulls of it
+            assert (our[1], set(their[1])) == (None, {None})
+
+
+AVRO = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "paid", "type": ["null", "boolean"]},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "SENT"]}},
+        {"name": "tags", "type": {"type": "array", "items": ["string", "null"]}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "either", "type": ["int", "string", "null"]},
+        {"name": "wide", "type": ["int", "long"]},
+        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3},
+        },
+        {
+            "name": "inner",
+            "type": {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "float"}]},
+        },
+    ],
+}
+
+
+def avro_value(number: int) -> dict[str, Any]:
+    return {
+        "id": number - 10,
+        "paid": [None, True, False][number % 3],
+        "state": ["NEW", "SENT"][number % 2],
+        "tags": ["a", None, "größe"][: number % 4],
+        "counts": {"k": number} if number % 2 else {},
+        "either": [number, "x", None][number % 3],
+        "wide": 2 ** (number * 3),
+        "hash": bytes([number, 255]),
+        "at": 1_700_000_000_123 - number * 10**11,
+        "local": number * 10**9 + 1,
+        "day": number * 1000 - 5000,
+        "price": decimal.Decimal(number * 12345 - 100_000) / 1000,
+        "inner": {"x": number / 3},
+    }
 
 
 def test_a_string_has_the_bytes_that_sparks_cast_leaves(

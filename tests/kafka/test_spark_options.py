@@ -75,6 +75,10 @@ for number, secret in enumerate(sys.argv[4:]):
         "kafka.ssl.key.password": secret,
         "kafka.ssl.keystore.password": secret,
         "kafka.ssl.truststore.password": secret,
+        "decode": "avro",
+        "avroSchema": '"int"',
+        "schemaRegistry.url": f"http://me:{secret}@127.0.0.1:9",
+        "schemaRegistry.basic.auth.user.info": f"me:{secret}",
     }
     frame = batch(spark, OURS, kafka, topic, **secrets)
     for mode in ("extended", "formatted", "codegen", "cost"):
