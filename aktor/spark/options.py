@@ -300,6 +300,12 @@ def _avro(read: GivenOptions) -> AvroOptions | None:
         )
     if registry and "url" not in registry:
         raise ConfigurationError("schemaRegistry.url is missing: set it to http://host:port")
+    for name in avro_options.shown_secrets(registry):
+        raise ConfigurationError(
+            f"schemaRegistry.{name} has a secret, and Spark shows this option in its plans and its"
+            " log of events: write a reference in place of the secret, as ${env:NAME} or"
+            " ${file:PATH:KEY}"
+        )
     avro_options.client_settings(
         {name: text for name, text in registry.items() if "${" not in text}
     )

@@ -77,8 +77,9 @@ for number, secret in enumerate(sys.argv[4:]):
         "kafka.ssl.truststore.password": secret,
         "decode": "avro",
         "avroSchema": '"int"',
-        "schemaRegistry.url": f"http://me:{secret}@127.0.0.1:9",
-        "schemaRegistry.basic.auth.user.info": f"me:{secret}",
+        "schemaRegistry.url": "http://me:${env:CANARY}@127.0.0.1:9",
+        "schemaRegistry.basic.auth.user.info": "me:${env:CANARY}",
+        "schemaRegistry.ssl.key.password": secret,
     }
     frame = batch(spark, OURS, kafka, topic, **secrets)
     for mode in ("extended", "formatted", "codegen", "cost"):

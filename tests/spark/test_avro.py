@@ -572,20 +572,40 @@ def test_a_schema_of_spark_that_is_no_part_of_the_avro_is_refused(
         decoder(a_record(("a", "int")), wanted)
 
 
+def with_registry(**settings: str) -> dict[str, str]:
+    found = {f"schemaRegistry.{name}": text for name, text in settings.items()}
+    source = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders"}
+    return {**source, "decode": "avro", "avroSchema": '"int"', **found}
+
+
 def test_secrets_of_the_registry_are_in_no_text_of_the_options() -> None:
     options = read_options(
-        {
-            "kafka.bootstrap.servers": "h:1",
-            "subscribe": "orders",
-            "decode": "avro",
-            "avroSchema": '"int"',
-            "schemaRegistry.url": "http://user:secret@h",
-            "schemaRegistry.basic.auth.user.info": "user:secret",
-        },
+        with_registry(
+            **{
+                "url": "http://user:${env:NAME}@h",
+                "basic.auth.user.info": "user:${env:NAME}",
+                "ssl.key.password": "a-secret",
+            }
+        ),
         stream=False,
     )
 
-    assert "secret" not in repr(options)
+    assert "a-secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"url": "http://user:a-secret@h"},
+        {"url": "http://h", "proxy": "http://user:a-secret@p"},
+        {"url": "http://h", "basic.auth.user.info": "user:a-secret"},
+    ],
+)
+def test_a_secret_that_spark_would_show_is_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="write a reference") as refused:
+        read_options(with_registry(**settings), stream=False)
+
+    assert "a-secret" not in str(refused.value)
 
 
 def test_a_query_reads_avro(embedded_kafka: EmbeddedKafka) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aktor.errors import ConfigurationError
 
-__all__ = ["PREFIX", "SETTINGS", "AvroOptions", "client_settings"]
+__all__ = ["PREFIX", "SETTINGS", "AvroOptions", "client_settings", "shown_secrets"]
 
 #: Before the names of confluent-kafka's settings for its client of a registry.
 PREFIX: Final = "schemaregistry."
@@ -43,6 +43,18 @@ class AvroOptions:
 
     schema: str
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def shown_secrets(options: Mapping[str, str]) -> list[str]:
+    """The settings with a secret that Spark would print. It hides those options only whose names
+    have words such as password and token in them (spark.redaction.regex)."""
+    found = []
+    for name in ("url", "proxy", "basic.auth.user.info"):
+        text = options.get(name, "")
+        has_secret = bool(text) if name == "basic.auth.user.info" else "@" in text
+        if has_secret and "${" not in text:
+            found.append(name)
+    return found
 
 
 def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
