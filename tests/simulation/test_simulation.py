@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import linecache
 import math
 import os
@@ -536,19 +537,30 @@ def test_the_marker_says_what_is_simulated(simulation: Simulation) -> None:
     assert (simulation.seed, simulation.bootstrap_servers) == (7, ["b1:9092"])
 
 
-def test_the_command_replays_a_seed_and_writes_its_history(capsys: Any, tmp_path: Any) -> None:
+def test_the_command_replays_a_seed_and_writes_its_history_and_its_pictures(
+    capsys: Any, tmp_path: Any
+) -> None:
     file = tmp_path / "history.jsonl"
-    assert main(["sim", "replay", "1", "--history", str(file)]) == 0
+    page = tmp_path / "why.html"
+    assert main(["sim", "replay", "1", "--history", str(file), "--picture", str(page)]) == 0
     assert "all promises were kept" in capsys.readouterr().out
     assert file.read_text().count("\n") > 1000
+    text = page.read_text()
+    assert "<h1>Seed 1, " in text
+    (specs,) = re.findall(r"const PICTURES = (\{.*?\});\n", text)
+    timeline, *others = json.loads(specs).values()
+    assert others
+    assert {one["owner"] for one in timeline["datasets"]["owned"]}
+    assert {one["what"] for one in timeline["datasets"]["spans"]} >= {"joining", "stable"}
 
 
-def test_a_history_that_cannot_be_written_is_told_before_the_run(
-    capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+@pytest.mark.parametrize("option", ["--history", "--picture"])
+def test_a_file_that_cannot_be_written_is_told_before_the_run(
+    option: str, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr(storm, "run_storm", lambda *_, **__: pytest.fail("it ran"))
 
-    code = main(["sim", "replay", "1", "--history", str(tmp_path / "nowhere" / "history.jsonl")])
+    code = main(["sim", "replay", "1", option, str(tmp_path / "nowhere" / "file")])
 
     assert code == 2
     assert re.match(r"aktor sim: cannot write .*: No such file", capsys.readouterr().err)
