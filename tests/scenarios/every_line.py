@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
-from aktor.consumer import guard
+from aktor.consumer.core import guard
 from tests.scenarios.interrupts import Injection
 from tests.scenarios.programs import ACTS, SCENARIOS, judge, lines_of, run
 from tests.scenarios.world import World
