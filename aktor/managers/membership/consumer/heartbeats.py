@@ -65,11 +65,13 @@ def claimed(owned: LocalAssignment, assigning: LocalAssignment) -> LocalAssignme
 
 class HeartbeatSent(Value):
     """Note on a heartbeat: its number, when it was sent, whether it is one that frees our
-    `group_instance_id`, and whether it claims partitions that are not in the target."""
+    `group_instance_id`, whether it reports what is owned, and whether the coordinator waits all the
+    same for partitions to be given up."""
 
     number: int
     at: float
     frees: bool = False
+    reports: bool = False
     owes: bool = False
 
 

@@ -283,9 +283,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             body = self._registration.heartbeat(member.report())
         deadline = now + self._heartbeat_state.patience()
         number = self._heartbeat_state.sent()
-        note = HeartbeatSent(number=number, at=now, frees=frees, owes=member.owes())
+        reports = body.topic_partitions is not None
+        owes = member.owes(reports=reports)
+        note = HeartbeatSent(number=number, at=now, frees=frees, reports=reports, owes=owes)
         self._note_wait(now)
-        member.heartbeat_sent(now, reports_owned=body.topic_partitions is not None)
+        member.heartbeat_sent(now, reports_owned=reports)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
         return AGAIN  # an acknowledgement that is sent makes way for the next target
 
@@ -339,7 +341,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             # The next heartbeats are sent soon: when other members have given partitions up, the
             # coordinator says so in the answer to one of them.
             heartbeats.start(self._timer.now, quick=True)
-        if not (sent.owes or self._member.owes(target)):
+        if not (sent.owes or self._member.owes(target, reports=sent.reports)):
             heartbeats.not_awaited()
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._timer.now)

@@ -12,7 +12,7 @@ from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster
 from aktor.managers.membership.consumer.claim import Claim
-from aktor.managers.membership.consumer.heartbeats import LocalAssignment, Report
+from aktor.managers.membership.consumer.heartbeats import LocalAssignment, Report, claimed
 from aktor.managers.membership.consumer.reconciliation import (
     Event,
     Reconciliation,
@@ -54,6 +54,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.epoch = 0
         self._target = Target()
         self._claim = Claim()
+        #: All that targets had since the coordinator has last heard what is owned: it waits until
+        #: it hears that what a later target has no more is not owned, even if it never was.
+        self._given: LocalAssignment = {}
         self._names = TopicNames(say=say, log=log)
         self._reconciliation = Reconciliation()
         #: The topics and the pattern of the last heartbeat.
@@ -90,14 +93,17 @@ class ConsumerMember(GroupMember[State, Trigger]):
             target=self._claim.of_target,
         )
 
-    def owes(self, target: LocalAssignment | None = None) -> bool:
+    def owes(self, target: LocalAssignment | None = None, *, reports: bool) -> bool:
         """Whether the coordinator waits for partitions that it has not heard to be given up; with
-        this target, or with the one that is known."""
+        this target, or with the one that is known. `reports`: it hears now what is owned."""
         wanted = self._target.assignment if target is None else target
+        held = [self._claim.acknowledged, self._claim.assigning]
+        if not reports:
+            held.append(self._given)
         return any(
             not numbers <= wanted.get(topic, frozenset())
-            for held in (self._claim.acknowledged, self._claim.assigning)
-            for topic, numbers in held.items()
+            for one in held
+            for topic, numbers in one.items()
         )
 
     # -- what the application wants
@@ -118,6 +124,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def answered(self, epoch: int, target: LocalAssignment | None, now: float) -> None:
         """A heartbeat was answered: with our epoch, and with a target if that has changed."""
+        if self._claim.is_unanswered:
+            self._given = {}
         self._claim.answered()
         self._names.doubt_anew()
         if epoch != self.epoch:
@@ -125,6 +133,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
             self.epoch = epoch
         if target is not None:
             self._target = Target(self._target.number + 1, target)
+            self._given = claimed(self._given, target)
             self.log.info(
                 "rebalance.target",
                 generation=epoch,
@@ -352,6 +361,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         """The membership is over: forget the epoch, the target and the claim."""
         self.epoch = 0
         self._target = Target(self._target.number)
+        self._given = {}
         self._claim.clear(of_target=self._target.number)
         self._reconciliation = Reconciliation()
         self.rebalance.forget_callback()

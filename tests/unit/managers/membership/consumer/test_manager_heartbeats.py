@@ -274,6 +274,25 @@ def test_an_answer_that_was_under_way_says_nothing_of_what_is_given_up_meanwhile
     assert harness.last_said(SessionExtended).until == told_at + 20.0
 
 
+def test_the_coordinator_waits_for_partitions_too_that_were_never_taken_on() -> None:
+    """Found by a simulation (seed 97300010): the target grew and shrank while the application was
+    busy. The coordinator waits until it hears that the member does not have them."""
+    harness = a_stable_member("a-0", max_poll_interval=30.0).is_quiet()
+    harness.is_told("a-0 a-1")
+    harness.is_told("a-0 a-1 a-2")
+    told_at = harness.is_told("a-0 a-1").context.at
+
+    harness.is_told()
+    assert harness.last_said(SessionExtended).until == told_at + 30.0
+
+    harness.now += 1.0
+    harness.apply()
+    reported = harness.next_beat()
+    assert tells(reported) == partitions("a-0 a-1")
+    harness.answer(reported, heard())
+    assert harness.last_said(SessionExtended).until == reported.context.at + 45.0
+
+
 def test_topics_whose_names_are_awaited_do_not_make_the_coordinator_wait() -> None:
     harness = a_stable_member("a-0 a-1", max_poll_interval=60.0).is_quiet()
     harness.is_told("a-0 a-1 c-0")
