@@ -16,6 +16,7 @@ from aktor import (
     ConsumerRecord,
     ConsumerSettings,
     ConsumerStatus,
+    Deserializer,
     Health,
     KafkaConsumer,
     OffsetAndMetadata,
@@ -70,6 +71,13 @@ class NumberDeserializer:
         return int(data or b"0")
 
 
+class SizeDeserializer(Deserializer):
+    """As programs for kafka-python have it."""
+
+    def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes) -> int:
+        return len(data)
+
+
 # -- the type of a consumer follows from its deserializers
 
 plain = KafkaConsumer("orders")
@@ -82,6 +90,7 @@ of_objects = KafkaConsumer(
     key_deserializer=TextDeserializer(), value_deserializer=NumberDeserializer()
 )
 assert_type(of_objects, KafkaConsumer[str | None, int])
+assert_type(KafkaConsumer(value_deserializer=SizeDeserializer()), KafkaConsumer[bytes | None, int])
 # (mypy tries a lambda without knowing its argument first, and counts that as an Any.)
 of_a_lambda = KafkaConsumer(value_deserializer=lambda data: len(data or b""))  # type: ignore[misc]
 assert_type(of_a_lambda, KafkaConsumer[bytes | None, int])

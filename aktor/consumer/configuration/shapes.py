@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aktor.structs import OffsetAndMetadata, TopicPartition
 
@@ -16,15 +16,13 @@ T_co = TypeVar("T_co", covariant=True)
 class Deserializer(Protocol[T_co]):
     """An object that makes a key or a value, as `kafka.serializer.Deserializer` does."""
 
-    def deserialize(
-        self, topic: str, headers: list[tuple[str, bytes | None]], data: bytes | None, /
-    ) -> T_co:
-        """What the user sees of these bytes. None: there is no key, or the value is a tombstone."""
+    def deserialize(self, topic: str, headers: Any, data: bytes, /) -> T_co:
+        """What the user sees of these bytes. `headers` are a list of names and bytes (or None)."""
         ...
 
 
-#: Such an object, or a function of the bytes. (It is called with None, too: for tombstones, and for
-#: keys that are missing. But `json.loads`, which most programs give, takes bytes only.)
+#: Such an object, or a function of the bytes. (They are called with None, too: for tombstones, and
+#: for keys that are missing. But `json.loads`, which most programs give, takes bytes only.)
 Deserializes: TypeAlias = Deserializer[T] | Callable[[bytes], T]
 
 #: Called when a commit is over, with None or the reason why it failed.
