@@ -66,7 +66,7 @@ class Topology:
         self.topics = Topics(
             rng=rng,
             make_log=open_log or (lambda _id, _index, config: PartitionLog(config=config)),
-            on_change=on_change,
+            on_change=self._changed,
             defaults={
                 "min.insync.replicas": str(settings.min_insync_replicas),
                 "unclean.leader.election.enable": str(settings.unclean_leader_election).lower(),
@@ -75,8 +75,17 @@ class Topology:
             journal=journal,
         )
         self._settings = settings
+        self._on_change = on_change
         #: Where followers were held back, in that order.
         self._lagging: dict[Partition, None] = {}
+        #: Those of them where a follower may be behind: records came while it was held back. When a
+        #: broker is silent, thousands are held back, and few get records.
+        self._behind: dict[Partition, None] = {}
+
+    def _changed(self, partition: Partition) -> None:
+        if partition in self._lagging and partition.behind_since is not None:
+            self._behind[partition] = None
+        self._on_change(partition)
 
     def restore(self, kept: Mapping[tuple[str, tuple[str | int, ...]], Any]) -> None:
         """The topics that a journal had kept, on the nodes that there are now."""
@@ -177,6 +186,7 @@ class Topology:
         self.topics.delete(topic)
         for partition in topic.partitions:
             self._lagging.pop(partition, None)
+            self._behind.pop(partition, None)
 
     def reassign(self, partition: Partition, replicas: tuple[int, ...]) -> Moved:
         """Let a partition have these replicas, of which those that it has not had are up."""
@@ -298,19 +308,21 @@ class Topology:
 
     def drop_laggards(self, now: float) -> None:
         """Out of the in-sync replicas with those that are behind for too long."""
+        if now < self.drops_laggards_at():
+            return
         for partition in list(self._lagging):
             partition.drop_laggards(now, lag_max=self._settings.replica_lag_max)
 
     def drops_laggards_at(self) -> float:
         """When the first of them is behind for too long."""
-        return min(
-            (
-                partition.behind_since + self._settings.replica_lag_max
-                for partition in self._lagging
-                if partition.behind_since is not None
-            ),
-            default=math.inf,
-        )
+        first = math.inf
+        for partition in list(self._behind):
+            since = partition.behind_since
+            if since is None:
+                del self._behind[partition]
+            else:
+                first = min(first, since + self._settings.replica_lag_max)
+        return first
 
     def partition(self, topic: str, index: int) -> Partition:
         """One that there must be. Raises ValueError."""
