@@ -3,9 +3,8 @@
 The sdist and the wheel are built as for an index, looked at, and installed in bare environments,
 where `smoke.py` runs. Each Python of this machine gets one of: the wheel, the sdist with a
 compiler, the sdist without one; with --all each gets all of them. --units runs units of
-records, actors, managers, consumer, processing and aio with the newest Python, if that is another
-one than ours, on the aktor that was installed there: each test with a few of its cases
-(`sample.py`).
+records, actors, managers, consumer and aio with the newest Python, if that is another one than
+ours, on the aktor that was installed there: each test with a few of its cases (`sample.py`).
 
 What is left out is said. Needs an index of packages.
 """
@@ -43,7 +42,7 @@ WAYS: Final = (("wheel", True), ("sdist", True), ("sdist", False))
 #: Python compiles what is imported; pip would compile all that is installed.
 QUICKLY: Final = ("--quiet", "--no-compile")
 
-UNITS: Final = ("records", "actors", "managers", "consumer", "processing", "aio")
+UNITS: Final = ("records", "actors", "managers", "consumer", "aio")
 #: What these import besides aktor. (The extra `test` has much more, such as Spark.)
 UNITS_NEED: Final = (
     *("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "pyarrow", "greenlet"),
