@@ -52,7 +52,7 @@ ENOUGH = 4
 #: Tests that share what they compute, each group in one process.
 TOGETHER = (
     *("tests/simulation/test_enumerated_crashes.py", "tests/test_tidy.py"),
-    "tests/unit/trace/rebalances/",
+    *("tests/unit/trace/rebalances/", "tests/unit/trace/pictures/"),
 )
 
 #: So much a process that computes gives way to the others, and to the brokers.
