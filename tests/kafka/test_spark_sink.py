@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aktor import KafkaConsumer, TopicPartition
+from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
@@ -133,39 +136,86 @@ def test_a_stream_goes_on_after_a_restart(
 # -- what needs a session of its own: tasks that are tried again, and a log of everything
 
 
-def in_a_session(script: str, *arguments: str, env: dict[str, str] | None = None) -> str:
-    """Run a part of this file in a process, whose output is returned."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kafka.test_spark_sink", script, *arguments],
-        cwd=ROOT,
-        env=os.environ | (env or {}),
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == 0, output
-    return output
+@dataclass(frozen=True)
+class Ran:
+    """What `retries` and `secrets` have done, and said, in a session of their own."""
+
+    kafka: EmbeddedKafka
+    locked: EmbeddedKafka
+    output: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    """Both run in one session: to start one takes longer than what they do."""
+    folder = tmp_path_factory.mktemp("session")
+    users = {"alice": CANARY, "bob": LITERAL}
+    with (
+        EmbeddedKafka(topics=["plain", "transactional"], partitions=2) as kafka,
+        EmbeddedKafka(users=users, topics=["orders"], partitions=1) as locked,
+    ):
+        addresses = [one.bootstrap_servers for one in (kafka, locked)]
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.kafka.test_spark_sink", *addresses, str(folder)],
+            cwd=ROOT,
+            env=os.environ | {"SINK_PASSWORD": CANARY},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, output
+        yield Ran(kafka, locked, output, folder)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.embedded("takes a session of its own")
-def test_a_task_that_is_tried_again_leaves_no_hole(
-    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
-) -> None:
-    for name in (topic, f"{topic}-transactional"):
-        topics.create_topic(kafka.bootstrap_servers, name, partitions=2)
-
-    in_a_session("retries", bootstrap(kafka), topic, str(tmp_path))
-
+def test_a_task_that_is_tried_again_leaves_no_hole(spark: Any, ran: Ran) -> None:
     expected = [b"%04d" % n for n in range(2000)]
-    plain = [one.value[:4] for one in read(kafka, topic)]
+    plain = [one.value[:4] for one in read(ran.kafka, "plain")]
     assert sorted(set(plain)) == expected, "nothing is missing"
     assert len(plain) > 2000, "and the failed attempt had written some"
-    committed = [one.value[:4] for one in read(kafka, f"{topic}-transactional")]
+    committed = [one.value[:4] for one in read(ran.kafka, "transactional")]
     assert sorted(committed) == expected, "each is there once"
-    seen = read(kafka, f"{topic}-transactional", "read_uncommitted")
+    seen = read(ran.kafka, "transactional", "read_uncommitted")
     assert len(seen) > 2000, "who reads uncommitted sees those of the failed attempt"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.embedded("its users have passwords")
+def test_a_secret_is_in_no_plan_and_no_log(spark: Any, ran: Ran) -> None:
+    assert ran.locked.end_offset("orders") == 20
+
+    logged = "".join(
+        one.read_text(errors="replace") for one in ran.folder.rglob("*") if one.is_file()
+    )
+    assert "SparkListenerSQLExecutionStart" in logged, "the log of events is there"
+    assert "WriteToMicroBatchDataSource aktor" in ran.output, "as is the plan"
+    assert "unknown option kafka.topik" in ran.output, "as are errors"
+    for secret in (CANARY, LITERAL):
+        assert secret not in ran.output
+        assert secret not in logged
+
+
+def in_a_session(servers: str, locked: str, folder: str) -> None:
+    """The program of `ran`: every log is at INFO, and a task is tried four times."""
+    from tests.spark.session import a_session
+
+    spark = a_session(
+        "local[2,4]",
+        **{
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+            "spark.python.unix.domain.socket.enabled": "false",
+            "spark.log.level": "INFO",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": folder,
+            "spark.eventLog.compress": "false",
+        },
+    )
+    retries(spark, servers, folder)
+    secrets(spark, locked, folder)
+    spark.stop()
 
 
 def wait_for_records(servers: str, topic: str) -> None:
@@ -177,21 +227,9 @@ def wait_for_records(servers: str, topic: str) -> None:
             time.sleep(0.05)
 
 
-def retries(servers: str, topic: str, folder: str) -> None:
+def retries(spark: Any, servers: str, folder: str) -> None:
     """Write 2,000 rows twice; a task of each write fails in the middle of its first attempt."""
-    from tests.spark.session import a_session
-
-    spark = a_session(
-        "local[2,4]",
-        **{
-            "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
-            "spark.python.unix.domain.socket.enabled": "false",
-        },
-    )
-    for name, more in (
-        (topic, {}),
-        (f"{topic}-transactional", {"transactional": "true"}),
-    ):
+    for name, more in (("plain", {}), ("transactional", {"transactional": "true"})):
         mark = f"{folder}/{name}"
 
         def numbers(ids: Any, mark: str = mark, name: str = name) -> Any:
@@ -209,48 +247,10 @@ def retries(servers: str, topic: str, folder: str) -> None:
         writer = frame.write.format("aktor").mode("append").option("topic", name)
         writer.option("kafka.bootstrap.servers", servers).options(**more).save()
         assert os.path.exists(mark)
-    spark.stop()
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.embedded("its users have passwords")
-def test_a_secret_is_in_no_plan_and_no_log(spark: Any, tmp_path: Path) -> None:
-    from aktor.broker import EmbeddedKafka
-
-    with EmbeddedKafka(
-        users={"alice": CANARY, "bob": LITERAL}, topics=["orders"], partitions=1
-    ) as locked:
-        output = in_a_session(
-            "secrets",
-            locked.bootstrap_servers,
-            str(tmp_path),
-            env={"SINK_PASSWORD": CANARY},
-        )
-        assert locked.end_offset("orders") == 20
-
-    logged = "".join(
-        one.read_text(errors="replace") for one in tmp_path.rglob("*") if one.is_file()
-    )
-    assert "SparkListenerSQLExecutionStart" in logged, "the log of events is there"
-    assert "WriteToMicroBatchDataSource aktor" in output, "as is the plan"
-    assert "unknown option kafka.topik" in output, "as are errors"
-    for secret in (CANARY, LITERAL):
-        assert secret not in output
-        assert secret not in logged
-
-
-def secrets(servers: str, folder: str) -> None:
-    """Log in by a reference; print plans and errors, with every log at INFO."""
-    from tests.spark.session import a_session
-
-    spark = a_session(
-        **{
-            "spark.log.level": "INFO",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": folder,
-            "spark.eventLog.compress": "false",
-        }
-    )
+def secrets(spark: Any, servers: str, folder: str) -> None:
+    """Log in by a reference; print plans and errors."""
     given = {
         "kafka.bootstrap.servers": servers,
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -284,8 +284,7 @@ def secrets(servers: str, folder: str) -> None:
         except Exception as error:
             print(error)
     frame.write.format("aktor").mode("append").options(**given).save()
-    spark.stop()
 
 
 if __name__ == "__main__":
-    {"retries": retries, "secrets": secrets}[sys.argv[1]](*sys.argv[2:])
+    in_a_session(*sys.argv[1:])
