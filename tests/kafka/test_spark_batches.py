@@ -172,6 +172,7 @@ def test_records_of_ten_megabytes_are_read(spark: Any, kafka: Cluster, topic: st
     assert [bytes(row[1]) for row in found] == [b"before", large, large[::-1], b"after"]
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_every_codec_is_read(spark: Any, kafka: Cluster, topic: str) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
     for codec in EVERY_CODEC:

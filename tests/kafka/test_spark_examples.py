@@ -16,6 +16,7 @@ from tests.kafka.real import topics
 from tests.kafka.spark_support import filled
 
 
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
 def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str) -> None:
     filled(kafka, topic, partitions=2, count=30)
     bootstrap = ",".join(kafka.bootstrap_servers)
@@ -40,6 +41,7 @@ def test_the_filter_example_counts_what_it_keeps(spark: Any, kafka: Cluster, top
     assert found == {"alice": 251.5}
 
 
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
 def test_the_stream_example_appends_what_is_new_and_shows_its_progress_as_a_group(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:

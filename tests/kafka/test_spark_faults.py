@@ -230,6 +230,7 @@ def _end(running: Running) -> int:
     return int(partitions["0"])
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "not strict"])
 def test_a_topic_is_deleted_and_created_anew_while_a_query_runs(
     spark: Any, kafka: Cluster, topic: str, strict: bool

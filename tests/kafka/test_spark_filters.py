@@ -51,6 +51,7 @@ def filled(kafka: Cluster, topic: str) -> str:
     return topic
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
     spark: Any, kafka: Cluster, filled: str
 ) -> None:
@@ -75,6 +76,7 @@ def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
         spark.conf.set(PUSHDOWN, "false")
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_where_leaves_the_rows_of_sparks_own_filter_in_a_batch_and_in_a_stream(
     spark: Any, kafka: Cluster, filled: str
 ) -> None:
@@ -165,6 +167,7 @@ def avro_value(number: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_a_string_has_the_bytes_that_sparks_cast_leaves(
     spark: Any, kafka: Cluster, topic: str
 ) -> None:

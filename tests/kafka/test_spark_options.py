@@ -105,6 +105,7 @@ def group_of_jobs(spark: Any) -> Iterator[str]:
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_the_format_is_found_by_itself_and_may_be_registered(
     spark: Any, kafka: Cluster, topic: str
 ) -> None:

@@ -37,6 +37,7 @@ def content(kafka: Cluster, topic: str) -> list[tuple[Any, ...]]:
     return [(one.partition, one.key, one.value, one.headers) for one in read(kafka, topic)]
 
 
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_batch_is_written_as_by_sparks_own_sink(
     spark: Any, kafka: Cluster, topic: str, library: str
