@@ -63,6 +63,7 @@ OUR_SIDE = {
     ("managers/membership/classic/manager", "_failed_for_good"),
     ("consumer/core/partition", "reaches"),
     ("consumer/core/questions", "reach_cluster"),
+    ("consumer/present/picture", "_seen"),
 }
 
 #: Where a code may be treated as no error.

@@ -115,6 +115,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         #: Whether no SyncGroup of this generation was answered. Heartbeats do not tell whether the
         #: coordinator waits for it.
         self._is_sync_awaited = False
+        #: When JoinGroup was sent first since it was last answered with a generation; inf: it was
+        #: not.
+        self._joining_since = math.inf
 
     @property
     def state(self) -> State:
@@ -263,6 +266,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # our heartbeats, on another connection, keep this member in the group. (The Java client
         # sends no heartbeats meanwhile and is expelled.) A member without an id gets one at once
         # (KIP-394).
+        self._joining_since = min(self._joining_since, self._timer.now)
         self._call(body, timeout=settings.request_timeout, in_order_for=JOIN_AFTER_COMMITS)
 
     def _sync_group(self) -> None:
@@ -320,6 +324,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _joined(self, response: Any, sent: GroupRequestSent) -> None:
         member = self._member
+        is_known = self._is_sync_awaited and response.generation_id == member.me.generation
         member.joined(response)
         self._leaves.joined()
         self.log = member.log
@@ -331,9 +336,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
         # member begins with the JoinGroup which gave it its id.
         #
-        # From now on the group waits for SyncGroup, and not since before this JoinGroup was sent.
+        # From now on the group waits for SyncGroup: not since before JoinGroup was sent, unless
+        # this generation is the one whose SyncGroup has failed.
+        if not is_known:
+            since = max(self._joining_since, self._confirmed_at)
+            self._heartbeat_state.not_awaited_before(since)
         self._is_sync_awaited = True
-        self._heartbeat_state.not_awaited_before(max(sent.at, self._confirmed_at))
+        self._joining_since = math.inf
         self._extend_session(self._heartbeat_state.member_since)
         self._heartbeat_state.start(self._timer.now)
         self._hurry_if_over()

@@ -297,4 +297,4 @@ def test_a_quota_that_is_used_up_is_named_and_no_broker_is_blamed(protocol: str)
 
     assert triggers(tables) == []
     assert {row.reason for row in tables.silences} == {"throttled"}
-    assert silences(tables) == {"broker 2, b2:9092 throttles us (a quota is used up): _ more"}
+    assert silences(tables) == {"broker 2, b2:9092 throttles us for _ (a quota is used up): _ more"}

@@ -643,6 +643,37 @@ def test_a_sync_group_that_fails_is_awaited_while_the_member_joins_again() -> No
     assert harness.last_said(SessionExtended).until == last + 60.0
 
 
+def test_a_generation_that_is_told_again_has_not_begun_again() -> None:
+    """The group waits for SyncGroup since it told the generation first: the first SyncGroup has
+    failed, the next JoinGroup is answered at once (simulation, seeds 10, 24, 32)."""
+    harness, _ = calm(request_timeout=300.0)
+    last = harness.beats(REBALANCE_IN_PROGRESS).context.at
+    harness.answer(harness.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+    harness.answer(harness.sent(SyncGroupRequest), sync_refused(NOT_COORDINATOR))
+    harness.beats()
+    harness.answer(harness.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+
+    polls_on(harness)
+
+    assert harness.manager.state is State.SYNCING
+    assert harness.last_said(SessionExtended).until == last + 60.0
+
+
+def test_a_join_group_that_is_sent_again_does_not_show_when_its_generation_began() -> None:
+    """The answer to the first one was lost, and the group waits for SyncGroup since then."""
+    harness, _ = calm(request_timeout=10.0)
+    last = harness.beats(REBALANCE_IN_PROGRESS).context.at
+    harness.fail(harness.sent(JoinGroupRequest))
+    harness.now += 1.0
+    harness.tick()
+    harness.answer(harness.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+
+    polls_on(harness)
+
+    assert harness.manager.state is State.SYNCING
+    assert harness.last_said(SessionExtended).until == last + 60.0
+
+
 def test_a_session_longer_than_the_rebalance_timeout_is_believed_in_until_that() -> None:
     """A rebalance may begin right after the answer to a heartbeat."""
     harness = a_stable_cooperative_member("a-0", max_poll_interval=20.0)
