@@ -14,6 +14,7 @@ import contextlib
 
 from kafka.errors import KafkaError
 
+from aktor.aio import tasks
 from aktor.aio.driver import Driver
 from aktor.aio.turns import TaskGuard, Turn
 from aktor.consumer.core.engine import Engine
@@ -43,7 +44,7 @@ class Attendance:
         """
         loop = asyncio.get_running_loop()
         self._assigned = loop.create_future()
-        self._task = loop.create_task(self._attend(), name="aktor: start()")
+        self._task = tasks.begin(self._attend(), name="aktor: start()")
         await asyncio.wait(
             [self._task, self._assigned], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )

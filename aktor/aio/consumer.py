@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, ca
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor import kafka_python
+from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.guarded import Guarded, running_loop
@@ -271,7 +272,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             return  # start() has raised, and ended it
         if self._stop_task is None:
             timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-            self._stop_task = self._loop.create_task(self._stop(timeout, autocommit))
+            self._stop_task = tasks.begin(self._stop(timeout, autocommit))
         if self._guard.in_callback_of is None and not self._is_in_handler():
             await asyncio.shield(self._stop_task)
 
@@ -1013,7 +1014,7 @@ class _OfProcess:
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]
     ) -> None:
-        task = asyncio.get_running_loop().create_task(self._commit_aside(offsets, callback))
+        task = tasks.begin(self._commit_aside(offsets, callback))
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 

@@ -12,12 +12,13 @@ import asyncio
 import contextlib
 import itertools
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from aktor.actors.runtime.dispatcher import Bell
+from aktor.aio import tasks
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.waiting import Open, Waiting
@@ -115,7 +116,8 @@ class Driver:
                     seen = self._bell.rings
                     over, asked = _advance(waiting)
                 else:
-                    section = _begin(self._closed(waiting, seen, asked), _context_of(turn))
+                    closed = self._closed(waiting, seen, asked)
+                    section = tasks.begin(closed, context=_context_of(turn))
                     over, asked, seen = await asyncio.shield(section)
                     section = None
             return cast("T", asked)
@@ -182,7 +184,7 @@ class Driver:
     async def _error_of(self, awaitable: Awaitable[Any]) -> BaseException | None:
         """Run the user's awaitable to its end, as a task of its own; returns its error."""
         guard = self._guard
-        task = asyncio.ensure_future(_await(awaitable))
+        task = tasks.begin(_await(awaitable))
         outer, guard.callback = guard.callback, task
         try:
             await asyncio.wait([task])
@@ -233,10 +235,6 @@ def _context_of(turn: Turn) -> Context:
     context = copy_context()
     context.run(INSIDE.set, turn)
     return context
-
-
-def _begin(coroutine: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
-    return asyncio.get_running_loop().create_task(coroutine, context=context)
 
 
 async def _await(awaitable: Awaitable[Any]) -> None:

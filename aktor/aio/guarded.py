@@ -18,6 +18,7 @@ from weakref import ref
 from kafka.errors import IllegalStateError
 
 from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
@@ -156,8 +157,7 @@ class Guarded:
         self._check_loop()
         if self._guard.in_callback_of is not None:
             raise self._guard.refusal(name)
-        assert self._loop is not None, "it was checked"
-        return self._loop.create_task(self._call(name, make))
+        return tasks.begin(self._call(name, make))
 
     @contextlib.contextmanager
     def _at_once(self, name: str) -> Generator[None]:

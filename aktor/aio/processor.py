@@ -20,6 +20,7 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.aio import tasks
 from aktor.aio.driver import LoopBell
 from aktor.errors import CorruptBatchError, RecordDeserializationError
 from aktor.processing.commits import LAST_COMMIT
@@ -52,7 +53,6 @@ class _Tasks:
     def __init__(self, count: int, processor: Processor) -> None:
         self.capacity = 2 * count  # when one ends, the next one begins at once
         self._count = count
-        self._loop = asyncio.get_running_loop()
         # Not the context of a listener, though a handler may begin while one waits.
         self._context = copy_context()
         self._context.run(HANDLING.set, processor)
@@ -82,7 +82,7 @@ class _Tasks:
             if place:
                 job = place.pop()
                 self._running += 1
-                task = self._loop.create_task(_call(job), context=self._context.copy())
+                task = tasks.begin(_call(job), context=self._context.copy())
                 self._jobs[task] = job
                 task.add_done_callback(self._ended)
 
@@ -237,7 +237,7 @@ class Processor(Handling):
     async def _end(self, *, because: str, raising: bool) -> None:
         """Wait for what runs, commit what is finished, go back to what is not; also if the task is
         cancelled meanwhile: then it waits for no handler any more."""
-        ending = asyncio.create_task(self._wind_up(because=because, raising=raising))
+        ending = tasks.begin(self._wind_up(because=because, raising=raising))
         cancelled: asyncio.CancelledError | None = None
         while not ending.done():
             try:

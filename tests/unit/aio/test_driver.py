@@ -189,6 +189,26 @@ def iter_of_nothing() -> Waiting[None]:
     yield
 
 
+def test_a_callback_begins_when_the_guard_knows_of_it_also_where_tasks_are_eager() -> None:
+    """Else its calls are taken for those of other tasks, and refused. (Python 3.12 has them.)"""
+    eager: Any = getattr(asyncio, "eager_task_factory", None)
+
+    async def program(loop: Loop) -> None:
+        known: list[bool] = []
+
+        async def callback() -> None:
+            known.append(loop.guard.runs_callback)
+
+        def waits() -> Waiting[Any]:
+            yield callback()
+
+        asyncio.get_running_loop().set_task_factory(eager)
+        await loop.begin(waits())
+        assert known == [True]
+
+    run(program)
+
+
 def test_records_of_a_poll_whose_caller_was_cancelled_in_a_step_are_given_out_by_the_next() -> None:
     async def program(loop: Loop) -> None:
         engine = loop.harness.engine
