@@ -601,11 +601,14 @@ def test_asyncios_debug_mode_finds_nothing(
             consumer.unsubscribe()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
+    gc.collect()  # what other tests have left
     with warnings.catch_warnings(record=True) as told, caplog.at_level(logging.WARNING, "asyncio"):
         warnings.simplefilter("always")
         asyncio.run(program(), debug=True)
         gc.collect()
-    assert [*unstopped(told), *caplog.messages] == []
+    # The consumer may warn: of the commit that was cancelled, and of a clock that seems to jump.
+    of_asyncio = [one.getMessage() for one in caplog.records if one.name == "asyncio"]
+    assert [*unstopped(told), *of_asyncio] == []
 
 
 def test_a_listener_has_the_context_of_the_call_in_which_it_runs(
@@ -1063,6 +1066,7 @@ def unstopped(told: list[warnings.WarningMessage]) -> list[str]:
 
 @pytest.mark.embedded("no broker is asked")
 def test_one_that_was_never_started_and_is_dropped_leaves_no_socket(kafka: EmbeddedCluster) -> None:
+    gc.collect()  # what other tests have left
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(3):
