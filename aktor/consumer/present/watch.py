@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aktor.actors.runtime.dispatcher import Dispatcher
@@ -20,7 +20,7 @@ from aktor.consumer.present.stack import stack_of
 from aktor.structs import TopicPartition
 from aktor.trace import Trace
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "ahead_by"]
 
 #: Seconds between two looks, and how many partitions are looked at in a second at most.
 LOOK_EVERY: Final = 1.0
@@ -31,6 +31,9 @@ STALLED_AFTER: Final = 1.0
 
 #: A wall clock that moved so many seconds against the monotonic one between two looks was set.
 CLOCK_SET: Final = 1.0
+
+#: Two clocks that are read within so many seconds are read at the same time.
+SAME_TIME: Final = 0.1
 
 #: The part of `max_poll_interval_ms` after which a poll is told to be overdue.
 OVERDUE_PART: Final = 0.5
@@ -53,6 +56,14 @@ class _Stall:
     def __init__(self, since: float, reason: WaitingFor) -> None:
         self.since = since
         self.reason = reason
+
+
+def ahead_by(clock: Callable[[], float], wall: Callable[[], float]) -> float | None:
+    """By how much the wall clock is ahead of the monotonic one, in seconds; None: this thread stood
+    still between the two, as on a machine that is too busy, and nobody knows."""
+    now = clock()
+    ahead = wall() - now
+    return ahead if clock() - now < SAME_TIME else None
 
 
 class Watch:
@@ -81,7 +92,7 @@ class Watch:
         if engine is None or self._guard.closed:
             return math.inf, False
         p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
-        self._look_at_clocks(p)
+        self._look_at_clocks()
         self._look_at_heartbeat(p)
         self._look_at_poll(p, engine)
         count = len(engine.delivery.partitions)
@@ -138,8 +149,10 @@ class Watch:
 
     # -- the clocks, the member and the application
 
-    def _look_at_clocks(self, p: Picture) -> None:
-        ahead = p.wall - p.now
+    def _look_at_clocks(self) -> None:
+        ahead = ahead_by(self._dispatcher.clock, self._dispatcher.wall)
+        if ahead is None:
+            return
         step, self._ahead = ahead - self._ahead, ahead
         if abs(step) >= CLOCK_SET:
             self._log.warning("clock.set", seconds=round(step, 3))

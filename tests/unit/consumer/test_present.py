@@ -14,6 +14,7 @@ from aktor.consumer.core.partition import Stage
 from aktor.consumer.present import health, reasons
 from aktor.consumer.present.picture import ApplicationNow, PartitionSeen, Picture
 from aktor.consumer.present.reasons import WaitingFor
+from aktor.consumer.present.watch import ahead_by
 from aktor.events.metadata import Broker, Cluster, PartitionInfo, TopicInfo
 from aktor.events.present import (
     BrokerNow,
@@ -602,3 +603,17 @@ def test_while_no_broker_has_answered_for_a_second_it_never_says_that_all_is_wel
 
     assert p.closed or wrong(p)
     assert "There is nothing new" not in reasons.why(p)
+
+
+def test_a_thread_that_stands_still_between_two_clocks_says_nothing_of_them() -> None:
+    """A consumer on a busy machine said that the clock was set by a second, and then back."""
+    times = [5.0]
+
+    def wall() -> float:
+        times.append(times[-1] + stands_still)
+        return 1000.0 + times[-1]
+
+    stands_still = 0.01
+    assert ahead_by(lambda: times[-1], wall) == pytest.approx(1000.0, abs=0.02)
+    stands_still = 1.03
+    assert ahead_by(lambda: times[-1], wall) is None
