@@ -303,8 +303,8 @@ class ThreadGuard(Guard[FrameType]):
 
     def call_next(self) -> None:
         """The call that is inside is about to leave: wake the first in the queue."""
-        with contextlib.suppress(IndexError):
-            self.places[0].bell.ring()
+        for place in [*self.places][:1]:  # another thread may take it out meanwhile
+            place.bell.ring()
 
     def call_all(self) -> None:
         """Wake all in the queue: they may have to give up."""
