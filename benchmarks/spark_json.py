@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from benchmarks.site import Site
 from benchmarks.spark import TUNED, recommended_session, timed
-from benchmarks.tables import Table, at_least, ratio, spread
+from benchmarks.spark_pipelines import Filter, compared
+from benchmarks.tables import Table, ratio, spread
 from tests.spark.session import what_is_missing
 
 #: After two rounds that are not counted: the JVM compiles `from_json` late.
@@ -24,7 +25,6 @@ RECORDS: Final = 1_000_000
 
 #: Filtered and grouped: a second of start-up matters less, the more there are.
 PIPELINE_RECORDS: Final = 5_000_000
-PIPELINE_ROUNDS: Final = 3
 OWN: Final = "Spark's own, tuned"
 
 FIELDS: Final = "id bigint, customer string, amount double, paid boolean, note string"
@@ -92,7 +92,7 @@ def _ways(site: Site, spark: Any, topic: str) -> dict[str, Any]:
 
 
 #: Rows that a pipeline keeps, and the least by which its CPU is to fall.
-_FILTERS: Final = (
+_FILTERS: Final[tuple[Filter, ...]] = (
     ("all", None, 3.0),
     ("1 %: amount >= 990", "value.amount >= 990", 5.0),
     ("1 %: customer like 'c12%'", "value.customer like 'c12%'", 5.0),
@@ -115,49 +115,8 @@ def _pipelines(site: Site, spark: Any) -> Table:
         read = spark.read.format("kafka").options(**given | TUNED).load()
         return read.selectExpr(f"from_json(cast(value as string), '{FIELDS}') as value")
 
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    results: dict[str, set[Any]] = {}
-    for number in range(1 if site.quick else UNCOUNTED + PIPELINE_ROUNDS):
-        for name, condition, _ in _FILTERS:
-            frames = {"aktor": ours(), OWN: own()}
-            if condition is not None:
-                frames = {way: frame.where(condition) for way, frame in frames.items()}
-                frames["aktor, where="] = ours(where=condition)
-            for way, frame in frames.items():
-                grouped = frame.groupBy("value.paid").agg({"value.amount": "sum", "*": "count"})
-                rows: list[Any] = []
-                measured = timed(spark, lambda g=grouped, r=rows: r.extend(g.collect()))
-                results.setdefault(name, set()).add(
-                    tuple(sorted((row[0], *map(round, row[1:])) for row in rows))
-                )
-                if number >= UNCOUNTED or site.quick:
-                    found.setdefault((name, way), []).append(measured)
-    assert all(len(some) == 1 for some in results.values()), "the ways have different rows"
-    return Table(
-        title=f"spark_json: {count:,} values, filtered and grouped, 4 partitions",
-        columns=["rows kept, source", "M rows/s", "CPU s per M", "own: x CPU", "target"],
-        rows=list(_pipeline_rows(found, count)),
-    )
-
-
-def _pipeline_rows(
-    found: dict[tuple[str, str], list[tuple[float, float]]], count: int
-) -> Iterator[list[str]]:
-    for name, condition, least in _FILTERS:
-        own = [cpu for _, cpu in found[name, OWN]]
-        for way in ("aktor", "aktor, where=", OWN):
-            some = found.get((name, way))
-            if some is None:
-                continue
-            gain = ratio(own, [cpu for _, cpu in some])
-            is_ours = way == ("aktor" if condition is None else "aktor, where=")
-            yield [
-                f"{name}, {way}",
-                spread([count / took / 1e6 for took, _ in some], 2),
-                f"{median(cpu for _, cpu in some) / count * 1e6:.2f}",
-                f"{gain:.2f}",
-                at_least(round(gain, 2), least, " x CPU") if is_ours else "",
-            ]
+    title = f"spark_json: {count:,} values"
+    return compared(site, spark, ours, own, name=OWN, title=title, count=count, filters=_FILTERS)
 
 
 def _values(count: int, bad: int | None) -> Iterator[bytes]:

@@ -1,0 +1,81 @@
+"""Pipelines that filter values and group them: aktor against Spark's own source, tuned. Both read
+the whole topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import Any, Final, TypeAlias
+
+from benchmarks.site import Site
+from benchmarks.spark import timed
+from benchmarks.tables import Table, at_least, ratio, spread
+
+__all__ = ["Filter", "compared"]
+
+#: Rounds that are counted, after two that are not: the JVM compiles its decoders late.
+_COUNTED: Final = 3
+_UNCOUNTED: Final = 2
+
+#: What a pipeline keeps; the condition, None for all; and the least by which its CPU is to fall.
+Filter: TypeAlias = tuple[str, str | None, float]
+
+#: Seconds and CPU seconds of each round, by filter and way.
+_Found: TypeAlias = dict[tuple[str, str], list[tuple[float, float]]]
+
+
+def compared(
+    site: Site,
+    spark: Any,
+    ours: Callable[..., Any],
+    own: Callable[[], Any],
+    *,
+    name: str,
+    title: str,
+    count: int,
+    filters: Sequence[Filter],
+) -> Table:
+    """Processor time of each way, one after the other. `ours` and `own` give a frame with a column
+    `value` that has the fields `paid` and `amount`; `name` is that of Spark's own way."""
+    found: _Found = {}
+    results: dict[str, set[Any]] = {}
+    for number in range(1 if site.quick else _UNCOUNTED + _COUNTED):
+        for kept, condition, _ in filters:
+            frames = {"aktor": ours(), name: own()}
+            if condition is not None:
+                frames = {way: frame.where(condition) for way, frame in frames.items()}
+                frames["aktor, where="] = ours(where=condition)
+            for way, frame in frames.items():
+                grouped = frame.groupBy("value.paid").agg({"value.amount": "sum", "*": "count"})
+                rows: list[Any] = []
+                measured = timed(spark, lambda g=grouped, r=rows: r.extend(g.collect()))
+                results.setdefault(kept, set()).add(
+                    tuple(sorted((str(row[0]), *map(round, row[1:])) for row in rows))
+                )
+                if number >= _UNCOUNTED or site.quick:
+                    found.setdefault((kept, way), []).append(measured)
+    assert all(len(some) == 1 for some in results.values()), "the ways have different rows"
+    return Table(
+        title=f"{title}, filtered and grouped, 4 partitions",
+        columns=["rows kept, source", "M rows/s", "CPU s per M", "own: x CPU", "target"],
+        rows=list(_rows(found, count, filters, name)),
+    )
+
+
+def _rows(found: _Found, count: int, filters: Sequence[Filter], name: str) -> Iterator[list[str]]:
+    for kept, condition, least in filters:
+        own = [cpu for _, cpu in found[kept, name]]
+        for way in ("aktor", "aktor, where=", name):
+            some = found.get((kept, way))
+            if some is None:
+                continue
+            gain = ratio(own, [cpu for _, cpu in some])
+            is_ours = way == ("aktor" if condition is None else "aktor, where=")
+            yield [
+                f"{kept}, {way}",
+                spread([count / took / 1e6 for took, _ in some], 2),
+                f"{median(cpu for _, cpu in some) / count * 1e6:.2f}",
+                f"{gain:.2f}",
+                at_least(round(gain, 2), least, " x CPU") if is_ours else "",
+            ]
