@@ -170,7 +170,11 @@ class Engine:
         self.iteration.stow()
         if call.close_asked or self.leaving.is_unfinished:
             return None
-        call.raise_interruptions()
+        try:
+            call.raise_interruptions()
+        except BaseException:
+            self.heartbeat.polls(now)  # a poll that raises is a poll, too
+            raise
         if background.has_work:
             return None
         if now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,10 +12,11 @@ from kafka.errors import UnsupportedCodecError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
-from aktor.errors import ConsumerClosedError
+from aktor.errors import ActorCrashedError, BootstrapError, ConsumerClosedError, WakeupError
 from aktor.events.answers import Answered
 from aktor.events.commits import CommitOffsets
 from aktor.events.membership import Loss, RevokePartitions
+from aktor.events.network import BootstrapFailed
 from aktor.events.polling import Poll
 from aktor.events.positions import Position, ResetStrategy
 from tests.unit.consumer.core.builders import EngineHarness, a_consumer, a_member, a_restart
@@ -279,6 +281,35 @@ def test_a_poll_that_a_nested_close_ends_raises_nothing_and_gives_nothing_out() 
     assert at_once(harness) is None
     assert harness.poll() == {}
     assert harness.engine.call.woken
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "raised"),
+    [
+        (lambda harness: harness.engine.call.wakeup(), WakeupError),
+        (
+            lambda harness: harness.hear(BootstrapFailed(error=BootstrapError(attempts={}))),
+            BootstrapError,
+        ),
+        (
+            lambda harness: harness.port.fail(ActorCrashedError(actor="fetch", reason="a bug")),
+            ActorCrashedError,
+        ),
+    ],
+    ids=["wakeup", "connection error", "failed background"],
+)
+def test_a_poll_that_raises_is_a_poll_all_the_same(
+    interrupt: Callable[[EngineHarness], None], raised: type[Exception]
+) -> None:
+    """Else a status would say that the application has not polled yet."""
+    harness = a_consumer()
+    harness.clock.now += 5
+    interrupt(harness)
+
+    with pytest.raises(raised):
+        harness.poll()
+
+    assert harness.engine.heartbeat.polled_at == harness.clock.now
 
 
 @pytest.mark.parametrize(("answered_at", "ends_at"), [(100.5, 100.5), (102.0, 101.0)])
