@@ -2,6 +2,12 @@
 it has done.
 
 They know kafka-python only. `test_programs` runs each with its class and with ours.
+
+A poll of kafka-python's that ends between the answers to JoinGroup and SyncGroup loses its member
+the assignment: it has no partitions and sends no heartbeats from then on, and nothing but the end
+of its session tells it so. (Its first join often gets no partitions, since it has no metadata yet,
+and it joins again after 0.1 s: a poll of 0.1 s ends just then.) So these programs poll long:
+records end a poll anyway.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, TopicPartition
@@ -26,6 +33,8 @@ __all__ = ["PROGRAMS", "RECORDS", "Run"]
 
 #: The number of a cluster's first broker.
 FIRST: Final = 1
+#: The time of a poll, in milliseconds: more than joining takes on a machine that is busy.
+LONG: Final = 20_000
 #: What stands in the topic: values "0" to "39", in turn to its four partitions.
 RECORDS: Final = 40
 
@@ -81,7 +90,7 @@ def command_with_sigterm(run: Run) -> Any:
     consumer = run.consumer(run.topic, group_id=run.group)
     try:
         while running:
-            for records in consumer.poll(timeout_ms=100).values():
+            for records in consumer.poll(timeout_ms=LONG).values():
                 done += records
             if len(done) == RECORDS:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -98,7 +107,7 @@ def batches_with_commit(run: Run) -> Any:
     for wanted in (RECORDS // 2, RECORDS):
         consumer = run.consumer(run.topic, group_id=run.group, enable_auto_commit=False)
         while len(done) < wanted:
-            for records in consumer.poll(timeout_ms=500, max_records=10).values():
+            for records in consumer.poll(timeout_ms=LONG, max_records=10).values():
                 done += records
             consumer.commit()
         sizes.append(len(done))
@@ -108,7 +117,7 @@ def batches_with_commit(run: Run) -> Any:
 
 def loop_with_timeout(run: Run) -> Any:
     """Read what is there, then go on."""
-    consumer = run.consumer(run.topic, consumer_timeout_ms=1000)
+    consumer = run.consumer(run.topic, consumer_timeout_ms=2000)
     records = list(consumer)
     consumer.close()
     return numbers(records), [type(record.value) for record in records[:1]]
@@ -117,12 +126,12 @@ def loop_with_timeout(run: Run) -> Any:
 def seek_and_replay(run: Run) -> Any:
     """Read a partition, and its end once more."""
     place = TopicPartition(run.topic, 1)
-    with_timeout = {"consumer_timeout_ms": 500, "group_id": None}
-    with closing(run.consumer(**with_timeout)) as consumer:
+    with closing(run.consumer(consumer_timeout_ms=LONG, group_id=None)) as consumer:
         consumer.assign([place])
-        first = [(record.offset, record.value) for record in consumer]
+        end = consumer.end_offsets([place])[place]
+        first = [(record.offset, record.value) for record in islice(consumer, end)]
         consumer.seek(place, consumer.position(place) - 3)
-        again = [(record.offset, record.value) for record in consumer]
+        again = [(record.offset, record.value) for record in islice(consumer, 3)]
         return first, again, consumer.position(place)
 
 
@@ -138,9 +147,9 @@ def pattern_with_listener(run: Run) -> Any:
             if revoked:
                 told.append(("revoked", sorted(revoked)))
 
-    consumer = run.consumer(group_id=run.group, consumer_timeout_ms=1000)
+    consumer = run.consumer(group_id=run.group, consumer_timeout_ms=LONG)
     consumer.subscribe(pattern=f"^{run.topic}$", listener=Listener())
-    records = list(consumer)
+    records = list(islice(consumer, RECORDS))
     subscription = consumer.subscription()
     consumer.close()
     return numbers(records), subscription, told
@@ -155,7 +164,7 @@ def assigned_by_hand(run: Run) -> Any:
     ends = consumer.end_offsets(places)
     done: list[Any] = []
     while any(consumer.position(place) < ends[place] for place in places):
-        for records in consumer.poll(timeout_ms=500).values():
+        for records in consumer.poll(timeout_ms=LONG).values():
             done += records
     times = consumer.offsets_for_times(dict.fromkeys(places, 0))
     partitions = consumer.partitions_for_topic(run.topic)
@@ -170,7 +179,7 @@ def back_pressure(run: Run) -> Any:
     while_paused = 0
     consumer = run.consumer(run.topic, group_id=run.group, max_poll_records=7)
     while len(done) < RECORDS:
-        for records in consumer.poll(timeout_ms=200).values():
+        for records in consumer.poll(timeout_ms=LONG).values():
             waiting += records
         if len(waiting) >= 14:
             consumer.pause(*consumer.assignment())
@@ -188,12 +197,14 @@ def consumers_in_threads(run: Run) -> Any:
     """Two threads, each with a consumer of the same group; each closes its own."""
     seen: list[Any] = []
     end = threading.Event()
+    # Polls end often here, for the threads to look at `end`. A member of kafka-python's that has
+    # lost its assignment so is expelled soon, and the other one reads its partitions.
+    session = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
 
     def work() -> None:
-        consumer = run.consumer(run.topic, group_id=run.group)
+        consumer = run.consumer(run.topic, group_id=run.group, **session)
         try:
             while not end.is_set():
-                # (A poll of 0.1 s may end as kafka-python joins, which loses it the assignment.)
                 for records in consumer.poll(timeout_ms=1000).values():
                     seen.extend(records)
                     consumer.commit()
@@ -221,7 +232,7 @@ def exactly_once_with_sqlite(run: Run) -> Any:
 
     def main(fall_after: int) -> None:
         stored = dict(database.execute("select place, next from offsets"))
-        consumer = run.consumer(consumer_timeout_ms=1000, enable_auto_commit=False)
+        consumer = run.consumer(consumer_timeout_ms=2000, enable_auto_commit=False)
         consumer.assign(places)
         for place in places:
             consumer.seek(place, stored.get(place.partition, 0))
@@ -246,9 +257,9 @@ def metrics_poller(run: Run) -> Any:
     """An exporter's thread looks at the consumer while it reads."""
     wanted = ("records-consumed-rate", "bytes-consumed-rate", "records-lag-max", "fetch-rate")
     looked = []
-    consumer = run.consumer(run.topic, group_id=run.group, consumer_timeout_ms=1000)
+    consumer = run.consumer(run.topic, group_id=run.group, consumer_timeout_ms=LONG)
     exporter = threading.Thread(target=lambda: looked.append(consumer.metrics()))
-    records = list(consumer)
+    records = list(islice(consumer, RECORDS))
     exporter.start()
     exporter.join(SOON_S)
     found = looked[0]["consumer-fetch-manager-metrics"]
@@ -258,16 +269,16 @@ def metrics_poller(run: Run) -> Any:
 
 def wait_for_kafka(run: Run) -> Any:
     """A container that is started before its Kafka: the constructor is tried until it works."""
-    failed = 0
+    failed, patience = 0, 300
     with EmbeddedKafka(topics={"orders": 1}) as later:
         address = later.bootstrap_servers
         later.stop_broker(FIRST)
         while True:
             try:
-                consumer = run.kind(bootstrap_servers=address, bootstrap_timeout_ms=300)
+                consumer = run.kind(bootstrap_servers=address, bootstrap_timeout_ms=patience)
                 break
             except KafkaError:
-                failed += 1
+                failed, patience = failed + 1, LONG
                 later.start_broker(FIRST)
         with closing(consumer):
             return failed, consumer.topics()
