@@ -14,9 +14,9 @@ from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import BootstrapError, ConfigurationError
 from aktor.spark import client_settings
-from aktor.spark.bounds import Offsets
+from aktor.spark.offsets.bounds import Offsets
+from aktor.spark.offsets.ranges import name_of
 from aktor.spark.options import SourceOptions, Subscription
-from aktor.spark.ranges import name_of
 
 __all__ = ["DriverCluster", "TopicIds"]
 

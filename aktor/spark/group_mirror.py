@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka.errors import CommitFailedError, KafkaError
 
-from aktor.spark.bounds import Offsets
+from aktor.spark.offsets.bounds import Offsets
 
 __all__ = ["GroupMirror"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import InputPartition
 
-from aktor.spark.ranges import OffsetRange
+from aktor.spark.offsets.ranges import OffsetRange
 
 __all__ = ["RangesPartition"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from aktor.spark.bounds import LookUps
 from aktor.spark.conditions import All, Any_, Compare, Condition, Fixed, OneOf, columns_of
-from aktor.spark.ranges import OffsetRange
+from aktor.spark.offsets.bounds import LookUps
+from aktor.spark.offsets.ranges import OffsetRange
 
 __all__ = ["pruned"]
 

@@ -16,12 +16,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
-from aktor.spark import data_loss, ranges
-from aktor.spark.bounds import EARLIEST, LookUps, Offsets
-from aktor.spark.limits import Delay, limited
-from aktor.spark.offsets import from_json, start_of, to_json
+from aktor.spark.offsets import data_loss, ranges
+from aktor.spark.offsets.bounds import EARLIEST, LookUps, Offsets
+from aktor.spark.offsets.checkpoint import from_json, start_of, to_json
+from aktor.spark.offsets.limits import Delay, limited
+from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options import SourceOptions
-from aktor.spark.ranges import OffsetRange, name_of
 
 if TYPE_CHECKING:
     from aktor.spark.cluster import TopicIds

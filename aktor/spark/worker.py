@@ -19,9 +19,10 @@ from kafka.structs import TopicPartition
 from aktor.consumer.columns.arrow import without
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import BootstrapError, BrokersUnreachableError
-from aktor.spark import client_settings, data_loss, garbage
+from aktor.spark import client_settings, garbage
+from aktor.spark.offsets import data_loss
+from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options import SourceOptions
-from aktor.spark.ranges import OffsetRange, name_of
 
 if TYPE_CHECKING:
     from aktor.spark.columns import Layout

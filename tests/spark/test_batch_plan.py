@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.structs import TopicPartition
 
-from aktor.spark.bounds import Offsets
+from aktor.spark.offsets.bounds import Offsets
 from tests.spark.harness import a_source, the_schema
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders"}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 WARN = (
-    "import aktor.spark, aktor.consumer.facade; from aktor.spark import data_loss;"
+    "import aktor.spark, aktor.consumer.facade; from aktor.spark.offsets import data_loss;"
     " data_loss.report('lost', fail=False)"
 )
 

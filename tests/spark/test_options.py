@@ -8,7 +8,7 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
-from aktor.spark.bounds import EARLIEST, LATEST, Ago, Time
+from aktor.spark.offsets.bounds import EARLIEST, LATEST, Ago, Time
 from aktor.spark.options import SourceOptions, read_options
 
 SECRET = "canary-8812"

@@ -16,8 +16,8 @@ from kafka.errors import (
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.errors import BootstrapError, BrokersUnreachableError, ConfigurationError, DataLossError
-from aktor.spark.bounds import Offsets
-from aktor.spark.offsets import START
+from aktor.spark.offsets.bounds import Offsets
+from aktor.spark.offsets.checkpoint import START
 from aktor.spark.options import read_options
 from aktor.spark.stream_plan import StreamPlan
 

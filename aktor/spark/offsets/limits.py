@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
-from aktor.spark.bounds import Offsets
+from aktor.spark.offsets.bounds import Offsets
 
 __all__ = ["Delay", "limited"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka.structs import TopicPartition
 
-from aktor.spark.limits import Delay, limited
+from aktor.spark.offsets.limits import Delay, limited
 
 A, B, C = (TopicPartition("orders", partition) for partition in range(3))
 

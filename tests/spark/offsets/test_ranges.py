@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aktor.spark.ranges import OffsetRange, RangeLimits, tasks
+from aktor.spark.offsets.ranges import OffsetRange, RangeLimits, tasks
 
 
 def a_range(start: int, end: int, partition: int = 0) -> OffsetRange:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.errors import ConfigurationError
-from aktor.spark.ranges import name_of
+from aktor.spark.offsets.ranges import name_of
 
 __all__ = ["EARLIEST", "GROUP", "LATEST", "At", "Bounds", "Offsets", "read_bounds", "read_json"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
-from aktor.spark.bounds import Offsets
+from aktor.spark.offsets.bounds import Offsets
 
 __all__ = ["START", "from_json", "start_of", "to_json"]
 

@@ -1,0 +1,1 @@
+"""Which offsets a query reads: where it begins and ends, its tasks, its checkpoint."""
