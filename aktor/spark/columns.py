@@ -21,12 +21,12 @@ from pyspark.sql.types import (
 )
 
 from aktor.errors import ConfigurationError
-from aktor.spark.conditions import All, Condition, columns_of, parts_of
+from aktor.spark.filters.conditions import All, Condition, columns_of, parts_of
 from aktor.spark.options import SourceOptions, unknown_option
 
 if TYPE_CHECKING:
     from aktor.spark.avro.options import AvroOptions
-    from aktor.spark.raw_search import RawSearch
+    from aktor.spark.filters.raw_search import RawSearch
 
 __all__ = ["Layout", "check_named_once", "condition_kinds", "conditions_of", "full_schema"]
 
@@ -134,7 +134,7 @@ class Layout:
         self._after = [one for one in where if columns_of(one) & made]
         self._search: RawSearch | None = None
         if self._after and decode == "json":
-            from aktor.spark.raw_search import RawSearch
+            from aktor.spark.filters.raw_search import RawSearch
 
             self._search = RawSearch(self._after)
         #: A topic, and an array that has it in each row.
@@ -204,7 +204,7 @@ def conditions_of(options: SourceOptions, schema: StructType) -> tuple[Condition
     """
     if options.where is None:
         return ()
-    from aktor.spark.where import read_where
+    from aktor.spark.filters.where import read_where
 
     kinds = condition_kinds(schema, options)
     return parts_of(read_where(options.where, kinds))

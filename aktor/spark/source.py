@@ -12,12 +12,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from aktor.errors import ConfigurationError
 from aktor.spark import columns
 from aktor.spark.columns import Layout
+from aktor.spark.filters.pruning import pruned
+from aktor.spark.filters.pushed_filters import read_filters
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets import data_loss, ranges
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options import SourceOptions, read_options
-from aktor.spark.pruning import pruned
-from aktor.spark.pushed_filters import read_filters
 from aktor.spark.sink_options import read_sink_options
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from aktor.spark.where import read_where
+from aktor.spark.filters.where import read_where
 
 NAN, INF = float("nan"), float("inf")
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -9,9 +9,9 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.types import DataType
 
 from aktor.errors import ConfigurationError
-from aktor.spark import comparisons
-from aktor.spark.comparisons import Columns, Named
-from aktor.spark.conditions import Condition, IsNull, Not, columns_of
+from aktor.spark.filters import comparisons
+from aktor.spark.filters.comparisons import Columns, Named
+from aktor.spark.filters.conditions import Condition, IsNull, Not, columns_of
 
 __all__ = ["read_filters"]
 

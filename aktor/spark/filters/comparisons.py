@@ -38,8 +38,18 @@ from pyspark.sql.types import (
 )
 
 from aktor.errors import ConfigurationError
-from aktor.spark import conditions
-from aktor.spark.conditions import Any_, Column, Compare, Condition, Fixed, Not, OneOf, Pair, Same
+from aktor.spark.filters import conditions
+from aktor.spark.filters.conditions import (
+    Any_,
+    Column,
+    Compare,
+    Condition,
+    Fixed,
+    Not,
+    OneOf,
+    Pair,
+    Same,
+)
 
 __all__ = ["Columns", "Named", "Value", "compared", "compared_columns", "one_of"]
 

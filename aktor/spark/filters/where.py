@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.types import BooleanType, DataType
 
 from aktor.errors import ConfigurationError
-from aktor.spark import comparisons
-from aktor.spark.comparisons import SIGNS, Columns, Named, Value
-from aktor.spark.conditions import All, Any_, Condition, IsNull, Not, True_
+from aktor.spark.filters import comparisons
+from aktor.spark.filters.comparisons import SIGNS, Columns, Named, Value
+from aktor.spark.filters.conditions import All, Any_, Condition, IsNull, Not, True_
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expression

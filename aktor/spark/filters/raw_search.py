@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from aktor.spark.conditions import Any_, Column, Compare, Condition, Matches, OneOf
+from aktor.spark.filters.conditions import Any_, Column, Compare, Condition, Matches, OneOf
 
 __all__ = ["RawSearch"]
 

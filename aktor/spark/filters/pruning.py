@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from aktor.spark.conditions import All, Any_, Compare, Condition, Fixed, OneOf, columns_of
+from aktor.spark.filters.conditions import All, Any_, Compare, Condition, Fixed, OneOf, columns_of
 from aktor.spark.offsets.bounds import LookUps
 from aktor.spark.offsets.ranges import OffsetRange
 

@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aktor.spark.conditions import All, Any_, Column, Compare, Condition, Matches, Not, OneOf
-from aktor.spark.raw_search import RawSearch
+from aktor.spark.filters.conditions import (
+    All,
+    Any_,
+    Column,
+    Compare,
+    Condition,
+    Matches,
+    Not,
+    OneOf,
+)
+from aktor.spark.filters.raw_search import RawSearch
 
 TEXT = Column("value", (0,), pa.string())
 OTHER = Column("value", (1,), pa.string())

@@ -1,0 +1,1 @@
+"""Conditions on columns: of the option `where`, and those that Spark hands to the source."""
