@@ -13,10 +13,10 @@ from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import BootstrapError, ConfigurationError
-from aktor.spark import client_settings
 from aktor.spark.offsets.bounds import Offsets
 from aktor.spark.offsets.ranges import name_of
-from aktor.spark.options import SourceOptions, Subscription
+from aktor.spark.options import client_settings
+from aktor.spark.options.source import SourceOptions, Subscription
 
 __all__ = ["DriverCluster", "TopicIds"]
 

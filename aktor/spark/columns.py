@@ -22,11 +22,11 @@ from pyspark.sql.types import (
 
 from aktor.errors import ConfigurationError
 from aktor.spark.filters.conditions import All, Condition, columns_of, parts_of
-from aktor.spark.options import SourceOptions, unknown_option
+from aktor.spark.options.source import SourceOptions, unknown_option
 
 if TYPE_CHECKING:
-    from aktor.spark.avro.options import AvroOptions
     from aktor.spark.filters.raw_search import RawSearch
+    from aktor.spark.options.avro import AvroOptions
 
 __all__ = ["Layout", "check_named_once", "condition_kinds", "conditions_of", "full_schema"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafka.errors import KafkaError, ProducerFencedError
 
 from aktor.errors import DeliveryError
-from aktor.spark.producer_settings import ProducerSettings
+from aktor.spark.options.producer_settings import ProducerSettings
 from aktor.spark.sink_rows import NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["ConfluentProducer"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from aktor.errors import DeliveryError, InvalidRowError
-from aktor.spark.producer_settings import ProducerSettings
+from aktor.spark.options.producer_settings import ProducerSettings
 from aktor.spark.sink_rows import NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["KafkaPythonProducer"]

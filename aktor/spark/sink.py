@@ -19,8 +19,9 @@ from pyspark.sql.datasource import (
 )
 
 from aktor.errors import ConfigurationError
-from aktor.spark import producer_settings, producers, task_input
-from aktor.spark.sink_options import SinkOptions
+from aktor.spark import producers, task_input
+from aktor.spark.options import producer_settings
+from aktor.spark.options.sink import SinkOptions
 from aktor.spark.sink_rows import RowLayout
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from aktor.spark.filters.pushed_filters import read_filters
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets import data_loss, ranges
 from aktor.spark.offsets.ranges import OffsetRange
-from aktor.spark.options import SourceOptions, read_options
-from aktor.spark.sink_options import read_sink_options
+from aktor.spark.options.sink import read_sink_options
+from aktor.spark.options.source import SourceOptions, read_options
 
 if TYPE_CHECKING:
     import pyarrow

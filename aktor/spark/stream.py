@@ -19,7 +19,7 @@ from aktor.spark.columns import Layout, check_named_once, conditions_of
 from aktor.spark.group_mirror import GroupMirror
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets.checkpoint import from_json
-from aktor.spark.options import SourceOptions
+from aktor.spark.options.source import SourceOptions
 from aktor.spark.stream_plan import StreamPlan
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from aktor.spark.offsets.bounds import EARLIEST, LookUps, Offsets
 from aktor.spark.offsets.checkpoint import from_json, start_of, to_json
 from aktor.spark.offsets.limits import Delay, limited
 from aktor.spark.offsets.ranges import OffsetRange, name_of
-from aktor.spark.options import SourceOptions
+from aktor.spark.options.source import SourceOptions
 
 if TYPE_CHECKING:
     from aktor.spark.cluster import TopicIds

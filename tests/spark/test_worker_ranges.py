@@ -13,7 +13,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.spark import worker
 from aktor.spark.columns import Layout
 from aktor.spark.offsets.ranges import OffsetRange
-from aktor.spark.options import read_options
+from aktor.spark.options.source import read_options
 from tests.spark.harness import the_schema
 
 #: Offsets of each partition; the records of every other transaction are aborted.

@@ -15,9 +15,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from aktor.errors import ConfigurationError
-from aktor.spark.avro.options import client_settings
 from aktor.spark.avro.schema import Kind, SchemaError, parse
-from aktor.spark.client_settings import resolved
+from aktor.spark.options.avro import client_settings
+from aktor.spark.options.client_settings import resolved
 
 __all__ = ["Registry", "RegistryUnavailable", "avro_schema", "registry_with"]
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
 from aktor.errors import ConfigurationError, SchemaLookUpError
-from aktor.spark.avro.options import AvroOptions
 from aktor.spark.avro.registry import Registry, RegistryUnavailable, registry_with
 from aktor.spark.avro.schema import Kind, SchemaError, parse
 from aktor.spark.avro.types import part_of, type_of
+from aktor.spark.options.avro import AvroOptions
 
 try:
     from aktor.spark.avro import kernel

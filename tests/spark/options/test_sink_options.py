@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aktor.errors import ConfigurationError
-from aktor.spark import client_settings, producer_settings
-from aktor.spark.options import read_options
-from aktor.spark.sink_options import SinkOptions, read_sink_options
+from aktor.spark.options import client_settings, producer_settings
+from aktor.spark.options.sink import SinkOptions, read_sink_options
+from aktor.spark.options.source import read_options
 from tests.spark.harness import a_source
 from tests.spark.writing import a_schema, a_writer
 

@@ -12,8 +12,8 @@ import pytest
 
 from aktor.consumer.configuration import configuration
 from aktor.errors import ConfigurationError
-from aktor.spark import client_settings, producer_settings
-from aktor.spark.client_settings import (
+from aktor.spark.options import client_settings, producer_settings
+from aktor.spark.options.client_settings import (
     check,
     check_names,
     consumer_settings,

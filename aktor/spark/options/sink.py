@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aktor.errors import ConfigurationError
-from aktor.spark import client_settings, producer_settings
-from aktor.spark.options import KNOWN as options_of_source
-from aktor.spark.options import GivenOptions, check_topic, unknown_option
+from aktor.spark.options import client_settings, producer_settings
+from aktor.spark.options.source import KNOWN as options_of_source
+from aktor.spark.options.source import GivenOptions, check_topic, unknown_option
 
 __all__ = ["SinkOptions", "read_sink_options"]
 

@@ -16,12 +16,12 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
-from aktor.spark import client_settings
-from aktor.spark.avro import options as avro_options
-from aktor.spark.avro.options import AvroOptions
 from aktor.spark.offsets import bounds
 from aktor.spark.offsets.bounds import EARLIEST, LATEST, Bounds
 from aktor.spark.offsets.ranges import RangeLimits, name_of
+from aktor.spark.options import avro as avro_options
+from aktor.spark.options import client_settings
+from aktor.spark.options.avro import AvroOptions
 
 __all__ = [
     "KNOWN",

@@ -28,8 +28,8 @@ from aktor.errors import (
     ConfigurationError,
     FrameError,
 )
-from aktor.spark import java_settings
-from aktor.spark.java_settings import Refused, Translate, ignored
+from aktor.spark.options import java_settings
+from aktor.spark.options.java_settings import Refused, Translate, ignored
 
 __all__ = [
     "PREFIX",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aktor.consumer.configuration import configuration
 from aktor.errors import ConfigurationError
-from aktor.spark import client_settings
+from aktor.spark.options import client_settings
 
 __all__ = ["ProducerSettings", "check", "names", "read", "warn_of_ignored"]
 

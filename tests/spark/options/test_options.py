@@ -9,7 +9,7 @@ from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
 from aktor.spark.offsets.bounds import EARLIEST, LATEST, Ago, Time
-from aktor.spark.options import SourceOptions, read_options
+from aktor.spark.options.source import SourceOptions, read_options
 
 SECRET = "canary-8812"
 
