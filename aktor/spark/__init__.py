@@ -41,7 +41,7 @@ def avro_schema(registry: str | Mapping[str, str], subject: str) -> str:
     Raises:
         ConfigurationError: there is none, or the registry does not answer.
     """
-    from aktor.spark.avro import registry as registries
+    from aktor.spark.decode.avro import registry as registries
 
     return registries.avro_schema(registry, subject)
 

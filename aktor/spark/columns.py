@@ -121,11 +121,11 @@ class Layout:
             self._convert |= {"key": _text, "value": _text}
         elif decode == "json":
             # Only here: it imports parts of pyarrow that other queries do not need (50 ms).
-            from aktor.spark.json_values import JsonValues
+            from aktor.spark.decode.json_values import JsonValues
 
             self._decode = JsonValues(schema).columns
         elif avro is not None:
-            from aktor.spark.avro.values import AvroValues
+            from aktor.spark.decode.avro.values import AvroValues
 
             self._decode = AvroValues(schema, avro).columns
         self._names = schema.names
@@ -230,7 +230,7 @@ def _kinds(
         return _TYPES
     if avro is None or (schema is not None and "value" in schema.names):
         return _TYPES | _BESIDE | {"value": None}
-    from aktor.spark.avro.values import value_type
+    from aktor.spark.decode.avro.values import value_type
 
     return _TYPES | _BESIDE | {"value": value_type(avro)}
 

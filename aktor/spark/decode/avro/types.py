@@ -24,8 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aktor.spark.avro.resolution import alone
-from aktor.spark.avro.schema import Kind, SchemaError
+from aktor.spark.decode.avro.resolution import alone
+from aktor.spark.decode.avro.schema import Kind, SchemaError
 
 __all__ = ["part_of", "type_of"]
 

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from aktor.spark.avro import kernel
-from aktor.spark.avro.kernel import Column, Step
-from aktor.spark.avro.schema import NO_DEFAULT, Field, Kind, SchemaError
+from aktor.spark.decode.avro import kernel
+from aktor.spark.decode.avro.kernel import Column, Step
+from aktor.spark.decode.avro.schema import NO_DEFAULT, Field, Kind, SchemaError
 
 __all__ = ["Resolution", "alone", "column_of"]
 

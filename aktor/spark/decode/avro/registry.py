@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from aktor.errors import ConfigurationError
-from aktor.spark.avro.schema import Kind, SchemaError, parse
+from aktor.spark.decode.avro.schema import Kind, SchemaError, parse
 from aktor.spark.options.avro import client_settings
 from aktor.spark.options.client_settings import resolved
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
 from aktor.errors import ConfigurationError, SchemaLookUpError
-from aktor.spark.avro.registry import Registry, RegistryUnavailable, registry_with
-from aktor.spark.avro.schema import Kind, SchemaError, parse
-from aktor.spark.avro.types import part_of, type_of
+from aktor.spark.decode.avro.registry import Registry, RegistryUnavailable, registry_with
+from aktor.spark.decode.avro.schema import Kind, SchemaError, parse
+from aktor.spark.decode.avro.types import part_of, type_of
 from aktor.spark.options.avro import AvroOptions
 
 try:
-    from aktor.spark.avro import kernel
-    from aktor.spark.avro.resolution import Resolution, column_of
+    from aktor.spark.decode.avro import kernel
+    from aktor.spark.decode.avro.resolution import Resolution, column_of
 except ImportError:  # it was not compiled
     kernel = None  # type: ignore[assignment]
 

@@ -23,8 +23,8 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructField, St
 
 from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError, SchemaLookUpError
-from aktor.spark.avro import registry
-from aktor.spark.avro.values import AvroValues, value_type
+from aktor.spark.decode.avro import registry
+from aktor.spark.decode.avro.values import AvroValues, value_type
 from aktor.spark.options.avro import AvroOptions
 from aktor.spark.options.source import read_options
 from tests.spark.harness import read_batch

@@ -1,0 +1,1 @@
+"""Values of records as columns: the option `decode`."""
