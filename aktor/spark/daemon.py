@@ -19,8 +19,8 @@ from pyspark.daemon import manager
 # only the thread that forks, so that a lock which another thread holds would never be free again.
 import aktor.consumer.system
 import aktor.spark.cluster
-import aktor.spark.input_partition
-import aktor.spark.stream_plan  # noqa: F401
+import aktor.spark.stream_plan
+import aktor.spark.tasks.input_partition  # noqa: F401
 from aktor import spark_python
 from aktor.spark import planners
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from aktor.errors import ConfigurationError
-from aktor.spark import columns
-from aktor.spark.columns import Layout
 from aktor.spark.filters.pruning import pruned
 from aktor.spark.filters.pushed_filters import read_filters
-from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets import data_loss, ranges
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options.sink import read_sink_options
 from aktor.spark.options.source import SourceOptions, read_options
+from aktor.spark.tasks import columns
+from aktor.spark.tasks.columns import Layout
+from aktor.spark.tasks.input_partition import RangesPartition
 
 if TYPE_CHECKING:
     import pyarrow
@@ -195,7 +195,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of a task, as Arrow batches."""
-        from aktor.spark import worker
+        from aktor.spark.tasks import worker
 
         assert isinstance(partition, RangesPartition)
         return worker.read_task(partition.ranges, self._options, self._layout())

@@ -15,12 +15,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aktor.spark.columns import Layout, check_named_once, conditions_of
 from aktor.spark.group_mirror import GroupMirror
-from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets.checkpoint import from_json
 from aktor.spark.options.source import SourceOptions
 from aktor.spark.stream_plan import StreamPlan
+from aktor.spark.tasks.columns import Layout, check_named_once, conditions_of
+from aktor.spark.tasks.input_partition import RangesPartition
 
 if TYPE_CHECKING:
     import pyarrow
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The records of a task, as Arrow batches."""
-        from aktor.spark import worker
+        from aktor.spark.tasks import worker
 
         assert isinstance(partition, RangesPartition)
         return worker.read_task(partition.ranges, self._options, self._layout())

@@ -23,7 +23,7 @@ from aktor.spark.cluster import DriverCluster
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options.source import SourceOptions, read_options
 from aktor.spark.stream_plan import StreamPlan
-from aktor.spark.worker import read_ranges
+from aktor.spark.tasks.worker import read_ranges
 from tests.gate import all_but_the_first
 from tests.scenarios.world import seeds
 

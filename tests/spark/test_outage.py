@@ -12,7 +12,7 @@ from kafka.errors import KafkaTimeoutError
 
 from aktor.broker import EmbeddedKafka
 from aktor.errors import BootstrapError
-from aktor.spark import worker
+from aktor.spark.tasks import worker
 from tests.spark.harness import Query, Run, a_source, run_task, sent, the_schema
 
 

@@ -34,11 +34,11 @@ from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import CorruptRecords, Delay, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
-from aktor.spark import worker
 from aktor.spark.cluster import DriverCluster
-from aktor.spark.columns import Layout
 from aktor.spark.options import client_settings
 from aktor.spark.options.source import read_options
+from aktor.spark.tasks import worker
+from aktor.spark.tasks.columns import Layout
 from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
 
 

@@ -30,8 +30,8 @@ from pyspark.sql.datasource import (
 )
 
 from aktor.broker import EmbeddedKafka
-from aktor.spark import worker
 from aktor.spark.cluster import DriverCluster
+from aktor.spark.tasks import worker
 from tests.spark.harness import a_source, run_task, sent, the_schema
 
 #: Records of each partition: their times in ms, out of order.

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError
-from aktor.spark import worker
+from aktor.spark.tasks import worker
 from tests.spark.harness import Query, a_source, read_batch
 
 
@@ -148,7 +148,7 @@ sys.stdout.buffer.write(sent)
 import pickle, sys
 sys.modules["sqlglot"] = None
 reader = pickle.load(sys.stdin.buffer)
-from aktor.spark.columns import Layout
+from aktor.spark.tasks.columns import Layout
 print(Layout(reader._schema, decode=None, where=reader._where).columns)
 """
     subprocess.run([sys.executable, "-c", receiver], input=sent, check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from aktor.spark.task_input import was_cut_off
+from aktor.spark.tasks.task_input import was_cut_off
 
 
 def main(infile: Any) -> bool:

@@ -19,14 +19,14 @@ from kafka.structs import TopicPartition
 from aktor.consumer.columns.arrow import without
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import BootstrapError, BrokersUnreachableError
-from aktor.spark import garbage
 from aktor.spark.offsets import data_loss
 from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options import client_settings
 from aktor.spark.options.source import SourceOptions
+from aktor.spark.tasks import garbage
 
 if TYPE_CHECKING:
-    from aktor.spark.columns import Layout
+    from aktor.spark.tasks.columns import Layout
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "read_ranges", "read_task"]
 

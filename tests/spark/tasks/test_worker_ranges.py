@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kafka import KafkaProducer
 
 from aktor.broker import EmbeddedKafka
-from aktor.spark import worker
-from aktor.spark.columns import Layout
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options.source import read_options
+from aktor.spark.tasks import worker
+from aktor.spark.tasks.columns import Layout
 from tests.spark.harness import the_schema
 
 #: Offsets of each partition; the records of every other transaction are aborted.

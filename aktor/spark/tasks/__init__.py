@@ -1,0 +1,1 @@
+"""What runs in the tasks, in the Python workers of the executors."""
