@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 from aktor.errors import DataLossError
+from aktor.spark.driver.progress import offsets_behind
 from aktor.spark.log import show_warnings
-from aktor.spark.progress import offsets_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

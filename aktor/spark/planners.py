@@ -113,9 +113,9 @@ def _import() -> None:
     import pyspark.sql.streaming.python_streaming_source_runner  # noqa: F401
 
     import aktor.consumer.system
-    import aktor.spark.cluster
-    import aktor.spark.source
-    import aktor.spark.stream  # noqa: F401
+    import aktor.spark.driver.cluster
+    import aktor.spark.driver.stream
+    import aktor.spark.source  # noqa: F401
 
     for name, value in kept.items():
         os.environ.pop(name)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-    from aktor.spark.cluster import DriverCluster
+    from aktor.spark.driver.cluster import DriverCluster
+    from aktor.spark.driver.stream import StreamReader
     from aktor.spark.sink import BatchWriter, StreamWriter
-    from aktor.spark.stream import StreamReader
 
 __all__ = ["KafkaDataSource"]
 
@@ -60,7 +60,7 @@ class KafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """For `spark.readStream`."""
-        from aktor.spark.stream import StreamReader
+        from aktor.spark.driver.stream import StreamReader
 
         return StreamReader(read_options(self._given, stream=True), schema)
 
@@ -134,7 +134,7 @@ class BatchReader(DataSourceReader):
         same records."""
         # Not at the top: it imports the consumer, and most processes of a query need only the
         # schema.
-        from aktor.spark.cluster import DriverCluster
+        from aktor.spark.driver.cluster import DriverCluster
 
         cluster = DriverCluster(self._options)
         try:

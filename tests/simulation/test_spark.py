@@ -19,10 +19,10 @@ from kafka.errors import KafkaError
 from aktor import KafkaConsumer
 from aktor.simulation import Simulation
 from aktor.simulation.world.topic import Topic
-from aktor.spark.cluster import DriverCluster
+from aktor.spark.driver.cluster import DriverCluster
+from aktor.spark.driver.stream_plan import StreamPlan
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options.source import SourceOptions, read_options
-from aktor.spark.stream_plan import StreamPlan
 from aktor.spark.tasks.worker import read_ranges
 from tests.gate import all_but_the_first
 from tests.scenarios.world import seeds

@@ -29,7 +29,7 @@ def test_without_pyarrow_pyspark_finds_its_other_sources_all_the_same() -> None:
     assert run.stdout == "found\n", run.stderr
 
 
-@pytest.mark.parametrize("module", ["aktor.spark.source", "aktor.spark.stream"])
+@pytest.mark.parametrize("module", ["aktor.spark.source", "aktor.spark.driver.stream"])
 def test_a_process_that_asks_for_no_offsets_does_not_import_the_consumer(module: str) -> None:
     """Spark has three processes for each stream, and starts those of all streams at once."""
     program = f"import sys, {module}; print(sorted(one for one in sys.modules if 'facade' in one))"

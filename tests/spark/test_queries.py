@@ -34,7 +34,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import CorruptRecords, Delay, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
-from aktor.spark.cluster import DriverCluster
+from aktor.spark.driver.cluster import DriverCluster
 from aktor.spark.options import client_settings
 from aktor.spark.options.source import read_options
 from aktor.spark.tasks import worker

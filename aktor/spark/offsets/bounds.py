@@ -54,7 +54,7 @@ _WORDS.update({"earliest": EARLIEST, "latest": LATEST, "group": GROUP})
 
 
 class LookUps(Protocol):
-    """What is asked of a cluster to resolve bounds; `aktor.spark.cluster` has it."""
+    """What is asked of a cluster to resolve bounds; `aktor.spark.driver.cluster` has it."""
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets: ...
 

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from aktor.broker import EmbeddedKafka
-from aktor.spark.cluster import DriverCluster
+from aktor.spark.driver.cluster import DriverCluster
 from aktor.spark.tasks import worker
 from tests.spark.harness import a_source, run_task, sent, the_schema
 

@@ -24,7 +24,7 @@ from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options.source import SourceOptions
 
 if TYPE_CHECKING:
-    from aktor.spark.cluster import TopicIds
+    from aktor.spark.driver.cluster import TopicIds
 
 __all__ = ["PlanCluster", "StreamPlan"]
 
@@ -62,7 +62,7 @@ R = TypeVar("R")
 
 
 class PlanCluster(LookUps, Protocol):
-    """What a plan asks of a cluster: `aktor.spark.cluster` has it."""
+    """What a plan asks of a cluster: `aktor.spark.driver.cluster` has it."""
 
     def partitions(self, known: Collection[str] = ()) -> tuple[list[TopicPartition], TopicIds]: ...
 

@@ -21,7 +21,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailWith, Fault
 from aktor.errors import AuthenticationError, BootstrapError, ConfigurationError
-from aktor.spark.cluster import DriverCluster
+from aktor.spark.driver.cluster import DriverCluster
 from aktor.spark.options.source import read_options
 
 A = TopicPartition("orders", 0)

@@ -16,10 +16,10 @@ from kafka.errors import (
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.errors import BootstrapError, BrokersUnreachableError, ConfigurationError, DataLossError
+from aktor.spark.driver.stream_plan import StreamPlan
 from aktor.spark.offsets.bounds import Offsets
 from aktor.spark.offsets.checkpoint import START
 from aktor.spark.options.source import read_options
-from aktor.spark.stream_plan import StreamPlan
 
 A, B, C = (TopicPartition("orders", partition) for partition in range(3))
 

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aktor.spark.group_mirror import GroupMirror
+from aktor.spark.driver.group_mirror import GroupMirror
+from aktor.spark.driver.stream_plan import StreamPlan
 from aktor.spark.offsets.checkpoint import from_json
 from aktor.spark.options.source import SourceOptions
-from aktor.spark.stream_plan import StreamPlan
 from aktor.spark.tasks.columns import Layout, check_named_once, conditions_of
 from aktor.spark.tasks.input_partition import RangesPartition
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-    from aktor.spark.cluster import DriverCluster
+    from aktor.spark.driver.cluster import DriverCluster
 
 __all__ = ["StreamReader"]
 
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._plan is None:
             # Not at the top: it imports the consumer. The process that copies the reader for the
             # tasks does not need it.
-            from aktor.spark.cluster import DriverCluster
+            from aktor.spark.driver.cluster import DriverCluster
 
             self._cluster = cluster = DriverCluster(self._options)
             jvm = os.getppid()

@@ -8,7 +8,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
-from aktor.spark.group_mirror import GroupMirror
+from aktor.spark.driver.group_mirror import GroupMirror
 from aktor.spark.offsets.bounds import Offsets
 
 ORDERS = TopicPartition("orders", 0)
