@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aktor.spark.driver.cluster import DriverCluster
     from aktor.spark.driver.stream import StreamReader
-    from aktor.spark.sink import BatchWriter, StreamWriter
+    from aktor.spark.sink.writer import BatchWriter, StreamWriter
 
 __all__ = ["KafkaDataSource"]
 
@@ -66,13 +66,13 @@ class KafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`."""
-        from aktor.spark.sink import BatchWriter
+        from aktor.spark.sink.writer import BatchWriter
 
         return BatchWriter(read_sink_options(self._given), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """For `df.writeStream`."""
-        from aktor.spark.sink import StreamWriter
+        from aktor.spark.sink.writer import StreamWriter
 
         return StreamWriter(read_sink_options(self._given), schema)
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aktor.spark.sink import Written
+from aktor.spark.sink.writer import Written
 from tests.spark.harness import a_source, sent
 
 QUERY = "3f0f2a6e-stream"

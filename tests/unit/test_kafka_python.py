@@ -80,7 +80,7 @@ LATER = (
     "from aktor import KafkaConsumer\n"
     "KafkaConsumer('t', group_id='g', group_protocol='auto', bootstrap_timeout_ms=0).close()",
     READS,
-    "import aktor.spark.kafka_python_producer",
+    "import aktor.spark.sink.kafka_python_producer",
     "import aktor.simulation.world.producers",
     "import aktor.testing.plugin",
 )

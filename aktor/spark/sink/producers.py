@@ -16,11 +16,11 @@ from typing import Final, Protocol
 from kafka.errors import KafkaTimeoutError
 
 from aktor.errors import ConfigurationError
-from aktor.spark.confluent_producer import ConfluentProducer
-from aktor.spark.kafka_python_producer import KafkaPythonProducer
 from aktor.spark.options import producer_settings
 from aktor.spark.options.sink import SinkOptions
-from aktor.spark.sink_rows import Rows
+from aktor.spark.sink.confluent_producer import ConfluentProducer
+from aktor.spark.sink.kafka_python_producer import KafkaPythonProducer
+from aktor.spark.sink.rows import Rows
 from aktor.spark.tasks import garbage
 
 __all__ = ["TaskProducer", "task_producer"]

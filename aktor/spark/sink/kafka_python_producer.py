@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from aktor.errors import DeliveryError, InvalidRowError
 from aktor.spark.options.producer_settings import ProducerSettings
-from aktor.spark.sink_rows import NO_PARTITIONS, TOO_BIG, Rows
+from aktor.spark.sink.rows import NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["KafkaPythonProducer"]
 

@@ -19,10 +19,10 @@ from pyspark.sql.datasource import (
 )
 
 from aktor.errors import ConfigurationError
-from aktor.spark import producers
 from aktor.spark.options import producer_settings
 from aktor.spark.options.sink import SinkOptions
-from aktor.spark.sink_rows import RowLayout
+from aktor.spark.sink import producers
+from aktor.spark.sink.rows import RowLayout
 from aktor.spark.tasks import task_input
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from aktor.broker import ClusterSettings, EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailPartly, Fault
 from aktor.errors import ConfigurationError, DeliveryError, InvalidRowError
-from aktor.spark import producers
+from aktor.spark.sink import producers
 from tests.kafka.spark_support import read
 from tests.spark.writing import a_writer, batches_of, run_task, write
 

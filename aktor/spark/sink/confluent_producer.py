@@ -13,7 +13,7 @@ from kafka.errors import KafkaError, ProducerFencedError
 
 from aktor.errors import DeliveryError
 from aktor.spark.options.producer_settings import ProducerSettings
-from aktor.spark.sink_rows import NO_PARTITIONS, TOO_BIG, Rows
+from aktor.spark.sink.rows import NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["ConfluentProducer"]
 

@@ -1,0 +1,1 @@
+"""The rows of a query as records of Kafka: the writers, and the producers they use."""

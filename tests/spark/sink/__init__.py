@@ -1,0 +1,1 @@
+"""Tests of `aktor.spark.sink`."""
