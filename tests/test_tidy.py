@@ -229,7 +229,10 @@ def test_the_layers_of_the_broker_stand_in_the_document() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["actors", "consumer", "managers", "processing", "protocol", "records", "simulation"],
+    [
+        *("actors", "consumer", "managers", "processing", "protocol", "records", "simulation"),
+        "spark",
+    ],
 )
 def test_every_module_of_the_core_stands_in_the_tree_of_the_document(package: str) -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
@@ -556,6 +559,19 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "simulation": {"checks", "errors", "faults", "history", "programs", "progress", "revision"}
         | {"shrink", "sink", "world"},
         "selftest": {"errors", "faults", "programs", "simulation", "world"},
+    },
+    "spark": {
+        **{name: set() for name in ("bytecode", "log", "offsets", "rebalances", "decode")},
+        "options": {"offsets"},
+        "filters": {"offsets"},
+        "decode.avro": {"options"},
+        "tasks": {"decode.avro", "decode", "filters", "offsets", "options"},
+        "driver": {"offsets", "options", "tasks"},
+        "sink": {"options", "tasks"},
+        "source": {"driver", "filters", "offsets", "options", "sink", "tasks"},
+        "planners": {"driver", "source"},
+        # What Spark starts, and what has imported what the others need.
+        "daemon": {"driver", "planners", "tasks"},
     },
     "broker.groups": {
         "settings": set(),
