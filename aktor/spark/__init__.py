@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from aktor.spark.source import KafkaDataSource
 
-__all__ = ["DataLossError", "KafkaDataSource", "avro_schema", "offsets_behind", "register"]
+__all__ = [
+    "DataLossError",
+    "KafkaDataSource",
+    "avro_schema",
+    "descriptor_set",
+    "offsets_behind",
+    "register",
+]
 
 show_warnings()
 
@@ -41,9 +48,31 @@ def avro_schema(registry: str | Mapping[str, str], subject: str) -> str:
     Raises:
         ConfigurationError: there is none, or the registry does not answer.
     """
-    from aktor.spark.decode.avro import registry as registries
+    from aktor.spark.decode.avro.values import newest_schema
 
-    return registries.avro_schema(registry, subject)
+    return newest_schema({"url": registry} if isinstance(registry, str) else registry, subject)
+
+
+def descriptor_set(
+    message: Any = None, *, registry: str | Mapping[str, str] = "", subject: str = ""
+) -> str:
+    """A descriptor set for the option `binaryDescriptorSet`: of a generated class, or of the newest
+    schema of a subject in a schema registry.
+
+    Args:
+        message: a class that protoc made, such as `orders_pb2.Order`.
+        registry: the registry's URL, or confluent-kafka's settings for it.
+        subject: such as "orders-value".
+
+    Raises:
+        ConfigurationError: there is no such subject, or the registry does not answer.
+    """
+    from aktor.spark.decode.protobuf import descriptors
+
+    if message is not None:
+        return descriptors.set_of(message)
+    settings = {"url": registry} if isinstance(registry, str) else registry
+    return descriptors.newest_set(settings, subject)
 
 
 def __getattr__(name: str) -> Any:

@@ -202,4 +202,4 @@ class BatchReader(DataSourceReader):
 
     def _layout(self) -> Layout:
         options = self._options
-        return Layout(self._schema, decode=options.decode, avro=options.avro, where=self._where)
+        return Layout(self._schema, decode=options.decode, values=options.values, where=self._where)

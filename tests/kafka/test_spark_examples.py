@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from aktor import KafkaConsumer
-from examples import spark_batch, spark_filter, spark_sink, spark_stream
+from examples import spark_batch, spark_filter, spark_protobuf, spark_sink, spark_stream
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.spark_support import filled
+from tests.spark.decode.a_message import an_order, descriptors
 
 
 @pytest.mark.once("an example that Spark runs, whichever Kafka it is")
@@ -39,6 +41,32 @@ def test_the_filter_example_counts_what_it_keeps(spark: Any, kafka: Cluster, top
     found = spark_filter.turnover(spark, ",".join(kafka.bootstrap_servers), topic, "DE")
 
     assert found == {"alice": 251.5}
+
+
+@pytest.mark.gate
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
+def test_the_protobuf_example_gives_spark_each_message(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, [an_order().SerializeToString(), b"\xff"])
+    (tmp_path / "orders.desc").write_bytes(descriptors().SerializeToString())
+
+    found = spark_protobuf.messages(
+        spark, ",".join(kafka.bootstrap_servers), topic, str(tmp_path / "orders.desc"), "Order"
+    )
+
+    good, bad = found.orderBy("offset").collect()
+    assert good.value.asDict(recursive=True) == {
+        "id": -5,
+        "note": None,
+        "at": datetime.datetime(2026, 1, 31, 12),
+        "took": datetime.timedelta(seconds=90),
+        "states": {"a": "SENT"},
+        "lines": [{"name": "x", "count": 2}, {"name": None, "count": None}],
+    }
+    assert (bad.value, bad.valueError) == (None, "unexpected EOF in varint")
+    assert found.where("valueError is null").select("value.*").columns == list(good.value.asDict())
 
 
 @pytest.mark.once("an example that Spark runs, whichever Kafka it is")

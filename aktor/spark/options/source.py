@@ -6,10 +6,13 @@ ours. Spark hands option names over in lower case.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kafka.structs import TopicPartition
@@ -19,9 +22,10 @@ from aktor.errors import ConfigurationError
 from aktor.spark.offsets import bounds
 from aktor.spark.offsets.bounds import EARLIEST, LATEST, Bounds
 from aktor.spark.offsets.ranges import RangeLimits, name_of
-from aktor.spark.options import avro as avro_options
 from aktor.spark.options import client_settings
+from aktor.spark.options import registry as registry_settings
 from aktor.spark.options.avro import AvroOptions
+from aktor.spark.options.protobuf import ProtobufOptions
 
 __all__ = [
     "KNOWN",
@@ -42,13 +46,19 @@ KNOWN: Final = (
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsDefault", "endingTimestamp", "endingOffsetsByTimestamp"),
     *("failOnDataLoss", "includeHeaders", "columns", "decode", "avroSchema", "where"),
+    *("descFilePath", "binaryDescriptorSet", "messageName", "emit.default.values"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("minPartitions", "maxRecordsPerPartition", "maxPartitions"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("groupIdPrefix", "commitOffsets", "idleWaitMs"),
 )
 #: What `decode` may be.
-DECODERS: Final = ("string", "json", "avro")
+DECODERS: Final = ("string", "json", "avro", "protobuf")
+#: The options that only one of them has.
+_OF_DECODER: Final = {
+    "avro": ("avroSchema",),
+    "protobuf": ("descFilePath", "binaryDescriptorSet", "messageName", "emit.default.values"),
+}
 #: What only the sink has.
 _OF_SINK: Final = {
     name.lower(): name for name in ("topic", "producer", "transactional", "transactionalIdPrefix")
@@ -84,7 +94,7 @@ class SourceOptions:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     decode: str | None = None
-    avro: AvroOptions | None = None
+    values: AvroOptions | ProtobufOptions | None = None
     where: str | None = None
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -147,8 +157,8 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
                 f"{_OF_SINK[name]} is an option for writing; the source reads what subscribe,"
                 " subscribePattern or assign says"
             )
-        if name.startswith(avro_options.PREFIX):
-            _check_setting(name.removeprefix(avro_options.PREFIX))
+        if name.startswith(registry_settings.PREFIX):
+            _check_setting(name.removeprefix(registry_settings.PREFIX))
         elif not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
             raise unknown_option(name, KNOWN, client_settings.names(DEFAULT_CONFIG))
     client_settings.check(client)
@@ -163,7 +173,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         include_headers=read.boolean("includeHeaders", False),
         columns=read.optional("columns", _names),
         decode=read.optional("decode", _decode),
-        avro=_avro(read),
+        values=_values(read),
         where=read.given("where"),
         max_offsets=read.optional("maxOffsetsPerTrigger", _positive),
         min_offsets=read.optional("minOffsetsPerTrigger", _positive),
@@ -275,42 +285,81 @@ def _decode(name: str, text: str) -> str:
 
 
 def _check_setting(name: str) -> None:
-    if name not in avro_options.SETTINGS:
-        near = difflib.get_close_matches(name, avro_options.SETTINGS, 1)
+    if name not in registry_settings.SETTINGS:
+        near = difflib.get_close_matches(name, registry_settings.SETTINGS, 1)
         hint = f"; did you mean schemaRegistry.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option schemaRegistry.{name}{hint}")
 
 
-def _avro(read: GivenOptions) -> AvroOptions | None:
-    schema = read.given("avroSchema")
+def _values(read: GivenOptions) -> AvroOptions | ProtobufOptions | None:
+    """What decode=avro and decode=protobuf have to know."""
+    decode = read.text("decode", "").strip().lower()
+    for decoder, names in _OF_DECODER.items():
+        for name in names:
+            if decode != decoder and read.given(name) is not None:
+                raise ConfigurationError(f"{name} is for decode={decoder}")
     registry = {
-        name.removeprefix(avro_options.PREFIX): text
+        name.removeprefix(registry_settings.PREFIX): text
         for name, text in read.options.items()
-        if name.startswith(avro_options.PREFIX)
+        if name.startswith(registry_settings.PREFIX)
     }
-    is_avro = read.text("decode", "").strip().lower() == "avro"
-    if not is_avro and (schema is not None or registry):
-        given = "avroSchema" if schema is not None else f"schemaRegistry.{min(registry)}"
-        raise ConfigurationError(f"{given} is for decode=avro")
-    if not is_avro:
+    if decode not in _OF_DECODER:
+        if registry:
+            raise ConfigurationError(
+                f"schemaRegistry.{min(registry)} is for decode=avro and decode=protobuf"
+            )
         return None
-    if schema is None:
-        raise ConfigurationError(
-            "decode=avro needs avroSchema, the JSON of the schema as which values are read;"
-            " aktor.spark.avro_schema(url, subject) gives the newest one of a registry"
-        )
+    made = _avro(read, registry) if decode == "avro" else _protobuf(read, registry)
     if registry and "url" not in registry:
         raise ConfigurationError("schemaRegistry.url is missing: set it to http://host:port")
-    for name in avro_options.shown_secrets(registry):
+    for name in registry_settings.shown_secrets(registry):
         raise ConfigurationError(
             f"schemaRegistry.{name} has a secret, and Spark shows this option in its plans and its"
             " log of events: write a reference in place of the secret, as ${env:NAME} or"
             " ${file:PATH:KEY}"
         )
-    avro_options.client_settings(
+    registry_settings.client_settings(
         {name: text for name, text in registry.items() if "${" not in text}
     )
+    return made
+
+
+def _avro(read: GivenOptions, registry: Mapping[str, str]) -> AvroOptions:
+    schema = read.given("avroSchema")
+    if schema is None:
+        raise ConfigurationError(
+            "decode=avro needs avroSchema, the JSON of the schema as which values are read;"
+            " aktor.spark.avro_schema(url, subject) gives the newest one of a registry"
+        )
     return AvroOptions(schema=schema, registry=registry)
+
+
+def _protobuf(read: GivenOptions, registry: Mapping[str, str]) -> ProtobufOptions:
+    message = read.text("messageName", "").strip()
+    path, text = read.given("descFilePath"), read.given("binaryDescriptorSet")
+    if not message or (path is None) == (text is None):
+        raise ConfigurationError(
+            "decode=protobuf needs messageName, and one of descFilePath (a file that protoc makes"
+            " with --include_imports --descriptor_set_out) and binaryDescriptorSet (its bytes in"
+            " base64, as aktor.spark.descriptor_set makes them of a generated class or of a"
+            " registry's subject)"
+        )
+    try:
+        descriptors = (
+            Path(path).read_bytes()
+            if path is not None
+            else base64.b64decode(text or "", validate=True)
+        )
+    except OSError as error:
+        raise ConfigurationError(f"descFilePath: {error}") from None
+    except binascii.Error as error:
+        raise ConfigurationError(f"binaryDescriptorSet is no base64: {error}") from None
+    return ProtobufOptions(
+        descriptors=descriptors,
+        message=message,
+        registry=registry,
+        emits_defaults=read.boolean("emit.default.values", False),
+    )
 
 
 # -- what is read

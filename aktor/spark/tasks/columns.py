@@ -22,11 +22,12 @@ from pyspark.sql.types import (
 
 from aktor.errors import ConfigurationError
 from aktor.spark.filters.conditions import All, Condition, columns_of, parts_of
+from aktor.spark.options.avro import AvroOptions
 from aktor.spark.options.source import SourceOptions, unknown_option
 
 if TYPE_CHECKING:
     from aktor.spark.filters.raw_search import RawSearch
-    from aktor.spark.options.avro import AvroOptions
+    from aktor.spark.options.protobuf import ProtobufOptions
 
 __all__ = ["Layout", "check_named_once", "condition_kinds", "conditions_of", "full_schema"]
 
@@ -45,7 +46,7 @@ _TYPES: Final[dict[str, Any]] = {
 }
 #: With decode=string.
 _AS_TEXT: Final = {"key": StringType(), "value": StringType()}
-#: With decode=json and decode=avro: why a value could not be decoded, and its bytes.
+#: With the other decoders: why a value could not be decoded, and its bytes.
 _BESIDE: Final = {"valueError": StringType(), "rawValue": BinaryType()}
 
 #: The columns that a decoder makes.
@@ -73,7 +74,7 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 def full_schema(options: SourceOptions) -> StructType:
     """The columns of a query that names none by `.schema(...)`."""
     names = options.columns
-    kinds = _kinds(None, options.decode, options.avro)
+    kinds = _kinds(None, options.decode, options.values)
     if names is None:
         names = tuple(n for n in _TYPES if n != "headers" or options.include_headers)
     lower = {name.lower(): name for name in kinds}
@@ -111,10 +112,10 @@ class Layout:
         schema: StructType,
         *,
         decode: str | None,
-        avro: AvroOptions | None = None,
+        values: AvroOptions | ProtobufOptions | None = None,
         where: Sequence[Condition] = (),
     ) -> None:
-        _check(schema, _kinds(schema, decode, avro))
+        _check(schema, _kinds(schema, decode, values))
         self._decode: Callable[[pa.RecordBatch], dict[str, pa.Array]] | None = None
         self._convert = dict(_CONVERT)
         if decode == "string":
@@ -124,10 +125,14 @@ class Layout:
             from aktor.spark.decode.json_values import JsonValues
 
             self._decode = JsonValues(schema).columns
-        elif avro is not None:
+        elif isinstance(values, AvroOptions):
             from aktor.spark.decode.avro.values import AvroValues
 
-            self._decode = AvroValues(schema, avro).columns
+            self._decode = AvroValues(schema, values).columns
+        elif values is not None:
+            from aktor.spark.decode.protobuf.values import ProtobufValues
+
+            self._decode = ProtobufValues(schema, values).columns
         self._names = schema.names
         made = _MADE if self._decode is not None else set()
         self._before = [one for one in where if not columns_of(one) & made]
@@ -212,7 +217,7 @@ def conditions_of(options: SourceOptions, schema: StructType) -> tuple[Condition
 
 def condition_kinds(schema: StructType, options: SourceOptions) -> dict[str, DataType]:
     """The columns that `where` may name: all that there are, also those that are not read."""
-    kinds = _kinds(schema, options.decode, options.avro)
+    kinds = _kinds(schema, options.decode, options.values)
     return {
         name: schema[name].dataType if kind is None else kind
         for name, kind in kinds.items()
@@ -221,18 +226,24 @@ def condition_kinds(schema: StructType, options: SourceOptions) -> dict[str, Dat
 
 
 def _kinds(
-    schema: StructType | None, decode: str | None, avro: AvroOptions | None
+    schema: StructType | None,
+    decode: str | None,
+    values: AvroOptions | ProtobufOptions | None,
 ) -> dict[str, DataType | None]:
     """The type of each column that there may be; None: the one that the schema says."""
     if decode == "string":
         return _TYPES | _AS_TEXT
     if decode is None:
         return _TYPES
-    if avro is None or (schema is not None and "value" in schema.names):
+    if values is None or (schema is not None and "value" in schema.names):
         return _TYPES | _BESIDE | {"value": None}
-    from aktor.spark.decode.avro.values import value_type
+    if isinstance(values, AvroOptions):
+        from aktor.spark.decode.avro.values import value_type as of_avro
 
-    return _TYPES | _BESIDE | {"value": value_type(avro)}
+        return _TYPES | _BESIDE | {"value": of_avro(values)}
+    from aktor.spark.decode.protobuf.values import value_type as of_protobuf
+
+    return _TYPES | _BESIDE | {"value": of_protobuf(values)}
 
 
 def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:

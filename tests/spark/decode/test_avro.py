@@ -9,8 +9,6 @@ import itertools
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import fastavro
@@ -23,7 +21,7 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructField, St
 
 from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError, SchemaLookUpError
-from aktor.spark.decode.avro import registry
+from aktor.spark.decode import registry
 from aktor.spark.decode.avro.values import AvroValues, value_type
 from aktor.spark.options.avro import AvroOptions
 from aktor.spark.options.source import read_options
@@ -405,51 +403,6 @@ def test_only_the_fields_that_are_wanted_are_columns() -> None:
 
 def framed(schema_id: int, data: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + data
-
-
-@pytest.fixture
-def a_registry() -> Iterator[Callable[..., dict[str, str]]]:
-    """Serves these schemas, or statuses, and gives the settings for it."""
-    servers = []
-
-    def serve(schemas: dict[int, Any], references: Any = (), hold: Any = None) -> dict[str, str]:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.asked.append(self.path)  # type: ignore[attr-defined]
-                if hold is not None:
-                    hold.wait(60)
-                parts = self.path.partition("?")[0].strip("/").split("/")
-                status, answer = 200, {}
-                if parts[0] == "subjects":
-                    answer = {"id": 1, "version": 1, "subject": parts[1], "schema": references[1]}
-                else:
-                    schema = schemas.get(int(parts[2]), 404)
-                    if isinstance(schema, int):
-                        status, answer = schema, {"error_code": schema, "message": "no"}
-                    else:
-                        answer = {"schema": json.dumps(schema)}
-                        if references:
-                            answer["references"] = [references[0]]
-                body = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.asked = []  # type: ignore[attr-defined]
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        serve.asked = server.asked  # type: ignore[attr-defined]
-        return {"url": f"http://127.0.0.1:{server.server_port}", "max.retries": "0"}
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 def test_each_record_has_its_own_schema_and_each_is_looked_up_once(a_registry: Any) -> None:

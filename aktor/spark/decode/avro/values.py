@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
-from aktor.errors import ConfigurationError, SchemaLookUpError
-from aktor.spark.decode.avro.registry import Registry, RegistryUnavailable, registry_with
+from aktor.errors import ConfigurationError
+from aktor.spark.decode import bad_values
 from aktor.spark.decode.avro.schema import Kind, SchemaError, parse
 from aktor.spark.decode.avro.types import part_of, type_of
+from aktor.spark.decode.registry import (
+    References,
+    Registry,
+    RegistryUnavailable,
+    SchemaKind,
+    registry_with,
+)
 from aktor.spark.options.avro import AvroOptions
 
 try:
@@ -19,7 +27,7 @@ try:
 except ImportError:  # it was not compiled
     kernel = None  # type: ignore[assignment]
 
-__all__ = ["AvroValues", "value_type"]
+__all__ = ["AvroValues", "newest_schema", "value_type"]
 
 
 def value_type(options: AvroOptions) -> DataType:
@@ -28,6 +36,28 @@ def value_type(options: AvroOptions) -> DataType:
         return type_of(parse(options.schema))
     except SchemaError as error:
         raise ConfigurationError(f"avroSchema: {error}") from None
+
+
+def _read_schema(text: str, references: References) -> Kind:
+    named: dict[str, Kind] = {}
+    for name, other in references:
+        if name not in named:
+            parse(other, named)
+    return parse(text, named)
+
+
+_AVRO: Final = SchemaKind("AVRO", None, _read_schema)
+
+
+def newest_schema(registry: Mapping[str, str], subject: str) -> str:
+    """The newest schema of a subject, for the option `avroSchema`. Raises ConfigurationError."""
+    text, references = Registry(registry, _AVRO).newest(subject)
+    if references:
+        raise ConfigurationError(
+            f"the schema of {subject} names types of other schemas: write one for avroSchema that"
+            " has them in it"
+        )
+    return text
 
 
 class AvroValues:
@@ -92,14 +122,7 @@ class AvroValues:
             raise
         finally:
             self._rows = None
-        if not bad:
-            errors, raws = pa.nulls(count, pa.string()), pa.nulls(count, pa.binary())
-        else:
-            errors = pa.array(map(bad.get, range(count)), pa.string())
-            raws = pa.array(
-                [values[row].as_py() if row in bad else None for row in range(count)], pa.binary()
-            )
-        return {"value": value, "valueError": errors, "rawValue": raws}
+        return {"value": value, **bad_values.columns_of(values, bad)}
 
     def step(self, schema_id: int | None, row: int) -> Any:
         """For the kernel: the step for values of this schema, or why there is none."""
@@ -107,11 +130,12 @@ class AvroValues:
         if there is not None or schema_id is None:
             return there
         if self._registry is None:
-            self._registry = registry_with(self._options.registry)
+            self._registry = registry_with(self._options.registry, _AVRO)
         try:
             found = self._registry.schema(schema_id)
         except RegistryUnavailable as error:
-            raise self._not_looked_up(schema_id, row, error) from None
+            assert self._rows is not None, "a batch is read"
+            raise self._registry.not_looked_up(schema_id, self._rows, row, error) from None
         if isinstance(found, str):
             return found
         step = self._steps[schema_id] = self._resolved(found)
@@ -122,23 +146,6 @@ class AvroValues:
             return Resolution().step(written, self._kind, self._root)
         except SchemaError as error:
             return str(error)
-
-    def _not_looked_up(
-        self, schema_id: int, row: int, error: RegistryUnavailable
-    ) -> SchemaLookUpError:
-        assert self._rows is not None, "a batch is read"
-        assert self._registry is not None, "it was asked"
-        topic, partition, offset = (
-            self._rows.column(name)[row].as_py() for name in ("topic", "partition", "offset")
-        )
-        return SchemaLookUpError(
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            schema_id=schema_id,
-            registry=self._registry.name,
-            reason=str(error),
-        )
 
 
 def _all_of(column: Any) -> list[Any]:

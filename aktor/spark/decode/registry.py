@@ -1,7 +1,7 @@
 """The schemas of a schema registry, by the client of confluent-kafka (as `AvroDeserializer`).
 
-A process has one client for each registry, and keeps what it has heard: an id has one schema for
-ever.
+A process has one client for each registry and kind of schemas, and keeps what it has heard: an id
+has one schema for ever.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from aktor.errors import ConfigurationError
-from aktor.spark.decode.avro.schema import Kind, SchemaError, parse
-from aktor.spark.options.avro import client_settings
-from aktor.spark.options.client_settings import resolved
+import pyarrow as pa
 
-__all__ = ["Registry", "RegistryUnavailable", "avro_schema", "registry_with"]
+from aktor.errors import ConfigurationError, SchemaLookUpError
+from aktor.spark.options.client_settings import resolved
+from aktor.spark.options.registry import client_settings
+
+__all__ = ["References", "Registry", "RegistryUnavailable", "SchemaKind", "registry_with"]
 
 #: How long a schema is waited for, with all attempts, in seconds.
 DEADLINE: Final = 30.0
@@ -31,31 +33,46 @@ _UNKNOWN: Final = 30.0
 _DEFAULTS: Final[Mapping[str, Any]] = {"timeout": 5, "max.retries": 3, "retries.max.wait.ms": 2000}
 
 
+#: The names and texts of the schemas to which one refers, each after those to which it refers.
+References: TypeAlias = Sequence[tuple[str, str]]
+
+
 class RegistryUnavailable(Exception):
     """The registry did not say whether it has the schema. Nothing in the text is secret."""
 
 
-#: The registries of this process: its pid, and each by its settings.
-_known: tuple[int, dict[tuple[tuple[str, str], ...], Registry]] = (0, {})
+@dataclass(frozen=True, slots=True)
+class SchemaKind:
+    """AVRO or PROTOBUF; the format in which the registry is asked for texts, None for its own; and
+    what makes a schema of a text, which raises ValueError for what is none."""
+
+    name: str
+    format: str | None
+    read: Callable[[str, References], Any]
 
 
-def registry_with(options: Mapping[str, str]) -> Registry:
+#: The registries of this process: its pid, and each by its kind and settings.
+_known: tuple[int, dict[tuple[SchemaKind, tuple[tuple[str, str], ...]], Registry]] = (0, {})
+
+
+def registry_with(options: Mapping[str, str], kind: SchemaKind) -> Registry:
     """The registry of this process with these settings. A client that was made before a fork
     belongs to the parent process: its connections would be used by both."""
     global _known
     if _known[0] != os.getpid():
         _known = os.getpid(), {}
     registries = _known[1]
-    key = tuple(sorted(options.items()))
+    key = kind, tuple(sorted(options.items()))
     if key not in registries:
-        registries[key] = Registry(options)
+        registries[key] = Registry(options, kind)
     return registries[key]
 
 
 class Registry:
     """Owns the client and the schemas that were looked up."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], kind: SchemaKind) -> None:
+        self._kind = kind
         try:
             from confluent_kafka.schema_registry import SchemaRegistryClient
         except ImportError as error:
@@ -74,11 +91,12 @@ class Registry:
             raise ConfigurationError(
                 f"the settings of the schema registry {self.name}: {_said(error)}"
             ) from None
-        self._schemas: dict[int, Kind | str] = {}
+        #: Each that was found, or a text that says why it is none.
+        self._schemas: dict[int, Any] = {}
         self._unknown: dict[int, tuple[str, float]] = {}
 
-    def schema(self, schema_id: int) -> Kind | str:
-        """The schema of this id; or why there is none. Raises RegistryUnavailable."""
+    def schema(self, schema_id: int) -> Any:
+        """The schema of this id; or a text: why there is none. Raises RegistryUnavailable."""
         there = self._schemas.get(schema_id)
         if there is not None:
             return there
@@ -97,22 +115,36 @@ class Registry:
             raise outcome[0]
         return self._kept(schema_id, outcome[0])
 
-    def newest(self, subject: str) -> str:
-        """The text of the newest schema of a subject. Raises ConfigurationError."""
+    def newest(self, subject: str) -> tuple[str, References]:
+        """The newest schema of a subject, and those to which it refers.
+
+        Raises ConfigurationError.
+        """
         try:
-            schema = self._client.get_latest_version(subject).schema
+            schema = self._client.get_latest_version(subject, fmt=self._kind.format).schema
+            return str(schema.schema_str), self._references(schema)
         except Exception as error:  # of any kind: the client's libraries have many
             raise ConfigurationError(
                 f"the schema of {subject} in the registry {self.name}: {_said(error)}"
             ) from None
-        if schema.references:
-            raise ConfigurationError(
-                f"the schema of {subject} names types of other schemas: write one for avroSchema"
-                " that has them in it"
-            )
-        return str(schema.schema_str)
 
-    def _kept(self, schema_id: int, found: Kind | str | None) -> Kind | str:
+    def not_looked_up(
+        self, schema_id: int, rows: pa.RecordBatch, row: int, error: RegistryUnavailable
+    ) -> SchemaLookUpError:
+        """The error of a task that cannot read a record without this schema."""
+        topic, partition, offset = (
+            rows.column(name)[row].as_py() for name in ("topic", "partition", "offset")
+        )
+        return SchemaLookUpError(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            schema_id=schema_id,
+            registry=self.name,
+            reason=str(error),
+        )
+
+    def _kept(self, schema_id: int, found: Any) -> Any:
         if found is None:
             text = f"the registry {self.name} does not have it"
             self._unknown[schema_id] = text, time.monotonic() + _UNKNOWN
@@ -120,29 +152,33 @@ class Registry:
         self._schemas[schema_id] = found
         return found
 
-    def _looked_up(self, schema_id: int) -> Kind | str | Exception | None:
+    def _looked_up(self, schema_id: int) -> Any:
         """The schema, or why it is none; None: the registry does not have it; or an error."""
+        kind = self._kind
         try:
-            schema = self._client.get_schema(schema_id)
-            if schema.schema_type not in (None, "AVRO"):
-                return f"it is of type {schema.schema_type}, not AVRO"
-            named: dict[str, Kind] = {}
-            self._parse_references(schema, named)
-            return parse(schema.schema_str, named)
-        except SchemaError as error:
-            return f"it is no schema of Avro: {error}"
+            schema = self._client.get_schema(schema_id, fmt=kind.format)
+            if (schema.schema_type or "AVRO") != kind.name:
+                return f"it is of type {schema.schema_type or 'AVRO'}, not {kind.name}"
+            text, references = schema.schema_str, self._references(schema)
         except Exception as error:  # of any kind: the client's libraries have many
             if getattr(error, "http_status_code", None) == 404:
                 return None
             return RegistryUnavailable(_said(error))
+        try:
+            return kind.read(text, references)
+        except ValueError as error:
+            return f"it is no schema of {kind.name.capitalize()}: {error}"
 
-    def _parse_references(self, schema: Any, named: dict[str, Kind]) -> None:
-        """The types of other schemas that it names."""
+    def _references(self, schema: Any) -> list[tuple[str, str]]:
+        """The schemas to which this one refers."""
+        found: dict[str, str] = {}
         for reference in schema.references or ():
-            other = self._client.get_version(reference.subject, reference.version).schema
-            self._parse_references(other, named)
-            if reference.name not in named:
-                parse(other.schema_str, named)
+            version = self._client.get_version(
+                reference.subject, reference.version, fmt=self._kind.format
+            )
+            found |= dict(self._references(version.schema))
+            found.setdefault(reference.name, version.schema.schema_str)
+        return list(found.items())
 
 
 def _said(error: Exception) -> str:
@@ -162,9 +198,3 @@ def _host(url: str) -> str:
     except ValueError:
         return "(its address is no URL)"
     return f"{parts.scheme}://{parts.hostname}{port}"
-
-
-def avro_schema(registry: str | Mapping[str, str], subject: str) -> str:
-    """The newest schema of a subject, for the option `avroSchema`."""
-    settings = {"url": registry} if isinstance(registry, str) else dict(registry)
-    return Registry(settings).newest(subject)

@@ -1,0 +1,1 @@
+"""Values of Protocol Buffers as columns: `decode=protobuf`."""

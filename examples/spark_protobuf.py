@@ -1,0 +1,44 @@
+"""A batch query of messages of Protocol Buffers: the good ones, and what is wrong with the others.
+
+    protoc --include_imports --descriptor_set_out=orders.desc orders.proto
+    python -m examples.spark_protobuf localhost:9092 orders orders.desc shop.Order
+
+Needs `pip install '.[spark,protobuf]'` and Java 17.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from aktor.spark import register
+
+
+def messages(spark: Any, bootstrap: str, topic: str, file: str, message: str) -> Any:
+    """A frame with the messages of a topic, whose descriptors are in a file."""
+    return (
+        spark.read.format("aktor")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("decode", "protobuf")
+        .option("descFilePath", file)
+        .option("messageName", message)
+        .option("columns", "value,valueError,partition,offset")
+        .load()
+    )
+
+
+def main(bootstrap: str, topic: str, file: str, message: str) -> None:
+    """Print the first messages, and the first that cannot be read."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
+    register(spark)
+    found = messages(spark, bootstrap, topic, file, message)
+    found.where("valueError is null").select("value.*").show()
+    found.where("valueError is not null").select("partition", "offset", "valueError").show()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
