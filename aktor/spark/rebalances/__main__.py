@@ -1,11 +1,11 @@
-"""The rebalances in trace files: tables as Parquet, and a page of charts.
+"""The rebalances in trace files: tables as Parquet, and a page of pictures.
 
     python -m aktor.spark.rebalances LOGS --out FOLDER [--stream] [--once]
 
 LOGS is a file, a folder (with the folders in it) or a pattern of JSON lines (AKTOR_TRACE),
 compressed or not; with --stream a folder, into which more files come. FOLDER, which must not be in
-LOGS, gets a folder of Parquet files for each table, and rebalances.html. Spark is what
-`spark-submit` gives, else all cores of this machine.
+LOGS, gets a folder of Parquet files for each table, and rebalances.html, for which the extra
+`pictures` is needed. Spark is what `spark-submit` gives, else all cores of this machine.
 """
 
 from __future__ import annotations
@@ -19,21 +19,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from aktor.spark.rebalances.job import analyse_logs, write_tables
-from aktor.spark.rebalances.page import render
+from aktor.spark.rebalances.job import Tables, analyse_logs, write_tables
+from aktor.spark.rebalances.page import pictures_of
 from aktor.spark.rebalances.stream import LATENESS, files_at, follow_logs, has_begun, read_stream
-from aktor.spark.rebalances.summary import summarise
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from aktor.trace.pictures import MissingError
 
 __all__ = ["main"]
 
@@ -104,18 +100,22 @@ def _on_ctrl_c(act: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _write(tables: Mapping[str, DataFrame], folder: str) -> None:
+def _write(tables: Tables, folder: str) -> None:
     write_tables(tables, folder)
     _write_page(tables, folder)
 
 
-def _write_page(tables: Mapping[str, DataFrame], folder: str) -> None:
+def _write_page(tables: Tables, folder: str) -> None:
     """Write the page into the folder if that is a local one; else (HDFS, S3) into the working
     directory."""
     place = _local(folder) if os.path.isdir(_local(folder)) else "."
-    with open(os.path.join(place, PAGE), "w", encoding="utf-8") as file:
-        file.write(render(summarise(tables)))
-    print(f"{os.path.join(place, PAGE)} is written")
+    page = os.path.join(place, PAGE)
+    try:
+        pictures_of(tables).write_html(page)
+    except MissingError as error:
+        print(f"{page} is not written: {error}")
+    else:
+        print(f"{page} is written")
 
 
 def _check_file_system(parser: argparse.ArgumentParser, spark: SparkSession, place: str) -> None:

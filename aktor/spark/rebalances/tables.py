@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from typing import Any, Final
@@ -13,7 +13,7 @@ import pyarrow as pa
 from aktor.trace.rebalances.rows import At, Row
 from aktor.trace.rebalances.tables import TABLES
 
-__all__ = ["COUNTS", "NAMES", "TABLES", "arrow_table", "ddl", "record", "struct"]
+__all__ = ["COUNTS", "NAMES", "TABLES", "arrow_table", "ddl", "record", "rows_of", "struct"]
 
 NAMES: Final[Mapping[type[Row], str]] = {row: table for table, row in TABLES.items()}
 
@@ -66,3 +66,17 @@ def arrow_table(table: str, rows: Iterable[Row]) -> pa.Table:
     """Those of the rows that are of this table."""
     records = [record(row) for row in rows if type(row) is TABLES[table]]
     return pa.Table.from_pylist(records, schema=pa.schema(struct(table)))
+
+
+def rows_of(table: str, column: pa.ChunkedArray) -> Iterator[Row]:
+    """The rows in a column of structs, as `struct` has them."""
+    fields = _fields(table)
+    micros = pa.struct(
+        [(name, pa.int64() if kind is At else _TYPES[kind][0]) for name, kind in fields.items()]
+    )
+    found = column.drop_null().cast(micros)
+    for values in found.to_pylist():
+        for name, kind in fields.items():
+            if kind is At and values[name] is not None:
+                values[name] /= 1e6
+        yield TABLES[table](**values)

@@ -12,13 +12,13 @@ record, no setting. `aktor why LOG... --html FILE` and `--svg FOLDER` make the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aktor.trace.pictures.charts import MissingError, Picture, altair, vl_convert
 from aktor.trace.pictures.groups import GroupPictures, file_names, groups_of
-from aktor.trace.pictures.page import page, sentences
+from aktor.trace.pictures.page import escaped, page, sentences
 from aktor.trace.pictures.times import clock, day
 from aktor.trace.rebalances.tables import TABLES
 
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
 __all__ = ["MissingError", "Picture", "Pictures", "check", "draw"]
 
 
-def draw(tables: Tables, title: str = "Why groups rebalanced, and what stood still") -> Pictures:
-    """The pictures of these tables. Raises MissingError (a ModuleNotFoundError) without the extra
-    `pictures`."""
+def draw(
+    tables: Tables,
+    title: str = "Why groups rebalanced, and what stood still",
+    *,
+    notes: Sequence[str] = (),
+) -> Pictures:
+    """The pictures of these tables. `notes` are sentences that the page begins with. Raises
+    MissingError (a ModuleNotFoundError) without the extra `pictures`."""
     check()
-    return Pictures(tables, title)
+    return Pictures(tables, title, notes)
+
+
+def more_groups(left_out: int) -> str:
+    """What a page says of groups that are not on it."""
+    return f"{left_out} more groups are in these logs."
 
 
 def check() -> None:
@@ -44,11 +54,12 @@ def check() -> None:
 class Pictures:
     """The pictures of each group; of more than eight groups those with most rebalancing."""
 
-    def __init__(self, tables: Tables, title: str) -> None:
+    def __init__(self, tables: Tables, title: str, notes: Sequence[str] = ()) -> None:
         self.title = title
         self.groups = [GroupPictures(tables, group) for group in groups_of(tables)]
         every = {row.group for table in TABLES for row in tables[table]}
-        self._left_out = len(every) - len(self.groups)
+        left_out = len(every) - len(self.groups)
+        self.notes = [*notes, *([more_groups(left_out)] if left_out else [])]
 
     def svgs(self) -> dict[str, str]:
         """The SVG of each picture, by its name: "timeline", "causes", "rebalance"."""
@@ -80,8 +91,8 @@ class Pictures:
     def _parts(self) -> Iterator[str | Picture]:
         if not self.groups:
             yield "<p>No rebalance and no silence of a group is in these logs.</p>"
-        if self._left_out > 0:
-            yield f'<p class="note">{self._left_out} more groups are in these logs.</p>'
+        for note in self.notes:
+            yield f'<p class="note">{escaped(note)}</p>'
         for one in self.groups:
             yield from one.pictures()
             told = [(row.began, row.sentence) for row in one.rebalances]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -20,13 +20,19 @@ import pytest
 
 from aktor.spark.rebalances import Tables, analyse_logs, follow_logs, read_stream
 from aktor.spark.rebalances.__main__ import main
+from aktor.spark.rebalances.page import drawn
 from aktor.spark.rebalances.tables import COUNTS, TABLES, arrow_table
+from aktor.trace.pictures import draw
+from aktor.trace.rebalances import Tables as RowTables
 from aktor.trace.rebalances import read
 from examples import spark_rebalances
 from tests.unit.trace.rebalances.told import storm_lines
 
 #: A group of each protocol.
 STORMS = ((1, "classic"), (6, "consumer"))
+
+#: The tables of which pictures are drawn.
+PICTURED = ("rebalances", "parts", "downtimes", "silences", "spans", "owned_partitions")
 
 #: Seconds by which an event may be later than others.
 LATENESS = 30.0
@@ -194,11 +200,61 @@ def test_the_command_writes_tables_and_a_page_that_needs_nothing_else(
     rows, _ = read(told)
     assert read_back.count() == arrow_table("rebalances", rows).num_rows
     page = (out / "rebalances.html").read_text(encoding="utf-8")
-    assert "http" not in page.replace("http-", "")
-    for drawing in page.split("<svg")[1:]:
-        svg = ElementTree.fromstring("<svg" + drawing.split("</svg>")[0] + "</svg>")
-        assert len(svg.findall("rect")) > 5
+    assert not re.search(r"<(script|link|img)[^>]* (src|href)=.http", page)
+    for group in {row.group for row in rows}:
+        assert f"Group {group}: what its members did" in page
     assert "rebalances.html is written" in capsys.readouterr().out
+
+
+def test_the_pictures_are_drawn_of_the_rows_that_are_found_without_spark(
+    spark: Any, tmp_path: Path, told: Sequence[str]
+) -> None:
+    tables = analyse_logs(spark, str(write(tmp_path / "trace.jsonl", told)))
+
+    found, notes = drawn(tables)
+
+    rows, _ = read(told)
+    for name in PICTURED:
+        assert in_order(arrow_table(name, found[name]).to_pylist()) == in_order(
+            arrow_table(name, rows).to_pylist()
+        )
+    assert notes == []
+    tables.close()
+
+
+def test_of_more_rows_than_a_driver_holds_those_are_drawn_that_the_pictures_show(
+    spark: Any, tmp_path: Path, told: Sequence[str]
+) -> None:
+    most = 20
+    tables = analyse_logs(spark, str(write(tmp_path / "trace.jsonl", told)))
+
+    found, notes = drawn(tables, most)
+
+    rows = RowTables(read(told)[0])
+    longest = sorted(row.duration_ms for row in rows.rebalances)[-most:]
+    assert sorted(row.duration_ms for row in found.rebalances) == pytest.approx(longest, abs=1)
+    assert f"Of {len(rows.rebalances)} rebalances the longest {most} are drawn." in notes
+    assert all(len(found[name]) <= most for name in PICTURED)
+    assert found.spans
+    assert draw(found, notes=notes).notes == notes
+    tables.close()
+
+
+def test_without_what_draws_them_the_tables_are_written_and_the_page_is_said_to_be_missing(
+    spark: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    told: Sequence[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    logs, out = write(tmp_path / "trace.jsonl", told), tmp_path / "out"
+
+    assert main([str(logs), "--out", str(out)]) == 0
+
+    said = capsys.readouterr().out
+    assert "rebalances.html is not written: pictures need Vega-Altair: pip install" in said
+    assert (out / "members").is_dir()
 
 
 def test_the_command_follows_files_that_come_until_ctrl_c(
