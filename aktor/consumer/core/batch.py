@@ -20,22 +20,27 @@ __all__ = ["Attention", "Batch", "iterator"]
 class Batch:
     """The records that a poll took of one partition.
 
-    The first `handed` records were handed out; of these the first `told` were traced.
+    The first `handed` records were handed out; of these the first `told` were traced. `first_at`
+    and `last_at` are when the first and the last of the others were handed out.
     """
 
-    __slots__ = ("epoch", "handed", "records", "state", "told")
+    __slots__ = ("epoch", "first_at", "handed", "last_at", "records", "state", "told")
 
     def __init__(self, state: Partition | None, records: list[Any]) -> None:
         self.state = state
         self.epoch = 0 if state is None else state.epoch
         self.records = records
         self.handed = self.told = 0
+        self.first_at = self.last_at = 0.0
 
-    def next(self) -> Any:
+    def next(self, now: float) -> Any:
         """The next record, which is handed out; None if there is no more."""
         index = self.handed
         if index >= len(self.records):
             return None
+        self.last_at = now
+        if index == self.told:
+            self.first_at = now
         record = self.records[index]
         self.handed = index + 1
         return record

@@ -673,10 +673,21 @@ class Delivery:
             for topic_partition, records in taken.items():
                 self.tell(topic_partition, records)
 
-    def tell(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
-        """Trace that the user gets these records."""
+    def tell(
+        self,
+        topic_partition: TopicPartition,
+        records: Sequence[Any],
+        ago: tuple[float, float] | None = None,
+    ) -> None:
+        """Trace that the user gets these records, or got the first and the last of them so many
+        seconds ago."""
+        given = {}
+        if ago is not None:
+            # (The clock of the compiled iterator may be some milliseconds behind.)
+            first, last = (round(max(seconds, 0.0), 3) for seconds in ago)
+            given = {"first_ago": first, "last_ago": last}
         for run in runs(records):
-            self.log.debug("records.delivered", partition=topic_partition, **run)
+            self.log.debug("records.delivered", partition=topic_partition, **run, **given)
 
     def accept(self) -> None:
         """`poll` has returned: its records have reached the user."""

@@ -89,10 +89,10 @@ class Iteration:
             or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
             or self._events
             or self._call.woken
-            or self._clock() > self.look_at
         ):
             return None
-        return batch.next()
+        now = self._clock()
+        return None if now > self.look_at else batch.next(now)
 
     def take_back(self, record: Any) -> bool:
         """The record has not reached the user. False: it is not what was handed out last."""
@@ -137,10 +137,12 @@ class Iteration:
 
     def tell(self) -> None:
         """Trace the records that were handed out since the last call."""
-        state, delivery = self.batch.state, self._core.delivery
-        records = self.batch.tell()
-        if state is not None and delivery.log.hears_debug and records:
-            delivery.tell(state.topic_partition, records)
+        batch, delivery = self.batch, self._core.delivery
+        records = batch.tell()
+        if batch.state is not None and delivery.log.hears_debug and records:
+            now = self._clock()
+            ago = now - batch.first_at, now - batch.last_at
+            delivery.tell(batch.state.topic_partition, records, ago)
 
     def offset_of(self, state: Partition) -> int | None:
         """The consumed position, settled or not. From any thread."""

@@ -55,19 +55,23 @@ cdef class Batch:
     cdef readonly object state, epoch
     cdef readonly list records
     cdef public Py_ssize_t handed, told
+    cdef readonly double first_at, last_at
 
     def __init__(self, state, list records):
         self.state = state
         self.epoch = 0 if state is None else state.epoch
         self.records = records
 
-    def next(self):
+    def next(self, double now):
         """The next record, which is handed out; None if there is no more."""
         cdef Py_ssize_t index
         with cython.critical_section(self):
             index = self.handed
             if index >= len(self.records):
                 return None
+            self.last_at = now
+            if index == self.told:
+                self.first_at = now
             self.handed = index + 1
             return self.records[index]
 
@@ -129,6 +133,7 @@ cdef class RecordIterator:
     def __next__(self):
         cdef Batch batch
         cdef Py_ssize_t index
+        cdef double now
         # Another thread that is here by mistake must not drop the batch before this one holds it.
         with cython.critical_section(self):
             batch = self._batch
@@ -139,8 +144,12 @@ cdef class RecordIterator:
             and self._forks == forks
             and not PyObject_Size(self._events)
         ):
-            if self._now() <= self._look_at:
+            now = self._now()
+            if now <= self._look_at:
                 index = batch.handed
+                batch.last_at = now
+                if index == batch.told:
+                    batch.first_at = now
                 batch.handed = index + 1
                 return batch.records[index]
         return self._look()

@@ -399,7 +399,14 @@ class GroupTraces:
         if partition is None or life.by_hand:
             return
         first, end = _offsets(event)
-        self._add(self._ownership.deliver(partition, life.source, life.name, at, first, end))
+        # An iteration tells later of records that it has given out.
+        began, ended = (
+            at - ago if ago is not None and 0.0 <= ago < ABANDONED * 100 else at
+            for ago in (_real(event, "first_ago"), _real(event, "last_ago"))
+        )
+        self._add(
+            self._ownership.deliver(partition, life.source, life.name, (began, ended), first, end)
+        )
         if self._ownership.is_waiting:
             self._due = min(self._due, at + OVERLAP)
 

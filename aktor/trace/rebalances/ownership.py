@@ -121,9 +121,17 @@ class Ownership:
         return None if owner.resumed is None else self._end_wait(partition, owner)
 
     def deliver(
-        self, partition: str, source: str, name: Name, at: float, first: int | None, end: int | None
+        self,
+        partition: str,
+        source: str,
+        name: Name,
+        times: tuple[float, float],
+        first: int | None,
+        end: int | None,
     ) -> Downtime | None:
-        """Records were delivered. Returns the end of a wait for it."""
+        """Records were delivered, the first and the last of them at these times. Returns the end of
+        a wait for it."""
+        at, last = times
         owner = self._owners.get(partition)
         if owner is None:
             # The trace begins after the assignment.
@@ -132,7 +140,7 @@ class Ownership:
         if owner.source == source:
             if owner.first is None:
                 owner.first = at
-            owner.last, owner.next_offset = at, end
+            owner.last, owner.next_offset = last, end
             if before is None or owner.resumed is not None:
                 return None
             owner.resumed, owner.first_offset = at, first
@@ -140,11 +148,11 @@ class Ownership:
                 return self._end_wait(partition, owner)
             self._resumed[partition] = at
         elif before is not None and before.source == source:
-            if owner.resumed is not None:
+            if owner.resumed is not None and last >= owner.resumed:
                 return self._end_wait(partition, owner, overlap=True)
             if before.first is None:
                 before.first = at
-            before.last, before.next_offset = at, end
+            before.last, before.next_offset = last, end
         return None
 
     def end(self) -> Iterator[Downtime]:

@@ -451,3 +451,23 @@ def test_what_was_handed_out_before_the_partition_moved_on_is_told_all_the_same(
     iteration.stow()
 
     assert [one["offsets"] for one in harness.told("records.delivered")] == [[[0, 0]]]
+
+
+def test_the_trace_tells_when_records_were_handed_out_if_it_tells_of_them_later() -> None:
+    harness = a_consumer()
+    harness.fetched(a_chunk(count=4))
+    iteration = an_iteration(harness)
+    harness.run(harness.engine.next_record(harness.clock.now, 500))
+    harness.clock.now += 0.3
+    iteration.next()
+    harness.clock.now += 5.0
+    iteration.stow()
+
+    harness.run(harness.engine.next_record(harness.clock.now, 500))
+    harness.clock.now += 2.0
+    iteration.settle()
+
+    assert [
+        (one["offsets"], one["first_ago"], one["last_ago"])
+        for one in harness.told("records.delivered")
+    ] == [([[0, 1]], 5.3, 5.0), ([[2, 2]], 2.0, 2.0)]

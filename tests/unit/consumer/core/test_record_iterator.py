@@ -172,3 +172,20 @@ def test_a_forked_child_looks() -> None:
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
     assert (loop.take(), loop.looked) == ([1], 1)
+
+
+def test_it_notes_when_the_records_that_are_to_be_traced_were_handed_out() -> None:
+    loop = Loop(a_chunk(count=5))
+    loop.take()
+    loop.harness.clock.now += 0.25
+    loop.take()
+    loop.harness.clock.now += 0.5
+    loop.iteration.settle()
+    loop.take(2)
+    loop.harness.clock.now += 0.125
+    loop.iteration.settle()
+
+    assert [
+        (one["offsets"], one["first_ago"], one["last_ago"])
+        for one in loop.harness.told("records.delivered")
+    ] == [([[0, 1]], 0.75, 0.5), ([[2, 3]], 0.125, 0.125)]

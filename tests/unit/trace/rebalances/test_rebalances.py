@@ -518,6 +518,33 @@ def test_an_owner_that_delivers_beside_the_new_one_overlaps_it(
     assert (row.overlap, row.downtime_ms, row.last_delivered) == (True, None, None)
 
 
+def test_of_records_that_are_told_of_later_the_times_count_at_which_they_were_given_out(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(51.0, "t-0", 0, 9, ago=(11.0, 1.0))
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0"])
+    bob.is_given(63.0, "t-0", 10, 20, ago=(9.5, 0.0))
+
+    (row,) = rows_of(events, Downtime)
+
+    assert (row.last_delivered, row.first_delivered, row.downtime_ms) == (50.0, 53.5, 3500)
+
+
+def test_an_old_owner_that_tells_late_of_what_it_was_given_before_does_not_overlap_the_new_one(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(40.0, "t-0", 0, 9)
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0"])
+    bob.is_given(54.0, "t-0", 11, 20)
+    alice.is_given(61.0, "t-0", 10, 10, ago=(11.0, 11.0))
+
+    (row,) = rows_of(events, Downtime)
+
+    assert (row.overlap, row.last_delivered, row.downtime_ms) == (False, 50.0, 4000)
+
+
 def test_the_delivery_before_the_new_owners_is_kept_though_the_old_owner_goes_on_for_long(
     events: list[Event], alice: Member, bob: Member
 ) -> None:

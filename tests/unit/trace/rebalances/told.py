@@ -77,8 +77,11 @@ class Member:
         self.tells(ended, "membership.moved", before="assigning", after="stable")
         self.tells(ended, "rebalance.completed", generation=generation, ms=(ended - began) * 1000)
 
-    def is_given(self, t: float, partition: str, first: int, last: int) -> None:
-        self.tells(t, "records.delivered", partition=partition, offsets=[[first, last]])
+    def is_given(
+        self, t: float, partition: str, first: int, last: int, ago: tuple[float, float] = (0, 0)
+    ) -> None:
+        given = {"first_ago": ago[0], "last_ago": ago[1]} if any(ago) else {}
+        self.tells(t, "records.delivered", partition=partition, offsets=[[first, last]], **given)
 
     def leaves(self, t: float, owned: Sequence[str]) -> None:
         self.tells(t, "partitions.released", partitions=dict.fromkeys(owned, 5))
