@@ -50,11 +50,12 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """A topic has another number of partitions, as a member heard of it at this time."""
+    """A topic has another number of partitions, as a member heard of it at this time; None: it was
+    deleted."""
 
     at: float
-    before: object
-    now: object
+    before: object = None
+    now: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,14 @@ class Assembly:
                     return Departure(self.began, Cause.EXPELLED, EXPELLED, expelled.name)
         added = {partition for part in parts for partition, owner in part.added if owner is None}
         for topic, change in sorted(resized.items()):
-            near = self.began - REACH <= change.at <= (self.ended or self.began) + SKEW
-            if near and any(partition.rpartition("-")[0] == topic for partition in added):
-                because = f"the partitions of {topic} changed ({change.before}, now {change.now})"
+            if not self.began - REACH <= change.at <= (self.ended or self.began) + SKEW:
+                continue
+            because = f"the partitions of {topic} changed ({change.before}, now {change.now})"
+            changed = added
+            if change.now is None:
+                because = f"the topic {topic} was deleted"
+                changed = {partition for part in parts for partition in part.revoked}
+            if any(partition.rpartition("-")[0] == topic for partition in changed):
                 return Departure(self.began, Cause.METADATA_CHANGE, because, (None, None))
         for part in parts:
             for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):

@@ -312,6 +312,11 @@ class GroupTraces:
             if isinstance(counts, list) and len(counts) == 2:
                 self._resized[topic] = Resized(at, *counts)
 
+    def _topic_deleted(self, _life: Life, at: float, event: Event) -> None:
+        topic = _text(event, "topic")
+        if topic is not None:
+            self._resized[topic] = Resized(at)
+
     # -- the coordinator
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
@@ -575,6 +580,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "rebalance.joined": GroupTraces._joined,
     "rebalance.triggered": GroupTraces._triggered,
     "subscription.told": GroupTraces._told_subscription,
+    "topic.deleted": GroupTraces._topic_deleted,
     DELIVERED: GroupTraces._delivered,
 }
 

@@ -27,7 +27,7 @@ EVENTS: Final = frozenset(
     | {"coordinator.lost", "coordinator.retried", "member.epoch", "member.left", "member.lost"}
     | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
     | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}
-    | {"cluster.changed", "subscription.told"}
+    | {"cluster.changed", "subscription.told", "topic.deleted"}
     | {"delivery.resumed", "delivery.stalled", "partitions.paused", "partitions.resumed"}
     | {"rebalance.delayed", "rebalance.joined", "rebalance.triggered", DELIVERED}
 )

@@ -518,6 +518,23 @@ def test_an_owner_that_delivers_beside_the_new_one_overlaps_it(
     assert (row.overlap, row.downtime_ms, row.last_delivered) == (True, None, None)
 
 
+def test_a_topic_that_was_deleted_is_named_by_who_hears_of_it_though_all_were_only_assigned_less(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.tells(59.5, "topic.deleted", topic="another")
+    for member, owned in ((alice, "t-0"), (bob, "t-1")):
+        member.rebalances(
+            60.0, 60.1, 2, because="the coordinator assigned other partitions", gives_up=[owned]
+        )
+    bob.tells(60.15, "topic.deleted", topic="t")
+
+    *_, row = rows_of(events, Rebalance)
+
+    assert (row.trigger, row.because) == ("metadata_change", "the topic t was deleted")
+    assert "triggered by the brokers: the topic t was deleted" in row.sentence
+
+
 def test_of_records_that_are_told_of_later_the_times_count_at_which_they_were_given_out(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
