@@ -385,7 +385,7 @@ class Delivery:
         for partition in topic_partitions:
             state = self.partitions[partition]
             if paused:
-                state.pause()
+                state.pause(self._clock())
             else:
                 state.resume()
             self._enqueue(state)
@@ -531,7 +531,7 @@ class Delivery:
         self._enqueue(state)
 
     def _fail(self, state: Partition, error: Exception) -> None:
-        state.fail(error)
+        state.fail(error, self._clock())
         self._failed[state.topic_partition] = False
 
     def _look_for_refusal(self, state: Partition) -> None:

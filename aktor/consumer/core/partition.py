@@ -113,10 +113,12 @@ class Partition:
 
     __slots__ = (
         "_decoded",
+        "_failed_offset",
         "chunks",
         "epoch",
         "epochs",
         "error",
+        "failed_at",
         "fetch_epoch",
         "fetched_anew",
         "held",
@@ -125,7 +127,9 @@ class Partition:
         "log_ends_at",
         "log_start",
         "offset",
+        "open_at",
         "paused",
+        "paused_at",
         "read_until",
         "reader",
         "reset",
@@ -148,6 +152,10 @@ class Partition:
         #: to which no record has had it). Elections are rare, so these are few.
         self.epochs: tuple[tuple[int, int], ...] = ()
         self.paused = False
+        #: Since when it is paused, has its error, and has an open transaction behind what
+        #: `read_committed` gives out; by the application's clock.
+        self.paused_at = self.failed_at = self.open_at = -math.inf
+        self._failed_offset: int | None = None
         #: Its topic is subscribed. If not, the group has yet to revoke it.
         self.subscribed = True
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
@@ -178,8 +186,10 @@ class Partition:
         """`on_partitions_assigned` has returned: the buffered records may be given out."""
         self._on(StageEvent.DELIVERED)
 
-    def pause(self) -> None:
+    def pause(self, now: float) -> None:
         """The user has paused it."""
+        if not self.paused:
+            self.paused_at = now
         self.paused = True
 
     def resume(self) -> None:
@@ -233,6 +243,7 @@ class Partition:
             else ((position.leader_epoch, position.offset),)
         )
         self.error = None
+        self.failed_at = -math.inf
         self.fetched_anew = False
         self.read_until = -1
         self.reset = reset
@@ -280,8 +291,11 @@ class Partition:
             epoch = min(epoch, self.leader_epoch)
         return Position(offset=offset, leader_epoch=epoch)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: Exception, now: float) -> None:
         """No more of its records can be delivered, because of this error."""
+        if self.failed_at == -math.inf or self._failed_offset != self.taken:
+            self.failed_at = now  # else a corrupt batch was fetched anew, and is corrupt again
+        self._failed_offset = self.taken
         self.error = error
 
     def forget_error(self) -> None:
@@ -296,7 +310,12 @@ class Partition:
         Returns True if the chunk is buffered.
         """
         if chunk.high_watermark >= 0:
-            self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
+            stable = chunk.last_stable_offset
+            if stable >= chunk.high_watermark:
+                self.open_at = -math.inf
+            elif self.open_at == -math.inf or stable != self.last_stable_offset:
+                self.open_at = now
+            self.log_ends = (chunk.high_watermark, stable)
             self.log_ends_at = now
         if chunk.log_start_offset >= 0:
             self.log_start = chunk.log_start_offset

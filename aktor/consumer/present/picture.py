@@ -76,7 +76,9 @@ class PartitionSeen(NamedTuple):
     no poll has taken over yet (`arrived`), `records` the offsets that are buffered, `in_hand` the
     records that an iteration has taken and not handed out yet. `error_is_yours`: the application's
     own code has raised what `error` says. `next_at` is the timestamp of what
-    comes next, in ms, at the latest (-1: not known)."""
+    comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
+    when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
+    known)."""
 
     position: int | None
     end: int | None
@@ -92,6 +94,9 @@ class PartitionSeen(NamedTuple):
     error: str
     in_hand: int
     error_is_yours: bool = False
+    paused_at: float = -math.inf
+    failed_at: float = -math.inf
+    open_at: float = -math.inf
 
     @property
     def is_here(self) -> bool:
@@ -277,4 +282,7 @@ def _seen(
         error="" if error is None else str(error),
         in_hand=in_hand,
         error_is_yours=isinstance(error, RecordDeserializationError),
+        paused_at=state.paused_at,
+        failed_at=state.failed_at,
+        open_at=state.open_at,
     )

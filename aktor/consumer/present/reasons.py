@@ -122,6 +122,10 @@ def _for(since: float, now: float) -> str:
     return "" if since == -math.inf else f" for {_seconds(max(0.0, now - since))}"
 
 
+def _ago(at: float, now: float) -> str:
+    return "" if at == -math.inf else f" {_seconds(max(0.0, now - at))} ago"
+
+
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
@@ -562,15 +566,18 @@ def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
 def _paused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     if not it.paused:
         return None
-    return Reason(WaitingFor.PAUSED, "the application has paused it", -math.inf, fault=False)
+    text = f"the application has paused it{_ago(it.paused_at, p.now)}"
+    return Reason(WaitingFor.PAUSED, text, it.paused_at, fault=False)
 
 
 def _has_error(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     if not it.error:
         return None
     hindrance = p.fetch.hindered.get(tp)
-    since = -math.inf if hindrance is None else hindrance.since
-    text = f"poll raises an error until it is dealt with: {_first_line(it.error, 300)}"
+    since = it.failed_at if hindrance is None else hindrance.since
+    how_long = _for(since, p.now)
+    text = f"poll raises an error{how_long and f'{how_long},'} until it is dealt with: "
+    text += _first_line(it.error, 300)
     return Reason(WaitingFor.REFUSED, text, since, fault=True, yours=it.error_is_yours)
 
 
@@ -707,7 +714,9 @@ def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reas
     if behind <= 0:
         return None
     text = f"{_plural(behind, 'record')} behind the position belong to an open transaction"
-    return Reason(WaitingFor.TRANSACTION, text, -math.inf, fault=False)
+    if it.open_at > -math.inf:
+        text += f", of which its leader told {_seconds(max(0.0, p.now - it.open_at))} ago"
+    return Reason(WaitingFor.TRANSACTION, text, it.open_at, fault=False)
 
 
 def _nothing_new(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:

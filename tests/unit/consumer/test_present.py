@@ -291,6 +291,11 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.REFUSED,
         "poll raises an error until it is dealt with: the batch at offset 5 is corrupt",
     ),
+    "its next record cannot be read for some time": (
+        {"partitions": {T0: seen(error="the batch is corrupt", lag=3, failed_at=NOW - 5.0)}},
+        WaitingFor.REFUSED,
+        "poll raises an error for 5.0 s, until it is dealt with: the batch is corrupt",
+    ),
     "the buffer is full of others": (
         {"buffered": 990, "partitions": {T0: seen(lag=10, end=15)}},
         WaitingFor.BUFFER,
@@ -300,6 +305,11 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         {"isolated": True, "partitions": {T0: seen(high_watermark=9)}},
         WaitingFor.TRANSACTION,
         "4 records behind the position belong to an open transaction",
+    ),
+    "a transaction is open for some time": (
+        {"isolated": True, "partitions": {T0: seen(high_watermark=9, open_at=NOW - 7.0)}},
+        WaitingFor.TRANSACTION,
+        "belong to an open transaction, of which its leader told 7.0 s ago",
     ),
     "a rebalance has waited too long": (
         {"member": a_member(rebalance_until=NOW - 1.2), "session_until": NOW - 1.2},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -10,6 +11,7 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.partition import EPOCHS_KEPT, STAGES, Partition, Stage, StageEvent
+from aktor.events.fetching import Chunk
 from aktor.events.positions import Position
 from tests.unit.consumer.core.builders_delivery import interrupted_at
 
@@ -159,3 +161,43 @@ def test_what_is_not_subscribed_any_more_is_as_what_is_about_to_be_revoked() -> 
     partition.follow_subscription(subscribed=False)
 
     assert (partition.open, partition.fetchable, partition.is_unwanted) == (False, False, True)
+
+
+def chunk(high_watermark: int, last_stable_offset: int) -> Chunk:
+    return Chunk(
+        partition=TopicPartition("orders", 0),
+        epoch=1,
+        offset=0,
+        error=None,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+    )
+
+
+def test_it_knows_since_when_it_is_paused_and_since_when_a_transaction_is_open() -> None:
+    partition = partition_in(Stage.OWNED)
+    partition.pause(10.0)
+    partition.pause(15.0)
+    for now, ends in ((20.0, (7, 7)), (30.0, (9, 7)), (40.0, (12, 7))):
+        partition.receive(chunk(*ends), now)
+
+    assert (partition.paused_at, partition.open_at) == (10.0, 30.0)
+
+    partition.receive(chunk(12, 10), 50.0)
+    assert partition.open_at == 50.0, "another transaction"
+    partition.receive(chunk(12, 12), 60.0)
+    assert partition.open_at == -math.inf
+
+
+def test_it_knows_since_when_its_next_record_cannot_be_read_also_if_that_is_tried_again() -> None:
+    partition = partition_in(Stage.OWNED)
+    partition.move_to(Position(offset=5, leader_epoch=-1))
+    partition.fail(ValueError("corrupt"), 10.0)
+    partition.fetch_anew(epoch=2)
+    partition.fail(ValueError("corrupt"), 12.0)
+    assert partition.failed_at == 10.0
+
+    partition.seek(3, Position(offset=5, leader_epoch=-1))
+    assert partition.failed_at == -math.inf
+    partition.fail(ValueError("corrupt"), 20.0)
+    assert partition.failed_at == 20.0
