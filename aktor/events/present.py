@@ -87,7 +87,8 @@ class NetworkNow(Value):
 class CoordinatorNow(Value):
     """Whether the coordinator is known. `node` and `address` are those of the last one that was;
     `since`: from when on it has not been known; `asked` counts the look-ups since, `trouble` says
-    how the last one ended, `retry_at` when the next one is due (-inf: it is under way)."""
+    how the last one ended, `retry_at` when the next one is due (-inf: it is under way). `moved_at`:
+    when it became this broker, if it was another one before (-inf: it was not)."""
 
     known: bool
     node: int
@@ -97,6 +98,7 @@ class CoordinatorNow(Value):
     trouble: str
     retry_at: float
     refused: bool
+    moved_at: float = -math.inf
 
 
 class MemberNow(Value):

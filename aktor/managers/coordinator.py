@@ -154,7 +154,8 @@ class CoordinatorManager(RequestManager):
         self._asked = 0
         self._trouble = ""
         self._is_refused = False
-        self._shown: tuple[object, ...] = ()
+        self._moved_at = -math.inf
+        self._shown: tuple[bool, Broker | None, int, str, float] | tuple[()] = ()
 
     def note_present(self, now: float) -> None:
         """Show whether the coordinator is known, if that has changed."""
@@ -170,7 +171,10 @@ class CoordinatorManager(RequestManager):
         shown = (known, self._last, self._asked, self._trouble, retry_at)
         if shown == self._shown or self.settings.group_id is None:
             return
-        self._shown, last = shown, self._last
+        before, last = self._shown[1] if self._shown else None, self._last
+        if before is not None and last is not None and before.node_id != last.node_id:
+            self._moved_at = now
+        self._shown = shown
         self.present = CoordinatorNow(
             known=known,
             node=-1 if last is None else last.node_id,
@@ -180,6 +184,7 @@ class CoordinatorManager(RequestManager):
             trouble=self._trouble,
             retry_at=retry_at,
             refused=self._is_refused,
+            moved_at=self._moved_at,
         )
 
     def measure(self, _now: float) -> Mapping[Metric, float]:

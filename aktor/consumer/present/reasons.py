@@ -39,6 +39,10 @@ _OWNED: Final = Stage.OWNED
 FAULT_AFTER: Final = 1.0
 
 
+#: Of records that were delivered so many seconds ago nobody says that they are being delivered.
+LONG_AGO: Final = 3.0
+
+
 class WaitingFor(enum.Enum):
     """What the next record of a partition waits for."""
 
@@ -347,6 +351,9 @@ def _coordinator(p: Picture) -> Reason | None:
             what = f"has not answered a heartbeat{_for(since, p.now)}"
             last = f" ({_plural(member.failures, 'heartbeat')} failed{last})"
         text = f"the coordinator ({name}) {what}{last}"
+        if it.moved_at > since:  # most of that time another broker was the coordinator
+            text = f"no heartbeat was answered{_for(since, p.now)}{last}; the coordinator has been"
+            text += f" {name}{_for(it.moved_at, p.now)}"
         return Reason(WaitingFor.COORDINATOR, text, since, True, _session_end(p))
     if member is not None and p.now - member.asked_at >= FAULT_AFTER:
         ago = _seconds(p.now - member.asked_at)
@@ -925,8 +932,12 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
     kinds = {reason.waiting_for for reason in waiting.values()}
     if WaitingFor.FETCH in kinds:
         if p.application.delivered_at > -math.inf:
-            ago = _seconds(p.now - p.application.delivered_at)
-            said = f"Records are fetched and delivered: the last ones {ago} ago."
+            late = p.now - p.application.delivered_at
+            said = f"Records are fetched and delivered: the last ones {_seconds(late)} ago."
+            if late >= LONG_AGO:
+                said = (
+                    f"Records are being fetched; the last ones were delivered {_seconds(late)} ago."
+                )
             return " ".join(filter(None, (said, _no_topic_note(p))))
         return "Records are being fetched; none were delivered yet."
     for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault

@@ -368,6 +368,15 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         "the coordinator (broker 1, kafka-1:9092) has refused the member's heartbeats for 2.0 s (5"
         " attempts, last: NOT_COORDINATOR)",
     ),
+    "heartbeats to the coordinator before this one were not answered": (
+        {
+            "coordinator": a_coordinator(moved_at=NOW - 0.2),
+            "member": a_member(answered_at=NOW - 7.0, failures=9, trouble="b2:9092: refused"),
+        },
+        WaitingFor.RECORDS,
+        "no heartbeat was answered for 7.0 s (9 heartbeats failed, last: b2:9092: refused); the"
+        " coordinator has been broker 1, kafka-1:9092 for 0.2 s",
+    ),
     "no heartbeat was answered since the member joined": (
         {"member": a_member(answered_at=-math.inf, since=NOW - 2.0, failures=2)},
         WaitingFor.RECORDS,
@@ -473,6 +482,16 @@ def test_what_waits_for_the_next_poll_is_here_and_not_fetched() -> None:
 
     (reason,) = reasons.of_partitions(p).values()
     assert reason.text == "its records are here for the next poll"
+
+
+def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> None:
+    for ago, words in (
+        (0.5, "Records are fetched and delivered: the last ones 0.5 s ago."),
+        (11.3, "Records are being fetched; the last ones were delivered 11.3 s ago."),
+    ):
+        application = an_application(delivered_at=NOW - ago)
+        p = a_picture(partitions={T0: seen(lag=3)}, application=application)
+        assert reasons.why(p) == words
 
 
 def test_a_failure_of_less_than_a_second_is_nothing_to_tell() -> None:

@@ -397,3 +397,19 @@ def test_found_carries_where_the_broker_is_reached() -> None:
 
     assert isinstance(one, CoordinatorFound)
     assert (one.broker.node_id, one.broker.host, one.broker.port) == (9, "b9", 9092)
+
+
+def test_it_shows_since_when_another_broker_is_the_coordinator() -> None:
+    manager = knowing(node=1, at=1.0)
+    manager.note_present(1.0)
+
+    for node, at in ((1, 5.0), (2, 9.0)):
+        manager.handle(suspect(node=1))
+        turn = tick(manager, at - 1.0)
+        request = (turn if turn.requests else tick(manager, turn.wake_at)).request
+        manager.note_present(at - 0.5)
+        answer(manager, request, coordinator_is(node), now=at)
+        manager.note_present(at)
+
+    assert manager.present is not None
+    assert (manager.present.node, manager.present.moved_at) == (2, 9.0)
