@@ -6,8 +6,8 @@ and the raw bytes; so that both are caught, it is an instance of both classes. F
 errors of a deserializer a class is made that derives from both.
 
 That is not possible for every class (a class that is final, that cannot be made without arguments,
-or whose attributes have the names of ours). Then it is a `RecordDeserializationError` only, and the
-original is its `__cause__`, as in any case.
+as an ExceptionGroup, or whose attributes have the names of ours). Then it is a
+`RecordDeserializationError` only, and the original is its `__cause__`, as in any case.
 """
 
 from __future__ import annotations
@@ -119,9 +119,17 @@ def _instance(
         in_c = in_c.__base__
     error: _OfBoth = in_c.__new__(both)
     error.__dict__.update(fields)
+    own = fields.keys()
+    if isinstance(error, SyntaxError):
+        # (`except (ValueError, SyntaxError)` is usual round `ast.literal_eval`.) Its `offset` is a
+        # column; ours is the record's. The line of the original stays with the cause: a traceback
+        # would show it in place of our text.
+        error.offset = fields["offset"]
+        error.msg = error._text()
+        own = own | vars(SyntaxError).keys()
     BaseException.__init__(error, error._text())
     for name, value in beside.items():
-        if name not in fields:
+        if name not in own:
             with contextlib.suppress(AttributeError, TypeError):
                 object.__setattr__(error, name, value)
     for name, value in fields.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 import json
@@ -105,6 +106,8 @@ MIXED = {
     "frozen": (lambda: _raise(Frozen(7)), ("line",)),
     "sealed": (lambda: _raise(Sealed()), ()),
     "talkative": (lambda: _raise(Talkative(SECRET)), ("document",)),
+    "syntax": (lambda: ast.literal_eval("{1, 'id'"), ()),
+    "indentation": (lambda: compile(" id", "schema", "exec"), ()),
     "memory": (lambda: _raise(MemoryError()), ()),
     "assertion": (lambda: _raise(AssertionError(SECRET)), ()),
     "a user's KafkaError": (lambda: _raise(Own(SECRET)), ()),
@@ -232,7 +235,6 @@ class WithoutNew(ValueError):
         WithOurName(),
         WithoutNew(),
         ExceptionGroup("several", [ValueError()]),
-        SyntaxError("bad", ("schema", 1, 2, "text")),
         StopIteration(1),
         StopAsyncIteration(),
         CorruptRecordError(),
@@ -251,6 +253,15 @@ def test_where_one_error_cannot_be_of_both_classes_it_is_of_ours(cause: Exceptio
     assert type(error) is RecordDeserializationError
     assert error.__cause__ is cause
     assert copy.copy(error).offset == 12
+
+
+def test_a_traceback_of_a_syntax_error_shows_our_text_and_not_the_line_of_the_original() -> None:
+    cause = SyntaxError(SECRET, ("schema", 1, 2, SECRET))
+
+    shown = traceback.format_exception_only(refused(cause, FIELDS))
+
+    assert len(shown) == 1
+    assert "the record in orders-3 at offset 12" in shown[0]
 
 
 def test_the_class_is_made_once_for_each_class_of_errors() -> None:
