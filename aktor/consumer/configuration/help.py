@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,6 +13,7 @@ from aktor.consumer.configuration.table import SECTIONS, Setting
 __all__ = ["with_settings"]
 
 _WIDTH: Final = 88
+_PAGE: Final = "docs/configuration.md"
 
 
 def with_settings(text: str) -> str:
@@ -24,10 +26,19 @@ def _lines() -> Iterator[str]:
     for heading, settings in SECTIONS.items():
         yield f"\n{heading}"
         for setting in settings:
-            yield f"    {setting.name} = {_default(setting)} {setting.unit}".rstrip()
-            told = f"{setting.meaning}; {setting.notes}" if setting.notes else setting.meaning
-            told = told.replace("`", "").replace(" (more below)", "")
-            yield textwrap.indent(textwrap.fill(told, _WIDTH), " " * 8)
+            default, unit = _default(setting), setting.unit
+            if unit and default == "None":
+                unit = f"(in {unit})"
+            yield f"    {setting.name} = {default} {unit}".rstrip()
+            told = "; ".join(filter(None, (setting.meaning, setting.notes)))
+            yield textwrap.indent(textwrap.fill(_plain(told), _WIDTH), " " * 8)
+
+
+def _plain(told: str) -> str:
+    """A text of the page configuration.md, for a reader who does not have that page."""
+    told = re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1: docs/\2", told)
+    told = told.replace(" (more below)", "").replace("stands below", f"stands in {_PAGE}")
+    return told.replace("`", "")
 
 
 def _default(setting: Setting) -> str:

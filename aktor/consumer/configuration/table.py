@@ -296,7 +296,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             notes=(
                 "upper or lower case; None means `'none'`; `'smallest'` and `'largest'` are"
                 " deprecated. Anything else is refused: kafka-python takes it for `'none'`."
-                " Durations: see below"
+                " A duration is written as in ISO 8601: `'P2DT12H'`"
             ),
         ),
         Setting(
@@ -470,7 +470,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             unset=(None,),
             unit="ms",
             for_connections=True,
-            meaning="",
+            meaning="longest wait before connecting again",
             notes=(
                 "to the group's coordinator and to bootstrap servers about a second at most: the"
                 " member's session runs out meanwhile, or somebody waits for the cluster to start"
@@ -697,7 +697,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             unset=("",),
             default=None,
             for_connections=True,
-            meaning="",
+            meaning="the password of that user",
         ),
         Setting(
             name="sasl_oauth_token_provider",
@@ -723,7 +723,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             unset=("",),
             default="kafka",
             for_connections=True,
-            meaning="",
+            meaning="the name of the brokers' service",
         ),
         Setting(
             name="sasl_kerberos_domain_name",
