@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from kafka.protocol.consumer import IsolationLevel
 
     from aktor import admin as admin
+    from aktor import cluster as cluster
+    from aktor import codec as codec
     from aktor import consumer as consumer
     from aktor import coordinator as coordinator
     from aktor import errors
+    from aktor import future as future
     from aktor import metrics as metrics
     from aktor import net as net
     from aktor import partitioner as partitioner
@@ -121,8 +124,8 @@ _MODULES: Final = {
 
 #: Modules that can be used after `import aktor`, as those of kafka-python after `import kafka`.
 _SUBMODULES: Final = {
-    *("admin", "consumer", "coordinator", "errors", "metrics", "net", "partitioner", "producer"),
-    *("serializer", "structs"),
+    *("admin", "cluster", "codec", "consumer", "coordinator", "errors", "future", "metrics"),
+    *("net", "partitioner", "producer", "serializer", "structs"),
 }
 
 

@@ -22,6 +22,9 @@ PUBLIC: Final = {
     "aktor.metrics.metrics_reporter": "The base class of reporters.",
     "aktor.net.sasl.oauth": "The base class of token providers, for OAUTHBEARER.",
     "aktor.partitioner": "Which partition a key is in.",
+    "aktor.future": "What `commit_async` returns.",
+    "aktor.cluster": "For programs that make a `ClusterMetadata` of their own.",
+    "aktor.codec": "Which codecs there are: kafka-python's own.",
     "aktor.admin": "kafka-python's own admin client.",
     "aktor.producer": "kafka-python's own producer.",
     "aktor.deserializers": "Deserializers that say what they make. [Types](types.md).",
@@ -41,7 +44,7 @@ PUBLIC: Final = {
 #: package. (The modules below `aktor.coordinator.assignors` have one of its names each.)
 MIRRORS: Final = (
     *("errors", "structs", "serializer", "coordinator.assignors", "admin", "producer"),
-    *("metrics", "metrics.metrics_reporter", "net.sasl.oauth", "partitioner"),
+    *("metrics", "metrics.metrics_reporter", "net.sasl.oauth", "partitioner", "codec"),
 )
 
 _HEAD: Final = """\

@@ -43,7 +43,10 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     # kafka-python's own, under the names that its imports have after `kafka` was replaced.
     "admin": set(),
+    "cluster": set(),
+    "codec": set(),
     "coordinator": {"coordinator"},
+    "future": set(),
     "metrics": set(),
     "net": set(),
     "partitioner": set(),
@@ -86,6 +89,7 @@ FOR_ALL = {
     "address",
     "compiled",
     "errors",
+    "future",
     "kafka_errors",
     "kafka_python",
     "sensor",
@@ -531,7 +535,6 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "rebalance_history": set(),
         "present": {"core"},
         "status": {"present"},
-        "future": set(),
         # Where programs import from, as from kafka-python's modules of these names.
         "fetcher": set(),
         "group": {"facade"},
@@ -543,7 +546,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "assembly": {"core", "deserializers", "system"},
         "shown": {"core", "metrics", "present", "rebalance_history", "status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
-        | {"deserializers", "future", "habits", "internals", "shown"}
+        | {"deserializers", "habits", "internals", "shown"}
         | {"subscription_state", "system"},
     },
     "simulation": {

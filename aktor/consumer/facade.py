@@ -74,11 +74,11 @@ if TYPE_CHECKING:
     from aktor.consumer.columns import arrow_range
     from aktor.consumer.configuration.keywords import Config, ConsumerSettings, Keywords
     from aktor.consumer.configuration.shapes import Deserializes, OnCommit
-    from aktor.consumer.future import Future
     from aktor.consumer.subscription_state import (
         AsyncConsumerRebalanceListener,
         ConsumerRebalanceListener,
     )
+    from aktor.future import Future
     from aktor.processing import Failure, Processed, Retries
     from aktor.processing.processor import Processor
 else:  # the same classes, without a module of ours that every program would have to load

@@ -28,6 +28,8 @@ def test_other_names_are_not() -> None:
 IMPORTED = {
     "": kafka.__all__,
     "admin": None,
+    "cluster": ["ClusterMetadata"],
+    "codec": None,
     "consumer": ["KafkaConsumer"],
     "consumer.fetcher": ["ConsumerRecord", "RecordTooLargeError"],
     "consumer.group": ["KafkaConsumer"],
@@ -42,6 +44,7 @@ IMPORTED = {
     "coordinator.assignors.sticky": [],
     "coordinator.assignors.sticky.sticky_assignor": ["StickyPartitionAssignor"],
     "errors": None,
+    "future": ["Future"],
     "metrics": ["DictReporter", "KafkaMetric", "MetricConfig", "MetricName", "Metrics"],
     "metrics.metrics_reporter": ["AbstractMetricsReporter"],
     "net.sasl.oauth": ["AbstractTokenProvider"],

@@ -14,8 +14,8 @@ import pytest
 from kafka.consumer.fetcher import ConsumerRecord as KafkaRecord
 
 import aktor
-from aktor import ConsumerRecord, ConsumerSettings, KafkaConsumer, structs
-from aktor.consumer import future, subscription_state
+from aktor import ConsumerRecord, ConsumerSettings, KafkaConsumer, future, structs
+from aktor.consumer import subscription_state
 from aktor.consumer.configuration.keywords import Config
 from aktor.consumer.configuration.table import SETTINGS
 

@@ -1,4 +1,4 @@
-"""The future of `commit_async`: kafka-python's class, and the types of its methods.
+"""kafka-python's `kafka.future`: what `commit_async` returns, and the types of its methods.
 
 As in `aktor.structs`: type checkers read the class below.
 """
@@ -6,6 +6,8 @@ As in `aktor.structs`: type checkers read the class below.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import aktor.kafka_python  # noqa: F401  # it checks kafka-python
 
 __all__ = ["Future"]
 
