@@ -30,6 +30,7 @@ from aktor.settings import Settings
 
 __all__ = [
     "check_callback",
+    "check_each_given",
     "check_group",
     "check_partition",
     "check_subscription",
@@ -99,6 +100,16 @@ def check_group(settings: Settings) -> None:
     """Refuse what needs a group in a consumer without one."""
     if settings.group_id is None:
         raise IllegalStateError("Requires group_id")
+
+
+def check_each_given(method: str, partitions: tuple[Any, ...]) -> None:
+    """Check that partitions were given one by one: other clients' methods take a list of them."""
+    for one in partitions:
+        if isinstance(one, list | set | frozenset | Mapping):
+            raise TypeError(
+                f"partition must be a TopicPartition namedtuple, not {reprlib.repr(one)}: each is"
+                f" an argument of its own, {method}(*partitions)"
+            )
 
 
 def check_partition(partition: Any) -> None:
@@ -173,7 +184,11 @@ def offset(value: Any) -> int:
 def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets that can be committed."""
     if not isinstance(offsets, Mapping):
-        raise TypeError("offsets must be a dict of TopicPartition: OffsetAndMetadata")
+        raise TypeError(
+            "offsets must be a dict of TopicPartition: OffsetAndMetadata. For a record it is"
+            " {TopicPartition(record.topic, record.partition):"
+            " OffsetAndMetadata(record.offset + 1)}"
+        )
     try:
         chosen = dict(zip(checked_partitions(offsets), offsets.values(), strict=True))
     except TypeError:

@@ -270,6 +270,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     # -- subscription
 
+    @habits.explained
     @exclusive
     def subscribe(
         self,
@@ -372,7 +373,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
                 exception is the cause.
         """
         if unknown:
-            habits.check_unknown(unknown)
+            habits.check_unknown_of_poll(unknown)
         if type(timeout_ms) is float and not self._warned:
             self._warned = habits.warn_of_seconds(timeout_ms)
         timeout = arguments.seconds(timeout_ms)
@@ -762,6 +763,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     # -- positions
 
+    @habits.explained
     @exclusive
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
         """The offset of the next record to be given out; None if not found within `timeout_ms`.
@@ -794,12 +796,14 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first available offset of these (default: all) partitions, lazily."""
+        arguments.check_each_given("seek_to_beginning", partitions)
         chosen = self._assigned_or_all(partitions)
         self._engine.reset(chosen, ResetStrategy.EARLIEST)
 
     @exclusive
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to the end of these (default: all) partitions, lazily."""
+        arguments.check_each_given("seek_to_end", partitions)
         chosen = self._assigned_or_all(partitions)
         self._engine.reset(chosen, ResetStrategy.LATEST)
 
@@ -833,6 +837,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self._set_paused(partitions, paused=False)
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
+        arguments.check_each_given("pause" if paused else "resume", partitions)
         self._check_assigned(partitions, KeyError)
         self._engine.pause(partitions, paused=paused)
 
@@ -856,6 +861,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     # -- commits
 
+    @habits.explained
     @exclusive
     def commit(
         self,
@@ -958,6 +964,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         | dict[TopicPartition, OffsetAndMetadata | None]
         | None
     ): ...
+    @habits.explained
     @exclusive
     def committed(
         self,
@@ -1032,6 +1039,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         kafka-python."""
         return MappingProxyType(self._core.port.cluster.topics)
 
+    @habits.explained
     @exclusive
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -1039,6 +1047,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         """The first available offset of each partition (assigned or not)."""
         return self._edges(partitions, ResetStrategy.EARLIEST, timeout_ms)
 
+    @habits.explained
     @exclusive
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -1057,6 +1066,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         deadline = self._core.clock() + timeout
         return self._run(self._engine.questions.edges(wanted, strategy, deadline))
 
+    @habits.explained
     @exclusive
     def offsets_for_times(
         self, timestamps: dict[TopicPartition, int], timeout_ms: float | None = None
@@ -1103,6 +1113,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(autocommit=kind is None)
 
+    @habits.explained
     def close(
         self,
         autocommit: bool = True,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from aktor.consumer.configuration.table import DEFAULT_CONFIG
 from aktor.structs import TopicPartition
 
 __all__ = [
     "check_topics",
-    "check_unknown",
+    "check_unknown_of_poll",
+    "explained",
     "instead_of",
     "warn_of_seconds",
     "with_defaults",
@@ -103,16 +105,63 @@ def with_defaults(
     )
 
 
-def check_unknown(unknown: Mapping[str, Any]) -> None:
-    """Refuse keyword arguments of `poll` that it does not have."""
+#: Keyword arguments of confluent-kafka's methods, by the method: what to write in their place.
+_KEYWORDS: Final = {
+    "poll": dict.fromkeys(
+        ("timeout", "num_messages"),
+        "poll(timeout_ms=1000, max_records=500), in milliseconds, and returns a dict of lists of"
+        " records",
+    ),
+    "subscribe": {
+        name: f"subscribe(topics, listener=...): a ConsumerRebalanceListener with {method}()"
+        for name, method in (
+            ("on_assign", "on_partitions_assigned"),
+            ("on_revoke", "on_partitions_revoked"),
+            ("on_lost", "on_partitions_lost"),
+        )
+    },
+    "commit": {
+        "asynchronous": "commit(), which waits for the broker, or commit_async(callback=...), which"
+        " does not",
+        "message": "commit({TopicPartition(record.topic, record.partition):"
+        " OffsetAndMetadata(record.offset + 1)})",
+    },
+}
+
+
+def check_unknown(method: str, unknown: Mapping[str, Any], ways: Mapping[str, str]) -> None:
+    """Refuse keyword arguments that `method` does not have. `ways`: what is written in place of
+    those that confluent-kafka's has."""
     for name, value in unknown.items():
-        if name in ("timeout", "num_messages"):
+        if name in ways:
             raise TypeError(
-                f"poll() has no {name!r} (confluent-kafka's consumer has). Here it is"
-                " poll(timeout_ms=1000, max_records=500), in milliseconds, and returns a dict of"
-                " lists of records"
+                f"{method}() has no {name!r} (confluent-kafka's consumer has). Here it is"
+                f" {ways[name]}"
             )
-        raise TypeError(f"poll() got an unexpected keyword argument {name!r}: {type(value)}")
+        raise TypeError(f"{method}() got an unexpected keyword argument {name!r}: {type(value)}")
+
+
+def check_unknown_of_poll(unknown: Mapping[str, Any]) -> None:
+    """The same for `poll`, which takes any keyword arguments itself: it is called often."""
+    check_unknown("poll", unknown, _KEYWORDS["poll"])
+
+
+def explained(method: F) -> F:
+    """A method that is called with keyword arguments of confluent-kafka's says how that is written
+    here."""
+    name, known = method.__name__, frozenset(inspect.signature(method).parameters)
+    ways = dict(_KEYWORDS.get(name, {}))
+    if "timeout_ms" in known:
+        ways["timeout"] = f"{name}(timeout_ms=...), in milliseconds"
+
+    @functools.wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not known.issuperset(kwargs):
+            unknown = {name: value for name, value in kwargs.items() if name not in known}
+            check_unknown(name, unknown, ways)
+        return method(self, *args, **kwargs)
+
+    return cast("F", told)
 
 
 def warn_of_seconds(timeout_ms: Any) -> bool:

@@ -47,6 +47,51 @@ def test_an_argument_of_confluents_poll_is_refused(consumer: KafkaConsumer, name
         consumer.poll(**{name: 1})
 
 
+@pytest.mark.parametrize(
+    ("call", "way"),
+    [
+        (lambda one: one.commit(asynchronous=True), r"commit_async\(callback=...\)"),
+        (lambda one: one.commit(asynchronous=False), r"commit\(\), which waits"),
+        (lambda one: one.commit(message=object()), r"OffsetAndMetadata\(record.offset \+ 1\)"),
+        (lambda one: one.commit(timeout=5), r"commit\(timeout_ms=...\), in milliseconds"),
+        (lambda one: one.subscribe(["a"], on_assign=print), r"listener=.*on_partitions_assigned"),
+        (lambda one: one.subscribe(["a"], on_revoke=print), r"listener=.*on_partitions_revoked"),
+        (lambda one: one.subscribe(["a"], on_lost=print), r"listener=.*on_partitions_lost"),
+        (lambda one: one.committed([], timeout=5), r"committed\(timeout_ms=...\)"),
+        (lambda one: one.position(None, timeout=5), r"position\(timeout_ms=...\)"),
+        (lambda one: one.beginning_offsets([], timeout=5), r"beginning_offsets\(timeout_ms=...\)"),
+        (lambda one: one.end_offsets([], timeout=5), r"end_offsets\(timeout_ms=...\)"),
+        (lambda one: one.offsets_for_times({}, timeout=5), r"offsets_for_times\(timeout_ms=...\)"),
+        (lambda one: one.close(timeout=5), r"close\(timeout_ms=...\), in milliseconds"),
+    ],
+)
+def test_an_argument_of_a_confluent_method_is_refused_with_the_way_it_is_written_here(
+    consumer: KafkaConsumer, call: Callable[[Any], Any], way: str
+) -> None:
+    with pytest.raises(TypeError, match=f"confluent-kafka's consumer has.*{way}"):
+        call(consumer)
+
+
+def test_an_unknown_argument_that_no_client_has_is_refused_as_ever(consumer: KafkaConsumer) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'offset'"):
+        consumer.commit(offset=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["pause", "resume", "seek_to_beginning", "seek_to_end"])
+def test_a_list_of_partitions_is_refused_where_each_is_an_argument(
+    consumer: KafkaConsumer, name: str
+) -> None:
+    consumer.assign([TopicPartition("orders", 0)])
+
+    with pytest.raises(TypeError, match=rf"not \[.*{name}\(\*partitions\)"):
+        getattr(consumer, name)([TopicPartition("orders", 0)])
+
+
+def test_a_commit_of_something_else_says_what_a_commit_takes(consumer: KafkaConsumer) -> None:
+    with pytest.raises(TypeError, match=r"\{TopicPartition\(.*OffsetAndMetadata\(.* \+ 1\)\}"):
+        consumer.commit([TopicPartition("orders", 0)])  # type: ignore[arg-type]
+
+
 def test_an_unknown_argument_of_poll_is_refused_as_ever(consumer: KafkaConsumer) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'max_record'"):
         consumer.poll(max_record=1)  # type: ignore[arg-type]
