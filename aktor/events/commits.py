@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
+from uuid import UUID
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -13,23 +15,27 @@ class CommitOffsets(Message):
     """application ▶ commits: store these offsets before `deadline`.
 
     `retry` True (commit): retriable errors are retried until the deadline. False (commit_async):
-    one attempt once the coordinator is known. Commits keep their order.
+    one attempt once the coordinator is known. Commits keep their order. `topic_ids` are the ids of
+    the topics that the application reads, as far as they are known: an offset in a topic that was
+    deleted means nothing in a later one with its name.
     """
 
     ticket: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     deadline: float
     retry: bool
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 class CommitBeforeRevocation(Message):
     """membership ▶ commits: commit the positions of partitions that are being revoked. The
-    revocation waits for it until `deadline`.
+    revocation waits for it until `deadline`. `topic_ids`: as in `CommitOffsets`.
     """
 
     rebalance: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     deadline: float
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 class RevocationCommitted(Message):

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Self, TypeAlias
+from uuid import UUID
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -53,11 +54,12 @@ class PartitionsReleased(Message):
     consumed up to `positions`.
 
     `positions` is empty when the partitions were lost. The application still has the partitions:
-    it drops them after RunRevokedCallback.
+    it drops them after RunRevokedCallback. `topic_ids`: as in `CommitOffsets`.
     """
 
     rebalance: int
     positions: Mapping[TopicPartition, OffsetAndMetadata]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 class RunRevokedCallback(Message):

@@ -93,12 +93,14 @@ class AssignmentChanged(Message):
 
     A partition with the epoch it had before is kept as it is. `by_group` says that a group gave
     them, so that only its member may commit for them; `all_of_topics`, that they are all partitions
-    of the topics that are subscribed to, without a group.
+    of the topics that are subscribed to, without a group; `let_go`, that the application has
+    unsubscribed or closes the consumer: the group has not taken those away that are not here.
     """
 
     partitions: Mapping[TopicPartition, Assigned]
     by_group: bool = False
     all_of_topics: bool = False
+    let_go: bool = False
 
 
 class SeekPartitions(Message):

@@ -6,7 +6,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -21,6 +22,8 @@ from aktor.events.routes import COMMITS
 
 __all__ = ["CommitCallbacks", "Commits", "Completion"]
 
+NO_IDS: Final[Mapping[str, UUID]] = {}
+
 
 class Commits:
     """Owns the callbacks; the commit manager has the commits."""
@@ -30,13 +33,20 @@ class Commits:
         self.callbacks = callbacks
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+        topic_ids: Mapping[str, UUID] = NO_IDS,
     ) -> Waiting[None]:
-        """Commit and wait."""
+        """Commit and wait. `topic_ids`: of the topics that the offsets were read from."""
         yield from self._questions.ask(
             COMMITS,
             lambda ticket: CommitOffsets(
-                ticket=ticket, offsets=dict(offsets), deadline=deadline, retry=True
+                ticket=ticket,
+                offsets=dict(offsets),
+                deadline=deadline,
+                retry=True,
+                topic_ids=topic_ids,
             ),
             deadline=deadline,
             what=f"the commit of {len(offsets)} partitions",
@@ -49,6 +59,7 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         settle: Settle,
         callback: Callable[[Any, Any], Any] | None = None,
+        topic_ids: Mapping[str, UUID] = NO_IDS,
     ) -> Waiting[None]:
         """Commit without waiting. When it ended, `settle` is called on the background thread, and
         `callback(offsets, error)` in a later poll, commit or close."""
@@ -60,19 +71,30 @@ class Commits:
             settle(value, error)
 
         callbacks.run()
-        yield from self._send(offsets, over)
+        yield from self._send(offsets, topic_ids, over)
 
-    def commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Waiting[None]:
+    def commit_quietly(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID] = NO_IDS,
+    ) -> Waiting[None]:
         """Commit without waiting; nobody hears how it ended."""
-        return self._send(offsets, lambda _value, _error: None)
+        return self._send(offsets, topic_ids, lambda _value, _error: None)
 
     def _send(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], settle: Settle
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID],
+        settle: Settle,
     ) -> Waiting[None]:
         return self._questions.ask_without_waiting(
             COMMITS,
             lambda ticket: CommitOffsets(
-                ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False
+                ticket=ticket,
+                offsets=dict(offsets),
+                deadline=math.inf,
+                retry=False,
+                topic_ids=topic_ids,
             ),
             settle,
         )

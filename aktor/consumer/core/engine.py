@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
 
 from kafka.errors import (
     IllegalStateError,
@@ -82,7 +83,9 @@ class Engine:
         self.session = Session(core.port, core.publish, core.log, core.subscription)
         #: The records that are handed out one by one.
         self.iteration = Iteration(core)
-        self.rebalancing = Rebalancing(core.delivery, core.publish, core.trace, core.clock)
+        self.rebalancing = Rebalancing(
+            core.delivery, core.publish, core.trace, core.clock, core.subscription.topic_ids
+        )
         self.positions = Positions(core)
         self.errors = PositionErrors(core, self.positions)
         self.corrupt_batches = CorruptBatches(core)
@@ -410,7 +413,8 @@ class Engine:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self.iteration.stow()
         if self.core.settings.enable_auto_commit and (consumed := self.positions.consumed()):
-            yield from self.commits.commit_quietly(consumed)
+            ids = self.subscription.topic_ids.ids
+            yield from self.commits.commit_quietly(consumed, ids)
         self.subscription.assign_by_user()
         self.positions.assign(partitions, offsets)
 
@@ -435,7 +439,8 @@ class Engine:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
     ) -> Waiting[None]:
         """Commit these offsets, or all consumed positions, and wait for it."""
-        yield from self.commits.commit(self._to_commit(offsets), deadline)
+        chosen, topic_ids = self._to_commit(offsets)
+        yield from self.commits.commit(chosen, deadline, topic_ids)
 
     def commit_async(
         self,
@@ -445,15 +450,24 @@ class Engine:
     ) -> Waiting[None]:
         """Commit these offsets, or all consumed positions, without waiting. `settle` and `callback`
         are called as `Commits.commit_async` says."""
-        yield from self.commits.commit_async(self._to_commit(offsets), settle, callback)
+        chosen, topic_ids = self._to_commit(offsets)
+        yield from self.commits.commit_async(chosen, settle, callback, topic_ids)
 
     def _to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """These, or the consumed positions. What was given to another thread counts as finished."""
+    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], Mapping[str, UUID]]:
+        """These, or the consumed positions, and the ids of the topics that they were read from.
+        What was given to another thread counts as finished.
+
+        Offsets that the application names are of the topics that it was given records of: if one
+        was deleted and created anew since the last poll, they are not stored for the new one.
+        """
+        topics = self.subscription.topic_ids
+        given_of = topics.ids
+        self.positions.follow_topics()
         chosen = self.consumed() if offsets is None else offsets
         self.in_hand.forget()
-        return chosen
+        return chosen, topics.ids if offsets is None else given_of
 
     # -- the end
 

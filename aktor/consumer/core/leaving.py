@@ -101,7 +101,11 @@ class Leaving:
             yield from self._questions.ask(
                 COMMITS,
                 lambda ticket: CommitOffsets(
-                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
+                    ticket=ticket,
+                    offsets=consumed,
+                    deadline=deadline,
+                    retry=True,
+                    topic_ids=self._core.subscription.topic_ids.ids,
                 ),
                 deadline=deadline,
                 what="the last commit",

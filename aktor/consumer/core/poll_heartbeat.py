@@ -115,7 +115,13 @@ class PollHeartbeat:
         self._urgent = False
         self._unread_bytes = 0 if wake else self._unread_bytes + freed
         self._unread = not wake and (self._unread or news)
-        poll = Poll(now=now, positions=moved, freed_bytes=given_back, incarnation=incarnation)
+        poll = Poll(
+            now=now,
+            positions=moved,
+            freed_bytes=given_back,
+            incarnation=incarnation,
+            topic_ids=self._subscription.topic_ids.ids,
+        )
         self._publish(poll, wake=wake)
         credit.report(incarnation, given_back)
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.delivery import Delivery
+from aktor.consumer.core.subscription import TopicIds
 from aktor.consumer.core.waiting import Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.fetching import PausePartitions
@@ -106,6 +107,7 @@ class Rebalancing:
         publish: Callable[[Message], None],
         trace: Trace,
         clock: Callable[[], float],
+        topic_ids: TopicIds,
     ) -> None:
         #: The user's listener, None without one.
         self.listener: Any = None
@@ -121,6 +123,7 @@ class Rebalancing:
         self._delivery = delivery
         self._publish = publish
         self._clock = clock
+        self._topic_ids = topic_ids
 
     def tell(self, listener: Any) -> None:
         """Set the user's listener; None: there is none."""
@@ -163,7 +166,10 @@ class Rebalancing:
     def _release(self, step: RevokePartitions) -> None:
         self._delivery.hold_back(step.partitions)
         positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
-        self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
+        released = PartitionsReleased(
+            rebalance=step.rebalance, positions=positions, topic_ids=self._topic_ids.ids
+        )
+        self._publish(released)
         self._publish(PausePartitions(partitions=step.partitions))
         revoked = self._delivery.offsets(step.partitions)
         self.log.debug("partitions.held_back", partitions=revoked, loss=step.loss)
@@ -190,7 +196,8 @@ class Rebalancing:
         finally:
             self._in_callback = before
         self._delivery.remove(owned)
-        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
+        kept, let_go = self._delivery.as_assigned(), isinstance(event, Occasion)
+        self._publish(AssignmentChanged(partitions=kept, by_group=True, let_go=let_go))
         return error
 
     def _assign(self, step: AssignPartitions, event: Step) -> Waiting[BaseException | None]:

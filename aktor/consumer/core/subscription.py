@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from uuid import UUID
 
 from aktor.consumer.core.port import ApplicationPort, Publish
 from aktor.events.membership import SubscriptionChanged
@@ -180,37 +181,41 @@ class TopicIds:
     A topic that is deleted and created again gets another id.
     """
 
-    __slots__ = ("_ids", "_port", "followed")
+    __slots__ = ("_port", "followed", "ids")
 
     def __init__(self, port: ApplicationPort) -> None:
         self._port = port
-        self._ids: dict[str, object] = {}
+        #: Topic -> id, of those that are read, as far as known. Replaced, never changed: messages
+        #: have it.
+        self.ids: Mapping[str, UUID] = {}
         #: The cluster whose changes were acted on.
         self.followed: Cluster | None = None
 
-    def created_anew(self) -> tuple[Cluster, Mapping[str, object]]:
+    def created_anew(self) -> tuple[Cluster, Mapping[str, UUID]]:
         """The latest cluster, and the topics that have another id in it than we know, each with its
         new id."""
         cluster = self._port.cluster
         anew = {
             topic: info.topic_id
-            for topic, was in self._ids.items()
-            if (info := cluster.topics.get(topic)) and info.topic_id not in (None, was)
+            for topic, was in self.ids.items()
+            if (info := cluster.topics.get(topic))
+            and info.topic_id is not None
+            and info.topic_id != was
         }
         return cluster, anew
 
-    def learn(self, ids: Mapping[str, object]) -> None:
+    def learn(self, ids: Mapping[str, UUID]) -> None:
         """From now on these are the topics' ids."""
-        self._ids.update(ids)
+        self.ids = {**self.ids, **ids}
 
     def note(self, read: Collection[str]) -> None:
         """These topics are read. For each topic keep the first id that the metadata told."""
         topics = self._port.cluster.topics
         ids = {
-            topic: self._ids.get(topic) or (topics[topic].topic_id if topic in topics else None)
+            topic: self.ids.get(topic) or (topics[topic].topic_id if topic in topics else None)
             for topic in read
         }
-        self._ids = {topic: known for topic, known in ids.items() if known is not None}
+        self.ids = {topic: known for topic, known in ids.items() if known is not None}
 
     def follow(self, cluster: Cluster) -> None:
         """The changes of this cluster were acted on."""

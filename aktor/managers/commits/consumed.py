@@ -4,13 +4,13 @@ automatic commits are due.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime.manager import Backoff
-from aktor.managers.commits.requests import Offsets, TopicIds
+from aktor.managers.commits.requests import Offsets
 from aktor.settings import Settings
 
 __all__ = ["SHORTEST", "UNHEARD", "AutoCommitClock", "Consumed"]
@@ -40,7 +40,6 @@ class Consumed:
         self.are_up_to_date = False
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._topic_ids: dict[str, Any] = {}
         self._ownerships = 0
         self._heard = False
 
@@ -66,21 +65,16 @@ class Consumed:
         the positions of that `Poll` may not be the newest ones."""
         self.are_up_to_date = False
 
-    def know(self, topic_ids: TopicIds, *, by_name: bool) -> None:
-        """Forget positions and committed offsets in topics that were deleted and created again.
+    def created_anew(self, topics: Collection[str]) -> None:
+        """These topics were deleted and created again: what is known is of the old ones."""
+        for partition in [partition for partition in self.owned if partition.topic in topics]:
+            self._positions.pop(partition, None)
+            self._committed.pop(partition, None)
 
-        Keep them if partitions are assigned by topic id (`by_name` is False), as in a KIP-848
-        group.
-        """
-        anew = {topic for topic, was in self._topic_ids.items() if topic_ids.get(topic, was) != was}
-        # The ids of our topics are kept while the topics do not exist.
-        ours = {partition.topic for partition in self.owned}
-        kept = {topic: was for topic, was in self._topic_ids.items() if topic in ours}
-        self._topic_ids = {**kept, **topic_ids}
-        for partition in self.owned if by_name and anew else ():
-            if partition.topic in anew:
-                self._positions.pop(partition, None)
-                self._committed.pop(partition, None)
+    @property
+    def topics(self) -> set[str]:
+        """The topics of our partitions."""
+        return {partition.topic for partition in self.owned}
 
     def released(self, positions: Offsets) -> None:
         """The application gives out no more records of these partitions, and these are its last

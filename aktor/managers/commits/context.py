@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Set
 
 from kafka.structs import TopicPartition
 
@@ -65,23 +66,39 @@ class CommitTopics:
 
     A KIP-848 group assigns partitions by topic id. The metadata tells another id if the topic was
     deleted since, and created again under its name.
+
+    While the metadata does not describe a topic that is read, its id is kept: an offset of the
+    deleted topic that is committed by name would be stored for the topic that is created next. The
+    brokers may know that one before we do.
     """
 
     def __init__(self) -> None:
         #: Topic ids from the metadata, as far as the brokers tell them.
         self.known: TopicIds = {}
+        #: The topics that the metadata describes; None: nothing was heard of it.
+        self.described: Set[str] | None = None
         #: Topic ids from the group; empty if it assigns partitions by name.
         self._assigned: TopicIds = {}
-        self._deleted: frozenset[str] = frozenset()
+        #: The topics that the brokers do not know (any more).
+        self.deleted: frozenset[str] = frozenset()
+        #: What `replaced` compared last, and its result.
+        self._compared: tuple[TopicIds, TopicIds, TopicIds] = ({}, {}, {})
+        self._replaced: Set[str] = frozenset()
 
-    def follow(self, cluster: Cluster) -> None:
-        """The metadata has changed."""
-        self.known = {
+    def follow(self, cluster: Cluster, read: Iterable[str] = ()) -> frozenset[str]:
+        """The metadata has changed; these topics are `read`. Returns those topics that were deleted
+        and created again."""
+        told = {
             name: info.topic_id
             for name, info in cluster.topics.items()
             if info.topic_id is not None
         }
-        self._deleted = cluster.unknown
+        anew = {name for name, was in self.known.items() if told.get(name, was) != was}
+        kept = {name: self.known[name] for name in read if name in self.known}
+        self.known = {**kept, **told}
+        self.described = cluster.topics.keys()
+        self.deleted = cluster.unknown
+        return frozenset(anew)
 
     def assign(self, topic_ids: TopicIds) -> None:
         """The group has assigned partitions of these topics to us."""
@@ -111,6 +128,23 @@ class CommitTopics:
             and was[partition.topic] != known[partition.topic]
         }
 
+    def replaced(self, read: TopicIds) -> Set[str]:
+        """The topics, of those that were `read` under these ids, that another has the name of now.
+        A topic that the group has assigned by id is read until the group takes it away."""
+        compared = (read, self.known, self._assigned)
+        if not all(map(operator.is_, compared, self._compared)):  # each Poll asks
+            self._compared = compared
+            self._replaced = {
+                topic
+                for topic, was in read.items()
+                if topic not in self._assigned and self.known.get(topic, was) != was
+            }
+        return self._replaced
+
+    def ids_of(self, read: TopicIds) -> TopicIds:
+        """As `ids`, for offsets that the application has `read` under these ids."""
+        return {**self.known, **read, **self._assigned}
+
     def are_deleted(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether the brokers say that none of their topics exists."""
-        return {partition.topic for partition in partitions} <= self._deleted
+        return {partition.topic for partition in partitions} <= self.deleted

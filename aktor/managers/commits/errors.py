@@ -153,13 +153,23 @@ class CommitErrors(Value, kw_only=False):
             " last commit.",
         )
 
-    def created_anew(self, partitions: Iterable[TopicPartition]) -> Exception:
-        """The positions belong to a topic that was deleted; a new topic has its name."""
+    def let_go(self, partitions: Iterable[TopicPartition]) -> Exception:
+        """The application has given the partitions up since it asked for the commit."""
         return _error(
             CommitFailedError,
-            f"{_not_committed(partitions)} in {self._group}: their topic was deleted, and created"
-            " anew under its name. The next polls read the new one from the group's committed"
-            " offset, or as auto_offset_reset says if there is none.",
+            f"{_not_committed(partitions)}: the application has unsubscribed, or closed the"
+            f" consumer, while the commit waited. Who gets them next in {self._group} reads on from"
+            " the last commit.",
+        )
+
+    def created_anew(self, partitions: Iterable[TopicPartition]) -> Exception:
+        """The positions belong to a topic that was deleted; a new topic has its name, or may have
+        it before we know."""
+        return _error(
+            CommitFailedError,
+            f"{_not_committed(partitions)} in {self._group}: their topic was deleted. If it was"
+            " created anew under its name, the next polls read the new one from the group's"
+            " committed offset, or as auto_offset_reset says if there is none.",
         )
 
     def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:

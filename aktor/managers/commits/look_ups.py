@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from kafka.errors import UnknownError
@@ -67,11 +67,16 @@ class LookUps:
         self._under_way: list[LookUp] = []
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._topic_ids: TopicIds = {}
+        self._described: Set[str] | None = None
 
-    def know(self, member: MemberChanged, topic_ids: TopicIds, log: Trace) -> None:
-        """Ask as this member from now on, and name topics by these ids. The trace names it, too."""
+    def know(
+        self, member: MemberChanged, topic_ids: TopicIds, described: Set[str] | None, log: Trace
+    ) -> None:
+        """Ask as this member from now on, and name topics by these ids. The trace names it, too.
+        `described`: the topics that the metadata describes; None: nothing was heard of it yet."""
         self._member = member
         self._topic_ids = topic_ids
+        self._described = described
         self._log = log
 
     def __bool__(self) -> bool:
@@ -101,14 +106,24 @@ class LookUps:
             ownership = self._consumed.ownership(partition)
             if not self._is_being_found(partition, ownership):
                 wanted[partition] = ownership
-        if wanted:
-            partitions = frozenset(wanted)
-            look_up = self._joinable(partitions, stable=asked.stable)
-            if look_up is None or look_up.as_of is not None:
-                # A look-up that was sent before the partition was assigned to us may bring an old
-                # offset: the former owner of the partition may have committed a later one.
-                look_up = self._add(partitions, stable=asked.stable)
-            look_up.find_for_positions(wanted)
+        undescribed = {each.topic for each in wanted if not self._may_ask_for(each.topic)}
+        for topic in (None, *sorted(undescribed)):  # these wait, each for itself
+            together = {
+                each: ownership
+                for each, ownership in wanted.items()
+                if (each.topic if each.topic in undescribed else None) == topic
+            }
+            if together:
+                self._find_together(together, stable=asked.stable)
+
+    def _find_together(self, wanted: Mapping[TopicPartition, int], *, stable: bool) -> None:
+        partitions = frozenset(wanted)
+        look_up = self._joinable(partitions, stable=stable)
+        if look_up is None or look_up.as_of is not None:
+            # A look-up that was sent before the partition was assigned to us may bring an old
+            # offset: the former owner of the partition may have committed a later one.
+            look_up = self._add(partitions, stable=stable)
+        look_up.find_for_positions(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
         """Whether a look-up that is fresh enough finds this partition's offset already.
@@ -192,7 +207,24 @@ class LookUps:
     @property
     def due(self) -> float:
         """When the first OffsetFetch may be sent."""
-        return min((look_up.due for look_up in self._under_way), default=NEVER)
+        return min((self._due_of(look_up) for look_up in self._under_way), default=NEVER)
+
+    def _due_of(self, look_up: LookUp) -> float:
+        """When it may be sent: NEVER while it must wait for the metadata."""
+        topics = {partition.topic for partition in look_up.for_positions}
+        waits = not look_up.askers and not all(map(self._may_ask_for, topics))
+        return NEVER if waits else look_up.due
+
+    def _may_ask_for(self, topic: str) -> bool:
+        """Whether a starting offset in this topic may be looked up: not before the metadata
+        describes the topic.
+
+        Without the topic's id it is asked for by name. If the topic was created anew, the answer
+        may be what was committed in the old one: the coordinator forgets that only in time, and
+        records of the new topic would be skipped. Reading cannot begin without the description.
+        """
+        described = self._described
+        return described is None or topic in described or topic in self._topic_ids
 
     def end_overdue(self, now: float, coordinator: Coordinator) -> None:
         """Answer the calls whose deadline has come."""
@@ -208,6 +240,8 @@ class LookUps:
         """Why the committed offset that the position manager needs is not found yet."""
         for look_up in self._under_way:
             if tp in look_up.for_positions:
+                if not self._may_ask_for(tp.topic):
+                    return "no broker has described its topic yet"
                 return look_up.waited(None, now, coordinator).because
         return "it was not looked up in time"
 
@@ -230,7 +264,11 @@ class LookUps:
         for look_up in self._under_way:
             if now >= look_up.exchange.due:
                 look_up.hold(unanswered, until=now + self._attempt)
-        return [self._send(look_up, node, now) for look_up in self._under_way if now >= look_up.due]
+        return [
+            self._send(look_up, node, now)
+            for look_up in self._under_way
+            if now >= self._due_of(look_up)
+        ]
 
     def _forget_lost(self, look_up: LookUp) -> None:
         """The starting offset of a lost partition is not needed any more."""

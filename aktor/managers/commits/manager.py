@@ -51,7 +51,12 @@ from aktor.managers.commits.look_up import OffsetFetchSent
 from aktor.managers.commits.look_ups import LookUps
 from aktor.managers.commits.notes import CommitNotes
 from aktor.managers.commits.queue import Commit, CommitQueue, Kind
-from aktor.managers.commits.requests import Offsets, offset_commit, offset_commit_codes
+from aktor.managers.commits.requests import (
+    Offsets,
+    offset_commit,
+    offset_commit_codes,
+    takes_ids,
+)
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import named_node
 from aktor.values import Value, replace
@@ -110,6 +115,9 @@ class CommitManager(RequestManager):
         self._no_coordinator_because = ""
         self._member = CommitMember()
         self._topics = CommitTopics()
+        #: Whether the coordinator takes topic ids (OffsetCommit v10). Taken for granted until an
+        #: answer shows that it does not.
+        self._takes_ids = True
         self._notes = CommitNotes(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
@@ -217,7 +225,7 @@ class CommitManager(RequestManager):
                 retry=asked.retry,
                 owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._member.is_managed,
-                topic_ids=self._topics.ids,
+                topic_ids=self._topics.ids_of(asked.topic_ids),
                 exchange=Exchange(self.settings),
             )
         )
@@ -243,7 +251,7 @@ class CommitManager(RequestManager):
                     for partition in asked.offsets
                 },
                 by_group=True,
-                topic_ids=self._topics.ids,
+                topic_ids=self._topics.ids_of(asked.topic_ids),
                 exchange=Exchange(self.settings),
             )
         )
@@ -266,8 +274,12 @@ class CommitManager(RequestManager):
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
-        """Note the positions."""
-        self._consumed.moved(poll.positions)
+        """Note the positions, but for those in topics that are others by now: the application has
+        yet to hear of it."""
+        moved = poll.positions
+        if moved and (gone := self._topics.replaced(poll.topic_ids)):
+            moved = {each: value for each, value in moved.items() if each.topic not in gone}
+        self._consumed.moved(moved)
 
     def _may_auto_commit(self) -> bool:
         if self._coordinator is None or self._queue.has_auto():
@@ -283,6 +295,8 @@ class CommitManager(RequestManager):
             self._clock.stop()
         self._consumed.assign(changed.partitions)
         for commit in self._queue:
+            if changed.let_go:
+                commit.let_go_of(commit.owned.keys() - changed.partitions.keys())
             if UNHEARD in commit.owned.values():
                 owned = self._consumed.heard_of(commit.owned)
                 commit.learn_ownership(owned, by_group=changed.by_group)
@@ -303,16 +317,18 @@ class CommitManager(RequestManager):
             self.log = self.log.bind(member=member.member_id)
         self._member.changed(member)
         self._topics.assign(member.topic_ids)
-        self._look_ups.know(member, self._topics.ids, self.log)
+        self._look_ups.know(member, self._topics.ids, self._topics.described, self.log)
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """Take over the topic ids; forget positions in topics that were deleted and created
         again."""
-        self._topics.follow(changed.cluster)
+        anew = self._topics.follow(changed.cluster, self._consumed.topics)
         self._notes.follow(changed.cluster)
-        self._consumed.know(self._topics.known, by_name=self._topics.are_assigned_by_name)
-        self._look_ups.know(self._member.now, self._topics.ids, self.log)
+        if anew and self._topics.are_assigned_by_name:
+            self._consumed.created_anew(anew)
+        topics = self._topics
+        self._look_ups.know(self._member.now, topics.ids, topics.described, self.log)
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
@@ -425,6 +441,9 @@ class CommitManager(RequestManager):
     def _may_go(self, commit: Commit) -> bool:
         """Whether the commit may be sent now; if not, it fails here."""
         commit.leave_out_outdated(self._topics.ids)
+        if not self._takes_ids:
+            # By name they would be stored for a topic that is created next.
+            commit.leave_out_deleted(self._topics.deleted, self._topics.known)
         error = self._objection(commit)
         if error is not None:
             self._end(commit, error)
@@ -441,6 +460,8 @@ class CommitManager(RequestManager):
             if partition in commit.remaining and self._consumed.changed_hands(partition, ownership)
         }
         if taken:
+            if taken <= commit.let_go:
+                return self._errors.let_go(taken)
             return self._errors.given_away(taken)
         if not self._member.has_joined:
             return self._errors.no_member(commit.remaining, self._member.now.state)
@@ -468,7 +489,10 @@ class CommitManager(RequestManager):
         annotated: Mapping[TopicPartition, OffsetAndMetadata] = offsets
         if self._member.is_managed or commits[0].by_group:
             annotated = self._notes.annotated(offsets)
-        body = offset_commit(self.settings, member, annotated, self._topics.ids)
+        ids = dict(self._topics.ids)
+        for commit in commits:
+            ids |= commit.topic_ids
+        body = offset_commit(self.settings, member, annotated, ids)
         deadline = now + attempt_time(self.settings)
         number = self.log.number()
         self.log.debug(
@@ -510,6 +534,7 @@ class CommitManager(RequestManager):
     def on_commit_answer(self, received: ResponseReceived) -> None:
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _CommitSent = received.request.context
+        self._takes_ids = takes_ids(received.response, received.request.body, self._takes_ids)
         codes = offset_commit_codes(received.response, received.request.body)
         if self._say_stored(sent.commits, codes):
             self._show(committed_at=received.now)
@@ -686,6 +711,7 @@ class CommitManager(RequestManager):
         """Tell the committed offsets that the answer has; ask again for the rest."""
         asked: OffsetFetchSent = received.request.context
         by = self._named(received.node)
+        self._takes_ids = takes_ids(received.response, received.request.body, self._takes_ids)
         outcome = self._look_ups.read(
             received.response, received.request.body, asked.partitions, by
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -78,8 +78,10 @@ class Commit(Mutable):
     refresh: bool = False
     #: The topic ids that were known when it was asked for.
     topic_ids: TopicIds = field(default_factory=dict)
-    #: Partitions that are left out, because their topic was deleted and created again.
+    #: Partitions that are left out, because their topic was deleted, and perhaps created again.
     outdated: set[TopicPartition] = field(default_factory=set)
+    #: Partitions that the application has given up since, by unsubscribe or close.
+    let_go: set[TopicPartition] = field(default_factory=set)
     #: Counts the commits in the order in which they were asked for.
     serial: int = -1
     #: The offsets that are not stored yet.
@@ -114,6 +116,10 @@ class Commit(Mutable):
         self.owned = owned
         self.by_group = self.by_group or by_group
 
+    def let_go_of(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application has given these up, and did not wait for the commit."""
+        self.let_go.update(partitions)
+
     def leave_out(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions need no commit any more: their offsets, or later ones, are stored."""
         for partition in partitions:
@@ -126,6 +132,14 @@ class Commit(Mutable):
         known = was.keys() & topic_ids.keys()
         for partition in [partition for partition in self.remaining if partition.topic in known]:
             if was[partition.topic] != topic_ids[partition.topic]:
+                del self.remaining[partition]
+                self.outdated.add(partition)
+
+    def leave_out_deleted(self, deleted: Collection[str], known: TopicIds) -> None:
+        """Leave out the offsets of topics that were `deleted`: topics that had an id, by what was
+        known when it was asked for, or by what is `known`."""
+        for partition in [each for each in self.remaining if each.topic in deleted]:
+            if partition.topic in self.topic_ids or partition.topic in known:
                 del self.remaining[partition]
                 self.outdated.add(partition)
 

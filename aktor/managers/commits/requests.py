@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kafka.errors import UnknownError
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -21,6 +21,7 @@ __all__ = [
     "offset_commit_codes",
     "offset_fetch",
     "offset_fetch_answers",
+    "takes_ids",
 ]
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
@@ -124,10 +125,22 @@ def offset_fetch(
     )
 
 
+#: From this version on both requests name topics by their ids.
+_BY_ID: Final = 10
+
+
 def _newest(topics: Iterable[Any]) -> int:
     """The newest version of both requests that can be written: v10 if the id of each topic is
     known."""
-    return 10 if all(topic.topic_id is not None for topic in topics) else 9
+    return _BY_ID if all(topic.topic_id is not None for topic in topics) else _BY_ID - 1
+
+
+def takes_ids(response: Any, request: Any, known: bool) -> bool:
+    """Whether the coordinator takes topic ids. An answer to a request that could not have any says
+    nothing: then it is what is `known`."""
+    if request._max_version < _BY_ID:
+        return known
+    return bool(response.API_VERSION >= _BY_ID)
 
 
 def offset_fetch_answers(response: Any, request: Any) -> tuple[int, dict[TopicPartition, Any]]:

@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Mapping
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -84,6 +85,7 @@ class Revocation:
         self._commit_time = min(settings.max_poll_interval / 2, settings.request_timeout)
         self._commit_until = math.inf
         self._positions: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        self._topic_ids: Mapping[str, UUID] = {}
 
     def begin(self, because: str) -> RevokePartitions:
         """The first message to the application."""
@@ -104,6 +106,7 @@ class Revocation:
                 for partition, position in answer.positions.items()
                 if partition in self.partitions
             }
+            self._topic_ids = answer.topic_ids
         return True
 
     def say(self, now: float) -> CommitBeforeRevocation | RunRevokedCallback | None:
@@ -112,7 +115,10 @@ class Revocation:
         if self.stage is RevocationStage.RELEASED and self._commits and self._positions:
             self._commit_until = now + self._commit_time
             message = CommitBeforeRevocation(
-                rebalance=self.rebalance, offsets=self._positions, deadline=self._commit_until
+                rebalance=self.rebalance,
+                offsets=self._positions,
+                deadline=self._commit_until,
+                topic_ids=self._topic_ids,
             )
         elif RunRevokedCallback in STAGES[self.stage] and not self._awaits_commit(now):
             message = RunRevokedCallback(

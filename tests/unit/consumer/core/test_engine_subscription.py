@@ -350,3 +350,17 @@ def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
     harness.leave(deadline, because="the consumer was closed", commits_until=harness.clock.now)
 
     assert harness.bell.waits[-1] == pytest.approx(2.5 + ANSWER_GRACE)
+
+
+def test_whoever_leaves_lets_go_of_its_partitions_and_the_group_takes_none_away() -> None:
+    harness = a_member()
+    harness.leave(harness.clock.now + 10.0, because="the consumer was closed")
+    left = harness.of(AssignmentChanged)[0]
+
+    other = a_member()
+    other.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
+    other.poll()
+    revoked = other.of(AssignmentChanged)[0]
+
+    assert (left.partitions, left.let_go) == ({}, True)
+    assert (revoked.partitions, revoked.let_go) == ({}, False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka.errors import OffsetOutOfRangeError
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kafka.structs import OffsetAndMetadata
 
+from aktor.events.commits import CommitOffsets
 from aktor.events.membership import MemberChanged, MemberState, SessionExtended
 from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, TopicInfo
 from aktor.events.polling import Poll
@@ -148,6 +151,45 @@ def test_what_was_read_of_the_old_topic_is_not_committed_for_the_new_one() -> No
     harness.hear(the_topic(2))
 
     assert harness.engine.consumed() == {}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_offsets_that_the_application_names_are_of_the_topic_that_it_was_given_records_of(
+    *, is_async: bool
+) -> None:
+    """It handles records of the old one when the topic is another; what it names next is not."""
+    harness = a_consumer_that_has_read()
+    harness.hear(the_topic(2))
+
+    for _ in range(2):
+        named = {A: OffsetAndMetadata(8, "", -1)}
+        if is_async:
+            harness.run(harness.engine.commit_async(named, lambda *_: None))
+        else:
+            with pytest.raises(KafkaTimeoutError):
+                harness.run(harness.engine.commit(named, 0.0))
+
+    assert [one.topic_ids for one in harness.of(CommitOffsets)] == [{A.topic: 1}, {A.topic: 2}]
+
+
+@pytest.mark.parametrize("end", ["commit", "assign", "unsubscribe", "poll"])
+def test_whoever_tells_positions_says_of_which_topics_they_are(end: str) -> None:
+    harness = EngineHarness(group_id="g", enable_auto_commit=True)
+    harness.assign([A])
+    harness.hear(the_topic(1))
+    harness.engine.seek(A, Position(offset=7))
+    harness.poll()
+    calls: dict[str, Callable[[], Any]] = {
+        "commit": lambda: harness.engine.commit_async(None, lambda *_: None),
+        "assign": lambda: harness.engine.assign([]),
+        "unsubscribe": lambda: harness.engine.unsubscribe(0.0),
+    }
+    if end in calls:
+        harness.run(calls[end]())
+
+    told = [*harness.of(CommitOffsets), *harness.of(Poll)]
+    assert (end == "poll") or any(isinstance(one, CommitOffsets) for one in told)
+    assert told[0].topic_ids == {A.topic: 1}
 
 
 @pytest.mark.parametrize("by", ["assign", "subscribe", "a group"])

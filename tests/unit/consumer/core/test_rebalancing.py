@@ -12,7 +12,9 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime.dispatcher import Bell, VirtualTime
 from aktor.consumer.core.delivery import Delivery
+from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.rebalancing import Rebalancing
+from aktor.consumer.core.subscription import TopicIds
 from aktor.consumer.core.waiting import Blocking, Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.fetching import PausePartitions
@@ -86,10 +88,15 @@ def drive(waiting: Waiting[T]) -> T:
     return Blocking(Bell(), VirtualTime(0.0)).run(waiting)
 
 
+def topic_ids() -> TopicIds:
+    """None is known."""
+    return TopicIds(ApplicationPort(Bell(), silent()))
+
+
 def a_rebalancing(delivery: Delivery, listener: Any = None) -> tuple[Rebalancing, list[object]]:
     """And the list of what it says."""
     said: list[object] = []
-    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0))
+    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0), topic_ids())
     rebalancing.tell(listener)
     return rebalancing, said
 
@@ -294,7 +301,7 @@ def test_assigning_tells_the_background_before_the_callback_and_answers_after_it
     delivery = Delivery(read, silent())
     said: list[object] = []
     listener = Listener(delivery)
-    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0))
+    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0), topic_ids())
     rebalancing.tell(listener)
     listener.note = lambda name, partitions: said.append((name, partitions))  # type: ignore[method-assign]
 
@@ -514,7 +521,7 @@ def test_an_interrupt_in_a_callback_passes_once_the_step_is_done_and_answered(
 
 def test_callbacks_are_traced_with_what_they_raised() -> None:
     trace, events = recording()
-    rebalancing = Rebalancing(a_delivery(A), lambda _: None, trace, VirtualTime(0.0))
+    rebalancing = Rebalancing(a_delivery(A), lambda _: None, trace, VirtualTime(0.0), topic_ids())
 
     rebalancing.listener = Raising(ZeroDivisionError("a bug"))
     drive(rebalancing.run(revoked(A)))
@@ -532,7 +539,7 @@ def test_callbacks_are_traced_with_what_they_raised() -> None:
 def test_the_trace_tells_what_goes_before_its_listener_hears_of_it() -> None:
     trace, events = recording()
     delivery = Delivery(read, trace)
-    rebalancing = Rebalancing(delivery, lambda _: None, trace, VirtualTime(0.0))
+    rebalancing = Rebalancing(delivery, lambda _: None, trace, VirtualTime(0.0), topic_ids())
     rebalancing.listener = AsyncListener(delivery)
     delivery.assign([A])
     delivery.seek(A, Position(offset=3))

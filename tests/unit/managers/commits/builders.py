@@ -140,6 +140,17 @@ def member_848(epoch: int, state: MemberState = MemberState.STABLE, **ids: int) 
     return replace(member(epoch, state), protocol="consumer", topic_ids=given)
 
 
+def uuids(**ids: int) -> dict[str, UUID]:
+    """The ids of these topics."""
+    return {name: UUID(int=number) for name, number in ids.items()}
+
+
+def without(*missing: str, **ids: int | None) -> ClusterChanged:
+    """As `topics`; the brokers do not know the `missing` ones, which are looked for."""
+    changed = topics(**ids)
+    return ClusterChanged(cluster=replace(changed.cluster, unknown=frozenset(missing)))
+
+
 def topics(**ids: int | None) -> ClusterChanged:
     """These topics exist, under these ids; None: of a broker that does not tell any."""
     known = {

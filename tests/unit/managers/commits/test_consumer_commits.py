@@ -17,10 +17,12 @@ from aktor.events.coordinator import CoordinatorLost
 from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Request
+from aktor.events.positions import AssignmentChanged
 from aktor.managers.commits.manager import STALE_ATTEMPTS, CommitManager
 from aktor.settings import Settings
 from tests.unit.managers.commits.builders import (
     GROUP_ID_NOT_FOUND,
+    LOST,
     STALE_MEMBER_EPOCH,
     T0,
     T1,
@@ -537,6 +539,32 @@ def test_a_commit_that_waited_longer_than_its_member_was_in_the_group_ends() -> 
     (failed,) = turn.said
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, CommitFailedError)
+
+
+@pytest.mark.parametrize(
+    ("change", "who"),
+    [
+        (AssignmentChanged(partitions={}, by_group=True), "'g' took these partitions away"),
+        (AssignmentChanged(partitions={}, by_group=True, let_go=True), "has unsubscribed"),
+    ],
+)
+def test_a_commit_that_was_overtaken_tells_who_gave_the_partitions_up(
+    change: AssignmentChanged, who: str
+) -> None:
+    """Whoever cancels a commit and unsubscribes is not told that the group did something."""
+    manager = a_manager(T0)
+    manager.handle(LOST)
+    manager.handle(commit({T0: 10}))
+    tick(manager, 0.0)
+
+    manager.handle(change)
+    manager.handle(AssignmentChanged(partitions={}))
+    manager.handle(found())
+
+    (failed,) = tick(manager, 0.1).said
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
+    assert who in str(failed.error)
 
 
 def test_a_commit_of_what_was_given_away_before_is_not_sent_with_the_next_epoch() -> None:
