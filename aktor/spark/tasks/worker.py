@@ -18,7 +18,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.columns.arrow import without
 from aktor.consumer.facade import KafkaConsumer
-from aktor.errors import BootstrapError, BrokersUnreachableError
+from aktor.errors import BootstrapError, BrokersUnreachableError, LogTruncationError
 from aktor.spark.offsets import data_loss
 from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options import client_settings
@@ -216,6 +216,10 @@ class _Wave:
                 self._skip_lost_records()
                 heard = self._clock()
                 continue
+            except LogTruncationError as error:
+                self._report_truncation(error)
+                heard = self._clock()
+                continue
             except _UNREACHABLE:
                 # The driver has planned the batch, so the address is right. A worker that already
                 # had connections would wait, too.
@@ -324,6 +328,19 @@ class _Wave:
         if self._left:
             consumer.assign({partition: self._at[partition] for partition in self._left})
             consumer.resume(*self._left)
+
+    def _report_truncation(self, error: LogTruncationError) -> None:
+        """The task before this one, or this one, has read records that the leader does not have
+        (KIP-320). What the leader has at these offsets is of no batch: report it, and go on."""
+        partition = TopicPartition(error.topic, error.partition)
+        at, other = self._at[partition], error.diverging_offset
+        self._lost(
+            f"{name_of(partition)} was read up to offset {at}, and its leader has other records"
+            f"{'' if other is None else f' from offset {other} on'}: an unclean leader election"
+        )
+        # From an offset without a leader epoch: nothing is compared.
+        self._consumer.assign({partition: self._at[partition] for partition in self._left})
+        self._consumer.resume(*self._left)
 
     def _end_deleted_topics(self) -> bool:
         """End the ranges of topics that do not exist any more. True if there was one."""
