@@ -53,6 +53,7 @@ from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import Internals
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST, Host
+from aktor.errors import ConsumerClosedError
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
@@ -434,7 +435,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         max_bytes: int | None = None,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Batches as `poll_arrow` gives them, until none came within `consumer_timeout_ms`."""
+        """Batches as `poll_arrow` gives them, until none came within `consumer_timeout_ms`, or
+        until the consumer is closed."""
         arrow = import_arrow()
         names = arrow.checked_columns(columns)
         limit = arguments.record_limit(max_records)
@@ -442,7 +444,10 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
         def next_batch() -> pyarrow.RecordBatch:
             wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
-            return self._poll_arrow(timeout, wanted, make)
+            try:
+                return self._poll_arrow(timeout, wanted, make)
+            except ConsumerClosedError:  # between two batches: a loop ends
+                raise StopIteration from None
 
         def make(columns: Columns) -> pyarrow.RecordBatch | None:
             if not columns.rows:

@@ -182,6 +182,21 @@ def test_arrow_batches_end_when_nothing_comes_any_more(world: World) -> None:
     assert 0 < min(sizes) <= max(sizes) <= 30
 
 
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_arrow_batches_end_when_the_consumer_is_closed_between_two_of_them(
+    world: World, taken: int
+) -> None:
+    """As an iteration over records: closing is how such a loop is ended."""
+    consumer = a_member(world)
+    batches = consumer.arrow_batches(max_records=30)
+    for _ in range(taken):
+        next(batches)
+
+    consumer.close()
+
+    assert list(batches) == list(consumer.arrow_batches()) == list(consumer) == []
+
+
 # -- to_table
 
 
