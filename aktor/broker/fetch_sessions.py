@@ -35,12 +35,14 @@ class Wanted:
     #: Of a topic asked for by id: the name it had when it was last there.
     name: str = ""
     never_told: bool = True
+    #: What was read of it when there was nothing to read: see `Fetching`. None after a change here.
+    quiet: Any = None
 
 
 class FetchSession:
     """What one client fetches; `session_id` 0 is none: it is not remembered."""
 
-    __slots__ = ("by_id", "epoch", "incremental", "session_id", "used_at", "wanted")
+    __slots__ = ("by_id", "epoch", "incremental", "names", "session_id", "used_at", "wanted")
 
     def __init__(self, session_id: int, *, by_id: bool, now: float) -> None:
         self.session_id = session_id
@@ -49,6 +51,8 @@ class FetchSession:
         self.incremental = False
         self.used_at = now
         self.wanted: OrderedDict[Place, Wanted] = OrderedDict()
+        #: The topics by name, with their partitions, as of a version of all topics: see `Fetching`.
+        self.names: tuple[int, frozenset[tuple[str, int]]] | None = None
 
     def update(self, request: Any, version: int) -> None:
         """Take over what this request adds, changes and forgets."""
@@ -58,6 +62,7 @@ class FetchSession:
                 place = (key, asked.partition)
                 found = self.wanted.get(place)
                 if found is None:
+                    self.names = None
                     self.wanted[place] = Wanted(
                         partition=asked.partition,
                         fetch_offset=asked.fetch_offset,
@@ -70,10 +75,12 @@ class FetchSession:
                     found.max_bytes = asked.partition_max_bytes
                     found.leader_epoch = asked.current_leader_epoch
                     found.last_fetched_epoch = asked.last_fetched_epoch
+                    found.quiet = None
         for topic in request.forgotten_topics_data or ():
             key = self._key(topic)
             for partition in topic.partitions:
                 self.wanted.pop((key, partition), None)
+                self.names = None
 
     def _key(self, topic: Any) -> str | UUID:
         return (topic.topic_id or _ZERO) if self.by_id else topic.topic

@@ -53,6 +53,38 @@ class _Read:
 
 
 @dataclass(slots=True)
+class _Quiet:
+    """A partition of which there was nothing to read, and as what it was so: as long as it is the
+    same, there is nothing still, and the same answer.
+
+    Clients ask for all their partitions each time, and most have nothing.
+    """
+
+    read: _Read
+    partition: Partition
+    isolation: int
+    leader: int
+    leader_epoch: int
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+
+    def is_so_still(self, isolation: int) -> bool:
+        """Whether nothing has changed that says what is read. (A partition that is deleted has no
+        leader.)"""
+        partition = self.partition
+        log = partition.log
+        return (
+            self.end_offset == log.end_offset
+            and self.high_watermark == log.high_watermark
+            and self.start_offset == log.start_offset
+            and self.leader_epoch == partition.leader_epoch
+            and self.leader == partition.leader
+            and self.isolation == isolation
+        )
+
+
+@dataclass(slots=True)
 class _Plan:
     """A fetch that is under way, and whether it is enough to answer at once."""
 
@@ -94,7 +126,7 @@ class Fetching:
             Waiting(
                 call=call,
                 deadline=call.now + request.max_wait_ms / 1000,
-                places=frozenset(self._names(session)),
+                places=self._names(session),
                 again=lambda late: self._again(call, session, late, missing),
             )
         )
@@ -113,7 +145,13 @@ class Fetching:
         self._answer(call, session, plan)
         return True
 
-    def _names(self, session: FetchSession) -> Iterable[tuple[str, int]]:
+    def _names(self, session: FetchSession) -> frozenset[tuple[str, int]]:
+        version = self._topics.version
+        if session.names is None or session.names[0] != version:
+            session.names = version, frozenset(self._named(session))
+        return session.names[1]
+
+    def _named(self, session: FetchSession) -> Iterable[tuple[str, int]]:
         for topic, partition in session.wanted:
             name = topic if isinstance(topic, str) else self._topics.name(topic)
             if name:
@@ -127,7 +165,16 @@ class Fetching:
         reads: list[_Read] = []
         missing: list[_Read] = []
         size, at_once = 0, False
+        # Who may not read a topic, and where a nearer replica is, can change without the partition.
+        may_be_quiet = (
+            not self._topics.forbidden and not call.request.rack_id and _replica(call.request) < 0
+        )
+        isolation = call.request.isolation_level
         for place, wanted in session.wanted.items():
+            quiet: _Quiet | None = wanted.quiet if may_be_quiet else None
+            if quiet is not None and quiet.is_so_still(isolation):
+                reads.append(quiet.read)
+                continue
             read = _Read(place=place, wanted=wanted)
             partition = self._partition(read)
             if partition is None:
@@ -205,7 +252,11 @@ class Fetching:
         if committed:
             read.aborted = []
         upto = stable if committed else high_watermark
-        if read.preferred >= 0 or wanted.fetch_offset >= upto:
+        if read.preferred >= 0:
+            return
+        if wanted.fetch_offset >= upto:
+            if leads:
+                wanted.quiet = self._quiet(read, partition, call.request.isolation_level)
             return
         most = min(left, wanted.max_bytes)
         if most <= 0 and not min_one:
@@ -213,6 +264,19 @@ class Fetching:
         read.records = log.read(wanted.fetch_offset, max(most, 0), upto=upto, min_one=min_one)
         if committed and read.records:
             read.aborted = log.aborted(wanted.fetch_offset, upto)
+
+    def _quiet(self, read: _Read, partition: Partition, isolation: int) -> _Quiet:
+        log = partition.log
+        return _Quiet(
+            read=read,
+            partition=partition,
+            isolation=isolation,
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            start_offset=log.start_offset,
+            high_watermark=log.high_watermark,
+            end_offset=log.end_offset,
+        )
 
     # -- answering
 

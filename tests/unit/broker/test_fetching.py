@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import Any
 
 import pytest
@@ -508,6 +510,89 @@ def test_who_had_records_is_behind_the_others_next_time() -> None:
     (topic,) = in_session(cluster, opened.answer.session_id, 1).answer.responses
 
     assert next(one.partition_index for one in topic.partitions if one.records) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_to_a_partition_a_session_reads_what_a_new_reader_reads(seed: int) -> None:
+    """What a broker remembers of a partition that had nothing holds only as long as it is so."""
+    rng = random.Random(seed)
+    cluster = a_cluster(topics={ORDERS: 1, "bills": 1})
+    session = fetch(cluster, node=1, session=(0, 0)).answer.session_id
+    offset, told = 0, (Code.NONE, 0, 0)
+    producers = iter(range(100, 200))
+    open_ones: list[int] = []
+
+    def end_transaction() -> None:
+        if open_ones:
+            partition_of(cluster).append_marker(
+                open_ones.pop(), 0, commit=rng.random() < 0.5, coordinator_epoch=0, now=NOW
+            )
+
+    def begin_transaction() -> None:
+        open_ones.append(next(producers))
+        partition_of(cluster).append(
+            in_transaction(open_ones[-1], 0, b"t"), now=NOW, api_version=12
+        )
+
+    def forbid() -> None:
+        cluster.topics.forbidden.add(ORDERS)
+
+    def truncate_the_beginning() -> None:
+        log = partition_of(cluster).log
+        log.delete_before(rng.randint(log.start_offset, log.high_watermark))
+
+    def recreate() -> None:
+        orders = cluster.topics.get(ORDERS)
+        assert orders is not None
+        cluster.delete_topic(orders, cluster.now)
+        open_ones.clear()
+        cluster.create_topic(ORDERS, 1)
+
+    happens = (
+        lambda: None,
+        lambda: write(cluster, b"a", acks=1),
+        begin_transaction,
+        end_transaction,
+        forbid,
+        cluster.topics.forbidden.clear,
+        truncate_the_beginning,
+        recreate,
+        lambda: cluster.move_leader(ORDERS, 0, rng.choice((1, 1, 2)), cluster.now),
+        lambda: cluster.hold_replica(ORDERS, 0, 3),
+        lambda: cluster.release_replica(ORDERS, 0, 3),
+        lambda: down(cluster, 2),
+        lambda: up(cluster, 2),
+    )
+    for epoch in range(1, 80):
+        with contextlib.suppress(ValueError):  # this follower leads, or is down: it cannot happen
+            rng.choice(happens)()
+        committed = rng.random() < 0.5
+        moves = rng.random() < 0.3
+        offset = told[1] if moves else offset
+        place = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        asked = send(
+            cluster,
+            request(
+                "Fetch",
+                max_bytes=1 << 20,
+                isolation_level=int(committed),
+                session_id=session,
+                session_epoch=epoch,
+                topics=[{"topic": ORDERS, "partitions": [place]}] if moves else [],
+            ),
+            12,
+        )
+        new = fetched(fetch(cluster, offset, node=1, committed=committed))
+        now = Code(new.error_code), new.high_watermark, new.log_start_offset
+        if asked.answer.responses:
+            found = fetched(asked)
+            told = Code(found.error_code), found.high_watermark, found.log_start_offset
+            assert bytes(found.records or b"") == bytes(new.records or b"")
+            assert found.aborted_transactions == new.aborted_transactions
+            assert found.last_stable_offset == new.last_stable_offset
+        else:
+            assert not new.records
+        assert told == now, epoch
 
 
 # Read committed.
