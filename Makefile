@@ -88,7 +88,7 @@ build: $(KERNEL)
 
 # What is compiled. Without a compiler nothing is built, and the twins in Python are used.
 $(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)build
-	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace && touch $@
+	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace --parallel 2 && touch $@
 
 # One stamp for each extra of setup.cfg, written last: an interrupted installation is done again.
 # Python compiles what is imported when it is imported, a small part of what is installed.
@@ -97,9 +97,10 @@ $(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
 	@$(PY) .ci/requirements.py $* | $(PIP) install --no-compile -r /dev/stdin
 	@touch $@
 
-# The entry points (pytest's plugin, the command `aktor`) come with an installation. The modules are
-# built by what is in .venv already. "compat" puts a path into .venv, where type checkers find aktor,
-# too; by default setuptools puts a hook for imports there, which checkers do not ask.
+# The entry points (pytest's plugin, the command `aktor`) come with an installation. It compiles
+# nothing: $(KERNEL) does, and would compile all of it once more. "compat" puts a path into .venv,
+# where type checkers find aktor, too; by default setuptools puts a hook for imports there, which
+# checkers do not ask.
 #
 # PySpark comes as half a gigabyte of source, of which pip makes a wheel: on the other processor, and
 # without compressing its jars once more.
@@ -108,7 +109,7 @@ $(WITH)test: setup.cfg pyproject.toml | $(VENV)/.made
 	@needed=$$($(PY) .ci/requirements.py codecs demo test build); wheels=$$(mktemp -d); trap 'kill $$(jobs -p) 2>/dev/null || true; rm -rf "$$wheels"' EXIT; \
 	grep '^pyspark' <<<"$$needed" | $(PIP) wheel --no-deps --wheel-dir "$$wheels" --config-settings=--build-option=--compression=stored -r /dev/stdin & \
 	grep -v '^pyspark' <<<"$$needed" | $(PIP) install --no-compile -r /dev/stdin; \
-	$(PIP) install --no-compile --no-deps --no-build-isolation --config-settings editable_mode=compat -e .; \
+	AKTOR_PURE_PYTHON=1 $(PIP) install --no-compile --no-deps --no-build-isolation --config-settings editable_mode=compat -e .; \
 	wait $$!; $(PIP) install --no-compile "$$wheels"/*.whl
 	@touch $@ $(WITH)demo $(WITH)build
 

@@ -19,6 +19,8 @@ from setuptools import Extension, setup
 _ASKED = os.environ.get("AKTOR_PURE_PYTHON", "")
 _HAS_TO_COMPILE = _ASKED == "0"
 _ON_WINDOWS = os.name == "nt"
+#: As fast as the compiler can make it, unless CFLAGS says how far: packagers do so, and tests.
+_OPTIMISED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
 
 
 def compiled(module: str, *depends: str) -> Extension:
@@ -29,7 +31,7 @@ def compiled(module: str, *depends: str) -> Extension:
         [f"{folder}/{name}.pyx"],
         depends=[f"{folder}/{one}" for one in depends],
         include_dirs=[folder],
-        extra_compile_args=[] if _ON_WINDOWS else ["-O3", "-g0"],
+        extra_compile_args=[] if _ON_WINDOWS else [*_OPTIMISED, "-g0"],
     )
 
 
