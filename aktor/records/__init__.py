@@ -6,7 +6,6 @@ and `reader`, in Python, which is used where there was no compiler. `status` say
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
@@ -49,6 +48,3 @@ else:
 def status() -> str:
     """Which reader is used, and why if it is not the compiled one; for logs and bug reports."""
     return f"Python, because {_why_python}" if _why_python else "compiled"
-
-
-logging.getLogger("aktor").debug("record reader: %s", status())

@@ -97,6 +97,23 @@ print(kafka.admin.NewTopic, kafka.producer.KafkaProducer, kafka.serializer.JsonS
     assert run.returncode == 0, run.stderr
 
 
+def test_an_import_logs_nothing_so_no_handler_of_the_users_can_end_it() -> None:
+    program = """
+import logging
+import kafka
+class Raises(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError(record)
+logging.basicConfig(level="DEBUG", handlers=[Raises()])
+from aktor import KafkaConsumer
+import aktor.aio, aktor.broker, aktor.processing
+"""
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.parametrize("module", ["aktor", "aktor.testing.plugin", "aktor.cli.main"])
 def test_what_everybody_waits_for_imports_nothing_heavy(module: str) -> None:
     program = f"import sys, {module}; print({{'kafka', 'pykka', 'structlog'}} & set(sys.modules))"

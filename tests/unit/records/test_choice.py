@@ -36,20 +36,6 @@ def test_the_reader_in_python_is_used_if_the_environment_says_so() -> None:
     assert asked == "Python, because AKTOR_PURE_PYTHON is set aktor.records.reader"
 
 
-def test_the_log_says_at_level_debug_which_reader_is_used() -> None:
-    code = "import logging; logging.basicConfig(level='DEBUG'); import aktor.records"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "AKTOR_PURE_PYTHON": "1"},
-        cwd=FOLDER.parent.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert "record reader: Python, because AKTOR_PURE_PYTHON is set" in run.stderr
-
-
 def test_where_there_is_a_compiler_the_compiled_reader_is_used_and_is_up_to_date() -> None:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     headers = Path(sysconfig.get_path("include"), "Python.h")
