@@ -154,7 +154,8 @@ class ClusterView(_View):
     NAME = "_client.cluster"
     INSTEAD = "Call topics(), partitions_for_topic() or look_up_topics()"
 
-    #: aktor does not ask which broker the controller is.
+    #: Nobody is told who the controller is: without ZooKeeper a broker names any broker in its
+    #: Metadata, another one each time.
     controller: ClassVar[None] = None
     need_update: ClassVar[bool] = False
 

@@ -55,6 +55,13 @@ KafkaConsumer("orders", value_deserializer=lambda data: data.encode())  # type: 
 other: KafkaConsumer[str, Order] = consumer  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 unread: KafkaConsumer[str, int] = KafkaConsumer("orders")  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
+# What other clients' consumers take.
+consumer.commit(asynchronous=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+consumer.commit(timeout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+consumer.poll(timeout=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+consumer.subscribe(["orders"], on_assign=print)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+consumer.committed([tp], timeout=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
 
 def of_numbers(record: ConsumerRecord[str, int]) -> None: ...
 
