@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -120,9 +120,11 @@ class Assembly:
         departures: Iterable[Departure],
         later: Iterable[Departure],
         resized: Mapping[str, Resized],
+        earlier: Iterable[tuple[int, Departure]],
     ) -> Departure | None:
         """The first part or departure that gives a cause of its own: it triggered the rebalance.
-        None if it is later than the beginning by more than SKEW: then no trace has the trigger."""
+        None if it is later than the beginning by more than SKEW: then no trace has the trigger.
+        `earlier`: the causes of rebalances before, each with the generation that it led to."""
         candidates = [
             Departure(part.began, part.cause, part.because, part.name)
             for part in self.parts
@@ -132,7 +134,7 @@ class Assembly:
         candidates += [departure for departure in departures if departure.at >= began - REACH]
         first = min(candidates, key=lambda departure: departure.at, default=None)
         if first is None or first.at > began + SKEW:
-            first = self._seen_by_others(later, resized)
+            first = self._seen_by_others(later, resized) or self._told_before(earlier)
         if first is None:
             return None
         self.explained = max(began, first.at)
@@ -169,6 +171,31 @@ class Assembly:
                     because = f"{_BY_LIST[cause]} {called(part.name)}, which leads; it has no trace"
                     return Departure(self.began, cause, because, (member, None))
         return None
+
+    def _told_before(self, earlier: Iterable[tuple[int, Departure]]) -> Departure | None:
+        """What led to a later epoch than that in which these parts began. In a KIP-848 group a
+        member that joins is done with its own part at once; the others hear of it by their next
+        heartbeats, seconds later."""
+        since = [part.since_generation for part in self.parts if part.cause is Cause.PEER]
+        known = [generation for generation in since if generation is not None]
+        if not known or not self.generations:
+            return None
+        first, last = min(known), max(self.generations)
+        found = [
+            (generation, departure)
+            for generation, departure in earlier
+            if first < generation <= last
+            and self.began - REACH <= departure.at <= self.began + SKEW
+        ]
+        return min(found, key=lambda one: one[0], default=(0, None))[1]
+
+    @property
+    def own_causes(self) -> Iterator[tuple[int, Departure]]:
+        """The parts that began by a cause of their own, each with the generation it led to."""
+        for part in self.parts:
+            if part.cause not in _OF_OTHERS and part.generation is not None:
+                cause = Departure(part.began, part.cause, part.because, part.name)
+                yield part.generation, cause
 
     def moves(self) -> Moves:
         """What changed hands, against the fewest moves that balance these members."""
@@ -207,13 +234,15 @@ class Assembly:
         departures: Iterable[Departure],
         later: Iterable[Departure],
         resized: Mapping[str, Resized],
+        earlier: Iterable[tuple[int, Departure]] = (),
     ) -> tuple[Rebalance, list[MemberPart]]:
         """The rows of the rebalance and of its parts."""
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
         outcomes = Counter(part.outcome for part in parts if part.outcome != "completed")
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
-        trigger, moves = self.trigger(departures, later, resized), self.moves()
+        trigger = self.trigger(departures, later, resized, earlier)
+        moves = self.moves()
         slowest, hold = self.slowest, hold_of(parts, milliseconds(began, ended))
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from aktor.trace.rebalances.assembly import SKEW, Assembly, Departure, Resized
+from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import Cause, cause_of, departure_of
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
@@ -62,6 +62,8 @@ class GroupTraces:
         self._spans = Spans(group)
         #: Topics that have another number of partitions now, as a member heard of it last.
         self._resized: dict[str, Resized] = {}
+        #: What began the last rebalances, with the generation to which it led.
+        self._causes: list[tuple[int, Departure]] = []
         self._storms = Storms(group)
         self._totals = Totals(group)
         #: The ids of the members, as the leader of a classic group had them last.
@@ -522,9 +524,11 @@ class GroupTraces:
             before = [left for left in self._departures if left.at <= ended]
             # A member that was expelled hears of it by its next heartbeat.
             later = [left for left in self._departures if ended < left.at <= ended + SKEW]
+            self._causes = [one for one in self._causes if one[1].at >= assembly.began - REACH]
             row, parts = assembly.rows(
-                self.group, self._protocol(assembly), before, later, self._resized
+                self.group, self._protocol(assembly), before, later, self._resized, self._causes
             )
+            self._causes += assembly.own_causes
             self._rows += [row, *parts]
             self._rows += self._storms.add(row)
             self._totals.made(row, assembly)

@@ -535,6 +535,36 @@ def test_a_topic_that_was_deleted_is_named_by_who_hears_of_it_though_all_were_on
     assert "triggered by the brokers: the topic t was deleted" in row.sentence
 
 
+def test_a_member_that_joined_is_named_though_the_others_hear_of_it_when_it_is_done(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    """KIP-848: it is in the group at once, with nothing; the owner gives up at a heartbeat."""
+    assigned_anew = "the coordinator assigned other partitions"
+    alice.rebalances(30.0, 30.1, 1, because="first join", owns=["t-0", "t-1"])
+    bob.rebalances(60.0, 60.1, 2, because="first join")
+    alice.tells(64.0, "rebalance.triggered", because=assigned_anew, rebalance=2, generation=1)
+    alice.rebalances(64.0, 68.0, 3, because=assigned_anew, gives_up=["t-1"])
+
+    *_, row = rows_of(events, Rebalance)
+
+    assert (row.trigger, row.initiator, row.began) == ("join", "bob", 64.0)
+    assert "triggered by bob" in row.sentence
+
+
+def test_a_member_that_joined_before_the_others_last_epoch_is_not_blamed(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    assigned_anew = "the coordinator assigned other partitions"
+    alice.rebalances(30.0, 30.1, 1, because="first join", owns=["t-0", "t-1"])
+    bob.rebalances(60.0, 60.1, 2, because="first join")
+    alice.tells(64.0, "rebalance.triggered", because=assigned_anew, rebalance=2, generation=2)
+    alice.rebalances(64.0, 68.0, 3, because=assigned_anew, gives_up=["t-1"])
+
+    *_, row = rows_of(events, Rebalance)
+
+    assert (row.trigger, row.initiator) == ("unknown", None)
+
+
 def test_of_records_that_are_told_of_later_the_times_count_at_which_they_were_given_out(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
