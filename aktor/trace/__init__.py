@@ -12,7 +12,6 @@ that takes half as long as kafka-python, since it imports asyncio and, where it 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import socket
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aktor.trace.hooks import NEVER, Hook, Hooks
 from aktor.trace.logs import Log, level_of
-from aktor.trace.plain import plain_event, text_of
+from aktor.trace.plain import plain_event
 
 if TYPE_CHECKING:
     from aktor.trace.file import TraceFile
@@ -93,6 +92,8 @@ class _Outlet:
         #: The next number of an event. (It counts in C: no other thread is given the same.)
         self.numbers = count(1)
         self.names = count(1)
+        #: What tells the events that the application's side has not told yet.
+        self.held: Callable[[], None] | None = None
         self.application: Strand = Strand()
         self.background: Strand = Strand()
 
@@ -119,9 +120,7 @@ class _Outlet:
     def _write(self, event: Event, file: TraceFile) -> None:
         with self._lock:
             self._lines += 1
-            numbered = {**event, **self._origin, "line": self._lines}
-            line = json.dumps(numbered, default=text_of).encode() + b"\n"
-            if not file.add(line):
+            if not file.add({**event, **self._origin, "line": self._lines}):
                 self._file = None
         if event["event"] in _LAST_EVENTS:
             file.flush()
@@ -162,6 +161,9 @@ class Trace:
 
     def _tell(self, level: str, event: str, values: dict[str, Any]) -> None:
         outlet, strand = self._outlet, self.strand
+        if outlet.held is not None and strand is outlet.application:
+            held, outlet.held = outlet.held, None
+            held()
         seq = next(outlet.numbers)
         cause = values.pop("cause", strand.cause)
         if cause:
@@ -185,6 +187,16 @@ class Trace:
     def hears_debug(self) -> bool:
         """Whether a debug event goes anywhere: to be asked before its values are worked out."""
         return self._outlet.wants(logging.DEBUG)
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether frequent events may be told together, a little later. A listener of all events
+        (a test, a simulation) gets each at its time."""
+        return not self._outlet.listeners
+
+    def hold(self, tell: Callable[[], None]) -> None:
+        """Call `tell` before the next event of the application's side, which comes later."""
+        self._outlet.held = tell
 
     def number(self) -> int:
         """Another number, to name something by it in several events. It is drawn once in all that

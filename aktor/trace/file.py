@@ -1,7 +1,8 @@
 """The trace file: one writer for each file and process, however many consumers there are.
 
-A thread of its own writes the lines: an actor has heartbeats to send, and must not wait for a disk
-or a pipe. A line waits `PAUSE` seconds for others, and at most `WAITING_MAX` of them wait.
+A thread of its own makes lines of events and writes them: an actor has heartbeats to send, and must
+not wait for a disk or a pipe; and to make a line costs more than all else of an event. An event
+waits `PAUSE` seconds for others, and at most `WAITING_MAX` of them wait.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import _thread
 import atexit
 import contextlib
 import functools
+import json
 import os
 import stat
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import sleep
-from typing import Final
+from typing import Any, Final
 
 from aktor.trace.plain import text_of
 
@@ -26,9 +28,12 @@ __all__ = ["MAX_BYTES", "PAUSE", "TraceFile", "trace_file"]
 #: How long a line waits for others, in seconds.
 PAUSE: Final = 0.2
 
-#: So many lines wait to be written. Beyond them lines are lost: the disk, or the reader of a pipe,
+#: So many events wait to be written. Beyond them events are lost: the disk, or who reads a pipe,
 #: does not keep up.
 WAITING_MAX: Final = 50_000
+
+#: So many lines are made, and written by one call.
+AT_ONCE: Final = 1000
 
 #: The variable that says how long a file may become, in bytes; and what it is without it.
 MAX_BYTES: Final = "AKTOR_TRACE_MAX_BYTES"
@@ -38,8 +43,12 @@ DEFAULT_MAX_BYTES: Final = 1_000_000_000
 _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
+#: An event as a line. (To look its encoder up for each line takes as long as a tenth of it.)
+_encoded: Final = json.JSONEncoder(default=text_of).encode
+
+
 class TraceFile:
-    """Owns a file, and the lines that wait to be written at its end.
+    """Owns a file, and the events that wait to be written at its end.
 
     A file that has become too long is renamed to `<path>.1`, in place of an older one of that name,
     and a new one is begun: at most twice `max_bytes` are kept. Other processes may write to the
@@ -49,7 +58,9 @@ class TraceFile:
     def __init__(self, path: str, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._waiting: deque[bytes] = deque()
+        self._events: deque[Mapping[str, Any]] = deque()
+        #: The first of them, as lines.
+        self._lines: deque[bytes] = deque()
         #: Held while bytes are written. (A signal handler may come in between, and tell an event.)
         self._writes = threading.RLock()
         self._is_writing = False
@@ -63,14 +74,15 @@ class TraceFile:
 
     # -- any thread
 
-    def add(self, line: bytes) -> bool:
-        """Write this line soon, without waiting; False if the file was given up."""
+    def add(self, event: Mapping[str, Any]) -> bool:
+        """Write this event, which nobody changes any more, soon and without waiting; False if the
+        file was given up."""
         if self.is_given_up:
             return False
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._events) + len(self._lines) >= WAITING_MAX:
             _say_once(self._path, "is written too slowly: lines of it are lost")
             return True
-        self._waiting.append(line)
+        self._events.append(event)
         if self._at_once:
             self.flush()
         else:
@@ -95,12 +107,12 @@ class TraceFile:
                 return
             self._is_writing = True
             try:
-                while self._waiting and self._write_some():
+                while self._has_some() and self._write_some():
                     pass
             except Exception as error:
                 # A full disk, a missing folder, a pipe without a reader, or the interpreter ends.
                 self.is_given_up = True
-                self._waiting.clear()
+                self._forget()
                 self._close()
                 _say_once(self._path, f"cannot be written and is given up: {text_of(error)}")
             finally:
@@ -119,25 +131,36 @@ class TraceFile:
             sleep(PAUSE)
             self._has_lines.clear()
             self.flush()
-            if self._waiting:  # a pipe was full
+            if self._lines:  # a pipe was full
                 self._has_lines.set()
 
     # -- writing
+
+    def _has_some(self) -> bool:
+        """Make lines of some events; False if there are none."""
+        events, lines = self._events, self._lines
+        while events and len(lines) < AT_ONCE:
+            lines.append(_encoded(events.popleft()).encode() + b"\n")
+        return bool(lines)
+
+    def _forget(self) -> None:
+        self._events.clear()
+        self._lines.clear()
 
     def _write_some(self) -> bool:
         """Write as much as goes at once; False if a pipe is full."""
         file = self._open()
         # To a pipe line by line: its reader may be slow, and lines of processes must not be mixed.
-        lines = [self._waiting[0]] if self._is_pipe else list(self._waiting)
+        lines = [self._lines[0]] if self._is_pipe else list(self._lines)
         try:
             left = os.write(file, b"".join(lines))
         except BlockingIOError:
             return False
         for line in lines:
             if left < len(line):
-                self._waiting[0] = line[left:]
+                self._lines[0] = line[left:]
                 return not self._is_pipe
-            self._waiting.popleft()
+            self._lines.popleft()
             left -= len(line)
         return True
 
@@ -184,7 +207,7 @@ class TraceFile:
 
     def after_fork_in_child(self) -> None:
         """The lines that wait are the parent's, and so is the thread."""
-        self._waiting.clear()
+        self._forget()
         self._writes = threading.RLock()
         self._has_lines = threading.Event()
         self._has_thread = False

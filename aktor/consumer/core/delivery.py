@@ -218,6 +218,9 @@ class Delivery:
         self._queue: OrderedDict[Partition, None] = OrderedDict()
         #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
+        #: What polls gave out last, and of these what is not traced yet.
+        self._held: dict[TopicPartition, Held] = {}
+        self._untold: dict[TopicPartition, Held] = {}
         #: The positions before the last records were given out: (partition, its epoch, its offset,
         #: its leader epoch).
         self.given: list[Given] = []
@@ -624,6 +627,8 @@ class Delivery:
                 break
         if advance and taken:
             self.give(taken)
+        elif self._untold:
+            self.tell_held()
         return taken
 
     def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
@@ -671,7 +676,31 @@ class Delivery:
             self.pass_by(state)
         if self.log.hears_debug:
             for topic_partition, records in taken.items():
-                self.tell(topic_partition, records)
+                self._trace(topic_partition, records)
+
+    def _trace(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
+        """Trace that a poll gives these records out: at once, or soon together with the next."""
+        now = self._clock()
+        held = self._held.get(topic_partition)
+        if held is not None and held.takes(records, now):
+            self._untold[topic_partition] = held
+            self.log.hold(self.tell_held)
+            if now >= held.until:
+                self.tell_held()
+            return
+        self.tell_held()
+        self.tell(topic_partition, records)
+        if self.log.may_hold:
+            self._held[topic_partition] = Held(records[-1], now)
+
+    def tell_held(self) -> None:
+        """Trace what polls gave out that followed others so closely that they were not traced."""
+        while self._untold:
+            topic_partition, held = self._untold.popitem()
+            now = self._clock()
+            ago, values = (now - held.first_at, now - held.last_at), held.values
+            held.begin(now)
+            self._tell(topic_partition, values, ago)
 
     def tell(
         self,
@@ -681,13 +710,21 @@ class Delivery:
     ) -> None:
         """Trace that the user gets these records, or got the first and the last of them so many
         seconds ago."""
+        for run in runs(records):
+            self._tell(topic_partition, run, ago)
+
+    def _tell(
+        self,
+        topic_partition: TopicPartition,
+        run: Mapping[str, list[Any]],
+        ago: tuple[float, float] | None,
+    ) -> None:
         given = {}
         if ago is not None:
             # (The clock of the compiled iterator may be some milliseconds behind.)
             first, last = (round(max(seconds, 0.0), 3) for seconds in ago)
             given = {"first_ago": first, "last_ago": last}
-        for run in runs(records):
-            self.log.debug("records.delivered", partition=topic_partition, **run, **given)
+        self.log.debug("records.delivered", partition=topic_partition, **run, **given)
 
     def accept(self) -> None:
         """`poll` has returned: its records have reached the user."""
@@ -782,8 +819,51 @@ class Delivery:
             self.credit.let_go(dropped)
 
 
+#: What polls give out within so many seconds of each other is traced together.
+HOLD: Final = 0.04
+
 #: The most runs in one trace event: a longer list would be cut.
 RUNS_MAX: Final = 50
+
+
+class Held:
+    """Records of a partition that polls have given out one after the other, and that are traced
+    together. (A consumer that is behind polls thousands of times a second, and to trace a poll took
+    as long as the poll.)"""
+
+    __slots__ = ("_epoch", "_last", "first", "first_at", "last_at", "time", "until")
+
+    def __init__(self, told: Any, now: float) -> None:
+        """`told` is the last record that was traced, at once."""
+        self._last, self._epoch = told.offset, told.leader_epoch
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """All was traced."""
+        self.until = now + HOLD
+        #: The first offset, and its timestamp; None: there are no records.
+        self.first: int | None = None
+        self.time = -1
+        self.first_at = self.last_at = now
+
+    def takes(self, records: Sequence[Any], now: float) -> bool:
+        """Hold these records, too, if they follow without a gap."""
+        first, last = records[0], records[-1]
+        if (
+            first.offset != self._last + 1
+            or last.offset - first.offset >= len(records)
+            or not first.leader_epoch == last.leader_epoch == self._epoch
+        ):
+            return False
+        if self.first is None:
+            self.first, self.time, self.first_at = first.offset, first.timestamp, now
+        self.last_at, self._last = now, last.offset
+        return True
+
+    @property
+    def values(self) -> dict[str, list[Any]]:
+        """As `runs` has them."""
+        return {"offsets": [[self.first, self._last]], "times": [self.time]}
 
 
 def runs(records: Sequence[Any]) -> Iterator[dict[str, list[Any]]]:

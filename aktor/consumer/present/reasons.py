@@ -807,6 +807,9 @@ def _session_reason(p: Picture) -> Reason | None:
     unconfirmed = _session(p)
     if unconfirmed is None:
         return None
+    late = _polls_late(p)
+    if late is not None and late.fault:
+        return late  # so the member has left its group, and nobody expects an answer
     cause = _coordinator(p)
     text = unconfirmed.text if cause is None else f"{unconfirmed.text}: {cause.text}"
     return Reason(WaitingFor.SESSION, text, unconfirmed.since, fault=True)

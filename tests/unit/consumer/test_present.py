@@ -484,6 +484,19 @@ def test_what_waits_for_the_next_poll_is_here_and_not_fetched() -> None:
     assert reason.text == "its records are here for the next poll"
 
 
+def test_a_member_that_left_since_nobody_polled_is_not_said_to_wait_for_a_heartbeat() -> None:
+    p = a_picture(
+        max_poll_interval=4.0,
+        application=an_application(polled_at=NOW - 7.0, line="app.py:3 work"),
+        session_until=NOW - 2.0,
+        partitions={T0: seen(lag=3)},
+    )
+
+    for reason in reasons.of_partitions(p).values():
+        assert reason.waiting_for is WaitingFor.APPLICATION
+        assert reason.text == "the application has not polled for 7.0 s (it is at app.py:3 work)"
+
+
 def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> None:
     for ago, words in (
         (0.5, "Records are fetched and delivered: the last ones 0.5 s ago."),

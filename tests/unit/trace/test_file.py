@@ -222,12 +222,12 @@ def test_a_signal_handler_may_tell_an_event_while_one_is_written(path: Path) -> 
 def test_a_file_that_is_too_long_is_renamed_and_a_new_one_is_begun(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     file = TraceFile(str(path), max_bytes=100)
-    for number in range(30):
-        file.add(b"%09d\n" % number)
+    for number in range(10, 40):
+        file.add({"n": number})  # a line of ten bytes
         file.flush()
 
     kept = (tmp_path / "trace.1").read_text() + path.read_text()
-    assert [int(line) for line in kept.split()] == list(range(10, 30))
+    assert [json.loads(line)["n"] for line in kept.splitlines()] == list(range(20, 40))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["trace", "trace.1"]
 
 
@@ -236,14 +236,12 @@ def test_who_writes_to_a_file_that_another_process_has_renamed_goes_on_in_the_ne
 ) -> None:
     path = tmp_path / "trace"
     one, other = (TraceFile(str(path), max_bytes=10) for _ in range(2))
-    for file, line in ((one, b"first\n"), (other, b"second\n"), (one, b"third\n")):
-        file.add(line)
+    for file, number in ((one, 1), (other, 2), (one, 3), (other, 4)):
+        file.add({"n": number})
         file.flush()
-    other.add(b"fourth\n")
-    other.flush()
 
-    assert (tmp_path / "trace.1").read_text() == "first\nsecond\n"
-    assert path.read_text() == "third\nfourth\n"
+    assert (tmp_path / "trace.1").read_text() == '{"n": 1}\n{"n": 2}\n'
+    assert path.read_text() == '{"n": 3}\n{"n": 4}\n'
 
 
 def test_the_variable_says_how_long_a_file_may_become(
@@ -314,7 +312,7 @@ def test_a_file_that_cannot_be_written_is_given_up_with_one_line_on_stderr(
 
 def test_a_path_that_no_file_can_have_is_given_up(capfd: pytest.CaptureFixture[str]) -> None:
     file = TraceFile("a\0b", max_bytes=100)
-    file.add(b"line\n")
+    file.add({"n": 1})
     file.flush()
 
     assert file.is_given_up
@@ -350,11 +348,11 @@ def test_a_pipe_whose_reader_does_not_read_loses_lines_and_holds_nobody_up(
     wanted = WAITING_MAX + 10_000
 
     for number in range(wanted):
-        assert file.add(b"%09d\n" % number)
+        assert file.add({"n": number})
     file.end()
     numbers: list[int] = []
     while data := _read(reader):
-        numbers += map(int, data.split())
+        numbers += [json.loads(line)["n"] for line in data.splitlines()]
         file.flush()
     os.close(reader)
 

@@ -15,7 +15,7 @@ from aktor.errors import CorruptBatchError, RecordDeserializationError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
 from aktor.records import Columns
-from aktor.trace import recording, silent
+from aktor.trace import open_trace, recording, silent
 from tests.unit.consumer.core.builders_chunks import (
     OVERHEAD,
     A,
@@ -758,6 +758,105 @@ def test_an_assignment_of_many_partitions_is_told_in_full() -> None:
     Delivery(read, trace).assign(many)
 
     assert len(events[0]["partitions"]) == 200
+
+
+class Polls:
+    """Polls of one record each, of a consumer whose trace has a hook and no listener."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.events: list[dict[str, Any]] = []
+        self.trace = open_trace()
+        self.trace._outlet.listeners = ()  # the one that compares all events with the schema
+        self.trace.subscribe(self.events.append, level="debug")
+        self.delivery = Delivery(read, self.trace, clock=lambda: self.now)
+        self.delivery.assign([A, B])
+        resolve(self.delivery)
+        for partition in (A, B):
+            epoch = self.delivery.partitions[partition].epoch
+            self.delivery.put(a_chunk(partition, count=50, epoch=epoch))
+        self.events.clear()
+
+    def poll(self, *, every: float = 0.01, of: TopicPartition = A, limit: int = 1) -> None:
+        self.now += every
+        self.delivery.take(limit, only={of})
+
+    def told(self) -> list[tuple[Any, ...]]:
+        keys = ("partition", "offsets", "first_ago", "last_ago")
+        return [tuple(one.get(key) for key in keys) for one in self.events]
+
+
+def test_polls_that_follow_each_other_closely_are_traced_together() -> None:
+    polls = Polls()
+    for _ in range(9):
+        polls.poll()
+    assert polls.told() == [
+        ("orders-0", [[0, 0]], None, None),
+        ("orders-0", [[1, 4]], 0.03, 0.0),
+        ("orders-0", [[5, 8]], 0.03, 0.0),
+    ]
+
+    polls.poll(every=1.0)
+    polls.poll(every=1.0, limit=2)
+    assert polls.told()[3:] == [
+        ("orders-0", [[9, 9]], 0.0, 0.0),
+        ("orders-0", [[10, 11]], 0.0, 0.0),
+    ], "each at once, after a time without polls"
+
+
+def test_what_is_not_traced_yet_comes_before_the_next_event_of_the_application() -> None:
+    polls = Polls()
+    for of in (A, B, A, B, A):
+        polls.poll(every=0.002, of=of)
+    polls.now += 0.01
+
+    polls.trace.debug("position.sought", partitions={})
+
+    names = [one["event"] for one in polls.events[2:]]
+    assert names == ["records.delivered", "records.delivered", "position.sought"]
+    assert sorted(polls.told()[2:4]) == [
+        ("orders-0", [[1, 2]], 0.014, 0.01),
+        ("orders-1", [[1, 1]], 0.012, 0.012),
+    ]
+
+
+@pytest.mark.parametrize("then", ["finds nothing", "is taken back"])
+def test_what_is_not_traced_yet_is_when_a_poll_finds_nothing_or_is_taken_back(then: str) -> None:
+    polls = Polls()
+    polls.poll()
+    polls.poll()
+    if then == "finds nothing":
+        polls.delivery.take(1, only=set())
+    else:
+        polls.delivery.take_back()
+
+    assert polls.told()[1] == ("orders-0", [[1, 1]], 0.0, 0.0)
+
+
+def test_polls_between_which_offsets_are_missing_are_traced_one_by_one() -> None:
+    polls = Polls()
+    polls.poll()
+    polls.delivery.seek(A, Position(offset=9))
+    polls.delivery.put(a_chunk(A, 9, count=3, epoch=polls.delivery.partitions[A].epoch))
+    polls.events.clear()
+
+    polls.poll()
+
+    assert polls.told() == [("orders-0", [[9, 9]], None, None)]
+
+
+def test_a_listener_gets_each_poll_at_once() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A])
+    resolve(delivery)
+    delivery.put(a_chunk(count=3))
+    events.clear()
+
+    for _ in range(3):
+        delivery.take(1)
+
+    assert [one["offsets"] for one in events] == [[[0, 0]], [[1, 1]], [[2, 2]]]
 
 
 def test_the_trace_tells_by_runs_what_is_given_out_and_what_is_taken_back() -> None:
