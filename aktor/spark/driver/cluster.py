@@ -92,7 +92,17 @@ class DriverCluster:
         }
         if wanted.partitions:
             there = sorted(set(there) & set(wanted.partitions))
+        self._follow(there)
         return there, ids
+
+    def _follow(self, partitions: Collection[TopicPartition]) -> None:
+        """Have the consumer keep where the leaders of these partitions are. It forgets those of
+        which nobody makes use: each look-up of offsets would ask for them again, and that was half
+        of the requests of an idle query. What is assigned is not fetched before a poll.
+        """
+        consumer = self._kafka()
+        if consumer.assignment() != set(partitions):
+            consumer.assign(dict.fromkeys(partitions, 0))
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first available offset of each partition."""
