@@ -89,6 +89,7 @@ __all__ = [
     "means",
     "name_of",
     "only_a_seek_helps",
+    "told_as",
 ]
 
 
@@ -520,6 +521,12 @@ def forbids_topic(error: type[BaseException]) -> bool:
     """Whether the error names the topics that we may not use. The parts of an answer that are about
     other topics may be fine."""
     return error is FORBIDDEN
+
+
+def told_as(error: type[Exception]) -> type[Exception]:
+    """The class of the error that the application is told. That a topic's id is not known is told
+    as that its name is not known: programs that were written for kafka-python catch that."""
+    return UnknownTopicOrPartitionError if error is UnknownTopicIdError else error
 
 
 def doubts_epoch(error: type[BaseException]) -> bool:

@@ -25,7 +25,6 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
-    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
@@ -121,8 +120,6 @@ _IN: Final[Mapping[Answer, Remedies]] = {
         ),
         UnknownTopicOrPartitionError: "the coordinator knows no such topic or partition: if it was"
         " deleted, leave it out of the commit; if it is new, commit again",
-        UnknownTopicIdError: "the topic that was read was deleted, or the coordinator has yet to"
-        " hear of it: leave it out of the commit, or commit again",
     },
     Answer.FETCH_PARTITION: _READ_TOPIC,
     Answer.FETCH_FOLLOWER: _READ_TOPIC,

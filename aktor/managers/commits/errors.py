@@ -14,12 +14,13 @@ from kafka.errors import (
     KafkaTimeoutError,
     RebalanceInProgressError,
     StaleMemberEpochError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.structs import TopicPartition
 
 from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
-from aktor.protocol.error_codes import Answer, Do, forbids_topic, means, name_of
+from aktor.protocol.error_codes import Answer, Do, forbids_topic, means, name_of, told_as
 from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import explained, topics_refused
 from aktor.protocol.remedies import remedy
@@ -163,13 +164,22 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def created_anew(self, partitions: Iterable[TopicPartition]) -> Exception:
-        """The positions belong to a topic that was deleted; a new topic has its name, or may have
-        it before we know."""
+        """The positions belong to a topic that was deleted; a new topic has its name."""
         return _error(
             CommitFailedError,
-            f"{_not_committed(partitions)} in {self._group}: their topic was deleted. If it was"
-            " created anew under its name, the next polls read the new one from the group's"
-            " committed offset, or as auto_offset_reset says if there is none.",
+            f"{_not_committed(partitions)} in {self._group}: their topic was deleted, and created"
+            " anew under its name. The next polls read the new one from the group's committed"
+            " offset, or as auto_offset_reset says if there is none.",
+        )
+
+    def deleted(self, partitions: Iterable[TopicPartition]) -> Exception:
+        """The positions belong to a topic that was deleted, and the coordinator knows topics by
+        their names only: it could have another topic of the name before we hear of that."""
+        return _error(
+            UnknownTopicOrPartitionError,
+            f"{_not_committed(partitions)} in {self._group}: the brokers say that their topic was"
+            " deleted, and by its name the offsets could be stored for a topic that is created"
+            " next.",
         )
 
     def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:
@@ -251,11 +261,11 @@ class CommitErrors(Value, kw_only=False):
             refusal = self._member_refused(error_type, what, member, generation, by)
             refusal.__cause__ = _error(error_type, code)
             return refusal
+        kind = told_as(error_type)
         text = (
-            f"{what} in {self._group}: {by}, answers {code};"
-            f" {remedy(Answer.OFFSET_COMMIT, error_type)}"
+            f"{what} in {self._group}: {by}, answers {code}; {remedy(Answer.OFFSET_COMMIT, kind)}"
         )
-        return _error(error_type, text, cause=_error(error_type, code))
+        return _error(kind, text, cause=_error(error_type, code))
 
     def _member_refused(
         self, error_type: Any, what: str, member: MemberChanged, generation: int, by: str

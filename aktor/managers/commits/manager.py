@@ -451,7 +451,7 @@ class CommitManager(RequestManager):
 
     def _objection(self, commit: Commit) -> Exception | None:
         if commit.outdated and not commit.remaining:
-            return self._errors.created_anew(commit.outdated)  # all other offsets are stored
+            return self._outdated(commit)  # all other offsets are stored
         if not (self._member.is_managed or commit.by_group):
             return None
         taken = {
@@ -472,6 +472,12 @@ class CommitManager(RequestManager):
         ):
             return self._errors.created_anew(gone)  # all other offsets are stored
         return None
+
+    def _outdated(self, commit: Commit) -> Exception:
+        """Why offsets of deleted topics were left out."""
+        if {partition.topic for partition in commit.outdated} <= self._topics.deleted:
+            return self._errors.deleted(commit.outdated)
+        return self._errors.created_anew(commit.outdated)
 
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -682,7 +688,7 @@ class CommitManager(RequestManager):
             return
         commit.attempts.end()
         if error is None and commit.outdated:
-            error = self._errors.created_anew(commit.outdated)
+            error = self._outdated(commit)
         if error is not None:
             self.log.warning(
                 "commit.failed",

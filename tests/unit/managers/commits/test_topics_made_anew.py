@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka.errors import CommitFailedError
+from kafka.errors import UnknownTopicOrPartitionError
 
 from aktor.events.answers import Failed
 from aktor.events.commits import AutoCommitFinished, RevocationCommitted, StartingOffsetsFound
@@ -107,6 +107,21 @@ def test_a_commit_that_is_refused_by_the_id_is_not_sent_by_name(asked: Any) -> N
     assert tick(manager, 10.0).requests == ()
 
 
+def test_that_the_id_is_not_known_any_more_is_told_as_of_a_name() -> None:
+    """A program that was written for commits by name catches that."""
+    manager = committing(T0, U0)
+    manager.handle(topics(t=1, u=2))
+    manager.handle(without("t", u=2))
+    manager.handle(commit({T0: 10, U0: 20}))
+    request = tick(manager, 0.0).request
+
+    refused = committed(request, {T0: UNKNOWN_TOPIC_ID}, version=10)
+    (error,) = [one.error for one in answer(manager, request, refused) if isinstance(one, Failed)]
+
+    assert isinstance(error, UnknownTopicOrPartitionError)
+    assert "UNKNOWN_TOPIC_ID" in str(error)
+
+
 @KINDS
 @pytest.mark.parametrize("protocol", ["classic", "by hand"])
 def test_the_offsets_are_those_of_the_topics_that_the_application_knows(
@@ -164,7 +179,7 @@ def test_where_only_names_are_taken_nothing_is_committed_of_a_topic_that_is_dele
     if isinstance(turn.said[0], RevocationCommitted):
         assert turn.said == [RevocationCommitted(rebalance=7)]
     else:
-        assert errors_in(turn.said) == [CommitFailedError]
+        assert errors_in(turn.said) == [UnknownTopicOrPartitionError]
 
 
 def test_the_others_are_committed_by_name() -> None:
@@ -176,7 +191,7 @@ def test_the_others_are_committed_by_name() -> None:
     turn = tick(manager, 5.0)
 
     assert asked_to_commit(turn.request) == {U0: 20}
-    assert errors_in(succeed(manager, turn)) == [CommitFailedError]
+    assert errors_in(succeed(manager, turn)) == [UnknownTopicOrPartitionError]
 
 
 def test_a_topic_that_nobody_has_described_is_committed_by_name_as_ever() -> None:
