@@ -26,13 +26,14 @@ from collections.abc import (
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
 
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor import kafka_python
 from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.guarded import Guarded, running_loop
+from aktor.aio.in_process import InProcess
 from aktor.aio.settings import translated
 from aktor.aio.tokens import LoopTokens
 from aktor.aio.turns import TaskGuard, Turn
@@ -46,7 +47,7 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST
-from aktor.errors import ConsumerStoppedError, WakeupError
+from aktor.errors import ConsumerStoppedError
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
@@ -119,6 +120,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
     #: The settings in use; those that were not given by their defaults. Passwords are masked.
     config: Config
     _guard: TaskGuard
+    #: How `process` calls it; one that is observed has another.
+    _in_process = InProcess
     #: `metrics` does not hold up the event loop for longer, in seconds.
     _look_wait = 0.1
 
@@ -636,7 +639,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             drain_timeout_ms=drain_timeout_ms,
             awaits=True,
         )
-        caller = _OfProcess(self)
+        caller = self._in_process(self)
         around = Surroundings(
             consumer=caller,
             engine=self._engine,
@@ -970,69 +973,6 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             f"<aio.KafkaConsumer {self._settings.client_id} group={self._settings.group_id}"
             f" [{topics}]>"
         )
-
-
-class _OfProcess:
-    """The consumer, as `process` calls it."""
-
-    def __init__(self, consumer: KafkaConsumer[Any, Any]) -> None:
-        self._consumer = consumer
-        self._commits: set[asyncio.Task[None]] = set()
-
-    @property
-    def config(self) -> Config:
-        return self._consumer.config
-
-    async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]:
-        return await self._consumer._getmany((), timeout, limit, "process (poll)")
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        with self._consumer._at_once("process (pause)"):
-            self._consumer._engine.pause(partitions, paused=True)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        with self._consumer._at_once("process (resume)"):
-            self._consumer._engine.pause(partitions, paused=False)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        with self._consumer._at_once("process (seek)"):
-            self._consumer._engine.seek(partition, arguments.position(offset))
-
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
-    ) -> None:
-        """The last commit of partitions that are given up: `wakeup` does not end it."""
-        consumer = self._consumer
-        call, deadline = consumer._engine.call, consumer._core.clock() + timeout
-
-        def steadily() -> Waiting[None]:
-            with call.steady():
-                yield from consumer._engine.commit(offsets, deadline)
-
-        await consumer._call("process (commit)", steadily)
-
-    def commit_async(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]
-    ) -> None:
-        task = tasks.begin(self._commit_aside(offsets, callback))
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
-
-    async def _commit_aside(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]
-    ) -> None:
-        consumer = self._consumer
-        deadline = consumer._core.clock() + consumer._settings.request_timeout
-        failed: BaseException | None = None
-        try:
-            await consumer._call(
-                "process (commit)", lambda: consumer._engine.commit(offsets, deadline)
-            )
-        except (KafkaError, WakeupError) as error:
-            failed = error
-            if isinstance(error, WakeupError):
-                consumer.wakeup()  # it was meant for `process`
-        callback(offsets, failed)
 
 
 def _hears(listener: Any) -> bool:

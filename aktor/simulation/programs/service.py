@@ -18,6 +18,7 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.errors import (
     ConsumerStoppedError,
     CorruptBatchError,
+    HandlerError,
     RecordDeserializationError,
 )
 from aktor.simulation.programs.loop import ONLY_A_NEW_ONE_HELPS, REFETCHES
@@ -34,6 +35,11 @@ HABIT_SHARE: Final = 0.05
 
 #: Ways of taking records.
 WAYS: Final = ("getmany", "getone", "iteration")
+
+#: The share of consumers that `process` their records, of those that commit by themselves; and of
+#: their handlers that fail.
+PROCESSING: Final = 0.4
+FAILING: Final = 0.03
 
 
 class Listener(AsyncConsumerRebalanceListener):
@@ -98,17 +104,58 @@ class Service:
             consumer.subscribe([str(topic) for topic in self._topics], listener=listener)
 
     async def _read(self, consumer: KafkaConsumer[Any, Any]) -> None:
+        turn = self._turn
+        if not consumer.config["enable_auto_commit"] and self.draw.random() < PROCESSING:
+            turn = self._process
         while True:
             try:
-                await self._turn(consumer)
+                await turn(consumer)
             except ONLY_A_NEW_ONE_HELPS:
                 raise
             except ConsumerStoppedError:
                 return
             except (CorruptBatchError, RecordDeserializationError) as error:
                 self._pass_over(consumer, error)
-            except KafkaError:
+            except (KafkaError, HandlerError):
                 await asyncio.sleep(0.1)
+
+    async def _process(self, consumer: KafkaConsumer[Any, Any]) -> None:
+        """Handlers in coroutines, until it is cancelled: once, or before it has ended once more."""
+        order = self.draw.choice(["key", "partition", "none"])
+
+        async def handle(record: Any) -> None:
+            await asyncio.sleep(self.draw.choice([0.0, 0.0, 0.01, 0.3]))
+            if self.draw.random() < FAILING:
+                raise ValueError("the database is away")
+            if self.draw.random() < HABIT_SHARE and self._simulation.faults.raging:
+                habit = self.draw.choice(["ask", "stop", "busy"])
+                if habit == "ask":
+                    with contextlib.suppress(KafkaError):
+                        await consumer.position(TopicPartition(record.topic, record.partition))
+                elif habit == "stop":
+                    await consumer.stop()
+                else:
+                    self._simulation.sleep(self.draw.uniform(0.0, 5.0))
+
+        processing = asyncio.create_task(
+            consumer.process(
+                handle,
+                order=order,
+                concurrency=self.draw.choice([1, 3, 20]),
+                max_pending=self.draw.choice([40, 1000]),
+                commit_interval_ms=self.draw.choice([0, 500]),
+                retries=self.draw.choice([0, 3]),
+                on_error="raise",
+            )
+        )
+        for wait in (self.draw.choice([0.0, 0.001, 0.05, 1.0, 5.0, 20.0]), 0.1, 0.0):
+            await asyncio.wait([processing], timeout=wait)
+            if processing.done():
+                break
+            if wait or self.draw.random() < 0.5:
+                processing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await processing
 
     async def _turn(self, consumer: KafkaConsumer[Any, Any]) -> None:
         if self.draw.random() < HABIT_SHARE and self._simulation.faults.raging:

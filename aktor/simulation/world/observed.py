@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -19,6 +20,7 @@ from kafka.consumer.subscription_state import (
 from kafka.structs import TopicPartition
 
 from aktor import aio
+from aktor.aio.in_process import InProcess
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guarded import Close
 from aktor.consumer.facade import KafkaConsumer
@@ -289,6 +291,19 @@ class Noting:
         self._engine.iteration.tell()
         self._gave(record, [record])
 
+    @contextmanager
+    def _handling(self, record: Any, order: str) -> Iterator[None]:
+        """A handler of `process` works on this record."""
+        of = {"partition": _name(record), "offset": record.offset}
+        of["lane"] = _lane(order, of["partition"], record.key)
+        self._note("handler.began", **of)
+        try:
+            yield
+        except (Exception, CancelledError) as error:
+            self._note("handler.ended", error=type(error).__name__, **of)
+            raise
+        self._note("handler.ended", error=None, **of)
+
     def _measure_buffer(self) -> None:
         """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
         port, owned = self._engine.core.port, self._engine.delivery.partitions
@@ -370,15 +385,8 @@ class _Observed(KafkaConsumer, Noting):
         order = options.get("order", "key")
 
         def noted(record: Any) -> None:
-            of = {"partition": _name(record), "offset": record.offset}
-            of["lane"] = _lane(order, of["partition"], record.key)
-            self._note("handler.began", **of)
-            try:
+            with self._handling(record, order):
                 handler(record)
-            except Exception as error:
-                self._note("handler.ended", error=type(error).__name__, **of)
-                raise
-            self._note("handler.ended", error=None, **of)
 
         self._note("user.processes", order=order)
         return super().process(noted, **options)
@@ -543,25 +551,83 @@ class _Observed(KafkaConsumer, Noting):
                     self._left()
 
 
+class _ObservedInProcess(InProcess):
+    """As `process` calls an observed consumer of an event loop."""
+
+    _consumer: _ObservedInLoop
+
+    async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]:
+        # Its time is not measured: its listener waits for handlers.
+        return await self._consumer._observe_batch(super().poll(timeout, limit), limit)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        super().pause(*partitions)
+        self._consumer._put_aside.update(partitions)
+        self._consumer._asked("partitions.paused", partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        super().resume(*partitions)
+        self._consumer._asked("partitions.resumed", partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        super().seek(partition, offset)
+        self._consumer._asked("position.sought", {partition: offset})
+
+    async def commit(self, offsets: Any, timeout: float) -> None:
+        self._consumer._note_commit(offsets)
+        await super().commit(offsets, timeout)
+        self._consumer._note("user.committed")
+
+    def commit_async(self, offsets: Any, callback: Callable[..., None]) -> None:
+        note, number = self._consumer._note, next(self._consumer._futures)
+        self._consumer._note_commit(offsets, number)
+
+        def hear(committed: Any, error: Any) -> None:
+            note("commit.told", future=number, error=None if error is None else repr(error))
+            callback(committed, error)
+
+        super().commit_async(offsets, hear)
+
+
 class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
     """A consumer of an event loop, observed."""
+
+    _in_process = _ObservedInProcess
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Any]]:
-        self._came_back()
-        with self._timed("poll", timeout_ms / 1000), self._telling():
-            taken = await super().getmany(
-                *partitions, timeout_ms=timeout_ms, max_records=max_records
+        with self._timed("poll", timeout_ms / 1000):
+            taken = await self._observe_batch(
+                super().getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records),
+                max_records,
             )
-        self._count(taken, max_records)
         if not partitions:
             self._look_what_is_left(taken)
+        return taken
+
+    async def _observe_batch(
+        self, batch: Awaitable[dict[TopicPartition, list[Any]]], limit: int | None
+    ) -> dict[TopicPartition, list[Any]]:
+        self._came_back()
+        with self._telling():
+            taken = await batch
+        self._count(taken, limit)
         for partition, records in taken.items():
             self._gave(partition, records)
         self._last_asked = self._now()
         self._has_polled()
         return taken
+
+    async def process(self, handler: Callable[[Any], Any], **options: Any) -> Processed:
+        order = options.get("order", "key")
+
+        async def noted(record: Any) -> None:
+            with self._handling(record, order):
+                await handler(record)
+
+        self._note("user.processes", order=order)
+        return await super().process(noted, **options)
 
     async def getone(self, *partitions: TopicPartition) -> Any:
         return await self._observe_next(super().getone(*partitions))
