@@ -33,7 +33,6 @@ from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.guarded import Guarded, running_loop
-from aktor.aio.in_process import InProcess
 from aktor.aio.settings import translated
 from aktor.aio.tokens import LoopTokens
 from aktor.aio.turns import TaskGuard, Turn
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from aktor.consumer.configuration.shapes import Deserializes
     from aktor.processing import Failure, Processed, Retries
 
-__all__ = ["AIOKafkaConsumer", "KafkaConsumer"]
+__all__ = ["AIOKafkaConsumer", "InProcess", "KafkaConsumer"]
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -100,6 +99,62 @@ LOOK_EVERY: Final = 0.05
 #: end of each batch; amid a batch only after `AMID_A_BATCH`, since what is left is put back then.
 TURN_EVERY: Final = 0.0005
 AMID_A_BATCH: Final = 0.002
+
+
+class InProcess:
+    """A consumer, while its `process` runs."""
+
+    def __init__(self, consumer: KafkaConsumer[Any, Any]) -> None:
+        self._consumer = consumer
+
+    @property
+    def config(self) -> Config:
+        return self._consumer.config
+
+    async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]:
+        return await self._consumer._getmany((), timeout, limit, "process (poll)")
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        with self._consumer._at_once("process (pause)"):
+            self._consumer._engine.pause(partitions, paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        with self._consumer._at_once("process (resume)"):
+            self._consumer._engine.pause(partitions, paused=False)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        with self._consumer._at_once("process (seek)"):
+            self._consumer._engine.seek(partition, arguments.position(offset))
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> None:
+        """The last commit of partitions that are given up: `wakeup` does not end it."""
+        consumer = self._consumer
+        call, deadline = consumer._engine.call, consumer._core.clock() + timeout
+
+        def steadily() -> Waiting[None]:
+            with call.steady():
+                yield from consumer._engine.commit(offsets, deadline)
+
+        await consumer._call("process (commit)", steadily)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]
+    ) -> None:
+        """Commit without waiting; `callback(offsets, error)` runs in a later call.
+
+        It is sent at once. A call that waited for its turn might find that a rebalance came first,
+        and set back the offsets of partitions that are another member's by then.
+        """
+        consumer = self._consumer
+        with consumer._at_once("process (commit)"):
+            committing = consumer._engine.commit_async(offsets, _no_future, callback)
+            consumer._driver.run_at_once(committing)
+
+
+def _no_future(_value: object, _error: BaseException | None) -> None:
+    """Nobody was given a future of it."""
 
 
 class KafkaConsumer(Guarded, Shown, Generic[K, V]):
@@ -243,6 +298,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             if self._engine.subscription.is_subscribed:
                 in_group = self._engine.subscription.in_group
                 await self._attendance.begin(ASSIGNMENT_WAIT if in_group else METADATA_WAIT)
+        except GeneratorExit:  # the event loop was closed: nothing can be awaited
+            raise
         except BaseException:
             self._guard.end()
             self._engine.call.end_waits()
@@ -304,8 +361,12 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
                 error = await self._driver.run(turn, engine.close(deadline, commit=autocommit))
             finally:
                 guard.leave(turn)
-        finally:
-            failed = await self._end(deadline)
+        except GeneratorExit:  # the event loop was closed: nothing can be awaited
+            raise
+        except BaseException:
+            await self._end(deadline)
+            raise
+        failed = await self._end(deadline)
         if (first := error or failed) is not None:
             raise first
 
@@ -351,6 +412,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
     async def __aexit__(self, _kind: object, error: BaseException | None, _: object) -> None:
         """Stop. After an error there is no commit: the record that was in hand was not finished. If
         it was a call for records that was cancelled, none was in hand."""
+        if isinstance(error, GeneratorExit):  # the event loop was closed: nothing can be awaited
+            return
         finished = error is None or error is self._cancelled_reading()
         await self.stop(autocommit=finished)
 

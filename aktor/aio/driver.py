@@ -185,16 +185,19 @@ class Driver:
         """Run the user's awaitable to its end, as a task of its own; returns its error."""
         guard = self._guard
         task = tasks.begin(_await(awaitable))
-        outer, guard.callback = guard.callback, task
+        outer = guard.callback
+        guard.runs(task)
         try:
             await asyncio.wait([task])
             if outer is None:
                 await guard.wait_for_nested()
-        except BaseException:  # the event loop ends
+        except GeneratorExit:  # the event loop was closed
+            raise
+        except BaseException:  # it ends
             task.cancel()
             raise
         finally:
-            guard.callback = outer
+            guard.runs(outer)
         return asyncio.CancelledError() if task.cancelled() else task.exception()
 
     def _go_on_alone(

@@ -98,7 +98,8 @@ class _Tasks:
         self._closed = True
         self._inbox.clear()
         for task in self._jobs:
-            task.cancel()
+            if not task.get_loop().is_closed():
+                task.cancel()
 
 
 async def _call(job: Job) -> None:
@@ -138,18 +139,26 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
     async def on_partitions_revoked(self, revoked: Partitions) -> None:
         """Wait for the running handlers and commit; then call the user's listener."""
         await self._processor.revoke(revoked)
-        await self._tell("on_partitions_revoked", revoked)
+        await self._tell_last("on_partitions_revoked", revoked)
 
     async def on_partitions_lost(self, lost: Partitions) -> None:
         """Another member may own them already: drop their records, call the user's listener."""
         self._processor.lose(lost)
-        await self._tell("on_partitions_lost", lost)
+        await self._tell_last("on_partitions_lost", lost)
 
     async def _tell(self, name: str, partitions: Partitions) -> None:
         if self._users is not None:
             result = getattr(self._users, name)(partitions)
             if inspect.isawaitable(result):
                 await result
+
+    async def _tell_last(self, name: str, partitions: Partitions) -> None:
+        try:
+            await self._tell(name, partitions)
+        except Exception:
+            self._processor.let_go(partitions)
+            raise
+        self._processor.let_go(partitions)
 
 
 class Processor(Handling):
@@ -179,6 +188,8 @@ class Processor(Handling):
                 try:
                     while not self._is_over():
                         await self._turn()
+                except GeneratorExit:  # the event loop was closed: nothing can be awaited
+                    raise
                 except BaseException as error:
                     with contextlib.suppress(asyncio.CancelledError):  # the first error is raised
                         await self._end(because=type(error).__name__, raising=True)
@@ -200,14 +211,13 @@ class Processor(Handling):
     # -- partitions go
 
     async def revoke(self, partitions: Partitions) -> None:
-        """They are revoked: let what runs end, commit, and forget them."""
+        """They are revoked: let what runs end, and commit."""
         await self._drain(partitions, self._drain_by())
         try:
             await self._commit(partitions)
         except KafkaError as error:
             # Nothing is lost: the next owner goes on from the last commit, and repeats some.
             self._trace.warning("commit.failed", because=error, at="revocation")
-        self._forget(partitions)
 
     def lose(self, partitions: Partitions) -> None:
         """They are another member's already: nothing of them is to be committed."""

@@ -106,14 +106,13 @@ class _Place:
 class TaskGuard(Guard[Turn]):
     """The guard of calls that await. It is used on the event loop's thread only."""
 
-    __slots__ = ("_nested", "_nested_over", "_queue", "away", "callback")
+    __slots__ = ("_callback", "_nested", "_nested_over", "_queue", "away")
 
     def __init__(self) -> None:
         super().__init__()
         #: Calls that have let others in while they wait for the cluster.
         self.away: set[Turn] = set()
-        #: The task of the listener that the call inside runs.
-        self.callback: asyncio.Task[Any] | None = None
+        self._callback: ref[asyncio.Task[Any]] | None = None
         self._queue: deque[_Place] = deque()
         #: How many nested calls are under way; and what is set when the last of them is over.
         self._nested = 0
@@ -127,9 +126,19 @@ class TaskGuard(Guard[Turn]):
     # -- listeners
 
     @property
+    def callback(self) -> asyncio.Task[Any] | None:
+        """The task of the listener that the call inside runs. As a `Turn`, it keeps none alive."""
+        return None if self._callback is None else self._callback()
+
+    def runs(self, callback: asyncio.Task[Any] | None) -> None:
+        """The call inside runs this listener from now on."""
+        self._callback = None if callback is None else ref(callback)
+
+    @property
     def runs_callback(self) -> bool:
         """Whether a listener runs now, so that calls are nested."""
-        return self.callback is not None and not self.callback.done()
+        callback = self.callback
+        return callback is not None and not callback.done()
 
     @property
     def in_callback_of(self) -> Turn | None:

@@ -7,6 +7,7 @@ and how far the loop is. Nothing here waits.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
@@ -68,7 +69,13 @@ class Handling:
         before = rebalancing.listener
         rebalancing.tell(make_listener(before))
         call.poll_ends = self._has_news
-        restore = self._around.host.on_sigterm(lambda: self.stop("SIGTERM"))
+        stop = weakref.WeakMethod(self.stop)  # the handler does not keep a dropped consumer alive
+
+        def on_sigterm() -> None:
+            if (still_there := stop()) is not None:
+                still_there("SIGTERM")
+
+        restore = self._around.host.on_sigterm(on_sigterm)
         try:
             yield
         finally:
@@ -151,7 +158,9 @@ class Handling:
         their records here."""
         owned = self._around.engine.delivery.partitions
         if owned is not self._owned:
-            self._lose(self._work.partitions - owned.keys())
+            gone = self._work.partitions - owned.keys()
+            self._lose(gone)
+            self.let_go(gone)
             self._owned = owned
 
     # -- records are worked on
@@ -246,7 +255,7 @@ class Handling:
     def _note_drained(
         self, partitions: Collection[TopicPartition], began: float, deadline: float
     ) -> None:
-        left = self._work.runs_of(partitions)
+        left = sorted(self._work.runs_of(partitions), key=lambda task: task.record.offset)
         facts = {
             "partitions": sorted(partitions),
             "left": [
@@ -263,9 +272,13 @@ class Handling:
     def _lose(self, partitions: Collection[TopicPartition]) -> None:
         """They are another member's already: nothing of them is to be committed."""
         self._work.stop(partitions)
-        self._forget(partitions)
 
-    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+    def let_go(self, partitions: Collection[TopicPartition]) -> None:
+        """They were revoked or lost, and the user's listener has ended: forget them.
+
+        Not before: if the loop ends in that listener, they are still owned, and their positions are
+        past records that are not finished. A commit of these positions would lose those records.
+        """
         self._work.release(partitions)
         self._pausing.forget(partitions)
         self._commits.forget(partitions)

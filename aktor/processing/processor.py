@@ -57,7 +57,7 @@ class Processor(Handling):
         """Until it is stopped, nothing has come for long enough, or something is raised."""
         self._note_begin()
         with self._installed(
-            lambda users: RevocationListener(users, self._around.revoke, self._lose)
+            lambda users: RevocationListener(users, self._around.revoke, self._lose, self.let_go)
         ):
             try:
                 while not self._is_over():
@@ -82,9 +82,6 @@ class Processor(Handling):
         if here is not self._thread:
             raise ConcurrentAccessError(owner=self._thread.name, other=here.name)
 
-    def _listener(self, users: Any) -> RevocationListener:
-        return RevocationListener(users, self._around.revoke, self._lose)
-
     def _turn(self) -> None:
         consumer, limit = self._around.consumer, self._before_poll()
         try:
@@ -96,14 +93,13 @@ class Processor(Handling):
     # -- partitions go
 
     def revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """They are revoked: let what runs end, commit, and forget them."""
+        """They are revoked: let what runs end, and commit."""
         self._drain(partitions, self._drain_by())
         try:
             self._commits.commit_now(self._around.consumer, partitions)
         except KafkaError as error:
             # Nothing is lost: the next owner goes on from the last commit, and repeats some.
             self._trace.warning("commit.failed", because=error, at="revocation")
-        self._forget(partitions)
 
     def _drain(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Begin nothing more of these, and wait until what runs of them has ended."""

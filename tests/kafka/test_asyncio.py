@@ -1075,27 +1075,93 @@ def test_one_that_was_never_started_and_is_dropped_leaves_no_socket(kafka: Embed
     assert unstopped(told) == []
 
 
-@pytest.mark.embedded("what is looked at is this process")
-def test_a_loop_that_is_closed_in_the_middle_of_a_call_does_not_keep_the_consumer(
-    kafka: EmbeddedCluster, orders: TopicPartition
-) -> None:
-    async def wait(consumer: KafkaConsumer[Any, Any]) -> None:
-        await consumer.start()
-        consumer.assign([orders])
-        await consumer.seek_to_end()
-        await consumer.getone()
+async def _amid_an_iteration(consumer: KafkaConsumer[Any, Any]) -> None:
+    await consumer.start()
+    await consumer.seek_to_end()
+    await anext(consumer)
 
-    loop, consumer = asyncio.new_event_loop(), quick(kafka)
+
+async def _amid_start(consumer: KafkaConsumer[Any, Any]) -> None:
+    consumer.subscribe([*consumer.subscription()], listener=Listener())
+    await consumer.start()
+
+
+async def _amid_a_listener(consumer: KafkaConsumer[Any, Any]) -> None:
+    await consumer.start()
+    topics = [*consumer.subscription()]
+    await consumer.unsubscribe()
+    consumer.subscribe(topics, listener=Listener())
+    await consumer.getone()
+
+
+async def _amid_stop(consumer: KafkaConsumer[Any, Any]) -> None:
+    class Waits(Listener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            await self.goes_on.wait()
+
+    consumer.subscribe([*consumer.subscription()], listener=Waits(lambda _: asyncio.sleep(0)))
+    await consumer.start()
+    await consumer.stop()
+
+
+async def _amid_process(consumer: KafkaConsumer[Any, Any]) -> None:
+    async def handle(record: Any) -> None: ...
+
+    await consumer.start()
+    await consumer.process(handle)
+
+
+async def _amid_a_handler(consumer: KafkaConsumer[Any, Any]) -> None:
+    async def handle(record: Any) -> None:
+        await asyncio.Event().wait()
+
+    await consumer.start()
+    await consumer.process(handle)
+
+
+async def _amid_its_block(consumer: KafkaConsumer[Any, Any]) -> None:
+    async with consumer:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.embedded("what is looked at is this process")
+@pytest.mark.parametrize(
+    "program",
+    [
+        _amid_an_iteration,
+        _amid_start,
+        _amid_a_listener,
+        _amid_stop,
+        _amid_process,
+        _amid_a_handler,
+        _amid_its_block,
+    ],
+)
+def test_a_loop_that_is_closed_in_the_middle_of_a_call_does_not_keep_the_consumer(
+    kafka: EmbeddedCluster,
+    orders: TopicPartition,
+    group: str,
+    program: Callable[[KafkaConsumer[Any, Any]], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its thread ends, and nothing is awaited that nobody would go on with."""
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: unraisable.append(told.exc_value))
+    loop = asyncio.new_event_loop()
+    consumer = quick(kafka, orders.topic, group_id=group, enable_auto_commit=False)
     dispatcher = consumer._dispatcher
-    waiting = loop.create_task(wait(consumer))
-    while not consumer._guard.away or not consumer._engine.delivery.partitions:
+    task = loop.create_task(program(consumer))
+    while not consumer.assignment() and not task.done():
         loop.run_until_complete(asyncio.sleep(0.01))
-    loop.close()
-    del waiting, consumer, loop
+    loop.run_until_complete(asyncio.sleep(0.1))
+    assert not task.done()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
+        loop.close()
+        del task, consumer, loop
         wait_until(lambda: gc.collect() >= 0 and not dispatcher.alive, "its thread has ended")
-    assert any("was not stopped" in one for one in unstopped(told))
+    assert not [one for one in unstopped(told) if "was not stopped" not in one]
+    assert unraisable == []
 
 
 @pytest.mark.embedded("no broker is asked")

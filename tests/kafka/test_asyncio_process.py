@@ -12,12 +12,15 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from kafka import KafkaProducer
 
+from aktor import KafkaConsumer as Blocking
 from aktor.aio import (
     AsyncConsumerRebalanceListener,
     ConsumerRecord,
     KafkaConsumer,
+    OffsetAndMetadata,
     TopicPartition,
 )
+from aktor.aio.consumer import InProcess
 from aktor.errors import (
     ConfigurationError,
     HandlerError,
@@ -28,7 +31,7 @@ from aktor.errors import (
 from aktor.processing import Failure, Processed, dead_letter
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
-from tests.kafka.support import QUICK, SOON_S, hurried
+from tests.kafka.support import QUICK, SOON_S, hurried, wait_until
 
 COUNT = 60
 
@@ -88,6 +91,23 @@ def test_handlers_are_tasks_of_the_users_loop_and_keep_the_order_of_each_key(
         assert 1 < runs[1] <= 4
         assert all(offsets == sorted(offsets) for offsets in seen.values())
         assert await committed(kafka, group, orders) == COUNT
+
+    run(program())
+
+
+def test_a_commit_is_sent_at_once_also_if_nothing_else_of_the_event_loop_runs(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    """If it waited for its turn, a rebalance might come first: it would be of a partition that was
+    given up, and set the offset of its next owner back."""
+
+    async def program() -> None:
+        async with quick(kafka, group, orders.topic) as consumer:
+            await consumer.getone()
+            finished = {orders: OffsetAndMetadata(1, "", -1)}
+            InProcess(consumer).commit_async(finished, lambda _offsets, _error: None)
+            with Blocking(bootstrap_servers=kafka.bootstrap_servers, group_id=group) as other:
+                wait_until(lambda: other.committed(orders) == 1, "it is stored", SOON_S / 2)
 
     run(program())
 
@@ -204,6 +224,53 @@ def test_a_revocation_waits_for_running_handlers_and_commits(
             done = await processing
             assert done.unfinished + done.finished <= COUNT
             assert await committed(kafka, group, orders) in (6, COUNT)
+            joining.cancel()
+
+    run(program())
+
+
+@pytest.mark.embedded("two members rebalance as on any cluster")
+def test_if_it_is_cancelled_in_a_listener_of_a_revocation_nothing_unfinished_is_committed(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    """Neither by it nor by a commit that follows while the listener goes on."""
+
+    async def program() -> None:
+        begun, revoking, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def handle(record: Any) -> None:
+            if record.offset == 5:
+                begun.set()
+                await revoking.wait()
+
+        class Listener(AsyncConsumerRebalanceListener):
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                """Not of interest."""
+
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                if processing.done():
+                    return  # by `stop`
+                processing.cancel()
+                await goes_on.wait()
+
+        async with quick(kafka, group) as consumer, quick(kafka, group) as other:
+            consumer.subscribe([orders.topic], listener=Listener())
+            processing = asyncio.create_task(consumer.process(handle, order="partition"))
+            await begun.wait()
+
+            def hear(event: Any) -> None:
+                if event["event"] == "partitions.revoking":
+                    revoking.set()
+
+            consumer.on_event(hear, level="debug")
+            other.subscribe([orders.topic])
+            joining = asyncio.create_task(other.getmany(timeout_ms=SOON_S * 1000))
+            with pytest.raises(asyncio.CancelledError):
+                await processing
+            assert await consumer.committed(orders) == 6
+            await consumer.commit()
+            assert await consumer.committed(orders) == 6
+            goes_on.set()
             joining.cancel()
 
     run(program())

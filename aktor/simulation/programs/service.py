@@ -57,6 +57,8 @@ class Listener(AsyncConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         await asyncio.sleep(self._service.draw.choice([0.0, 0.0, 0.3]))
+        if self._service.processes:
+            return  # `process` commits what is finished
         with contextlib.suppress(KafkaError):
             await self._consumer.commit()
 
@@ -78,11 +80,15 @@ class Service:
         self._config = config
         self.draw = random.Random(f"{simulation.seed} service {simulation.me.name}")
         self._unreadable: dict[tuple[str, int, int], int] = {}
+        #: Whether the present consumer's records are processed.
+        self.processes = False
 
     async def run(self) -> None:
         """Read until the end of the simulation, with one consumer after the other."""
         while True:
             consumer = KafkaConsumer[Any, Any](**self._config())
+            by_itself = not consumer.config["enable_auto_commit"]
+            self.processes = by_itself and self.draw.random() < PROCESSING
             self._subscribe(consumer)
             try:
                 await consumer.start()
@@ -104,9 +110,7 @@ class Service:
             consumer.subscribe([str(topic) for topic in self._topics], listener=listener)
 
     async def _read(self, consumer: KafkaConsumer[Any, Any]) -> None:
-        turn = self._turn
-        if not consumer.config["enable_auto_commit"] and self.draw.random() < PROCESSING:
-            turn = self._process
+        turn = self._process if self.processes else self._turn
         while True:
             try:
                 await turn(consumer)

@@ -20,7 +20,7 @@ from kafka.consumer.subscription_state import (
 from kafka.structs import TopicPartition
 
 from aktor import aio
-from aktor.aio.in_process import InProcess
+from aktor.aio.consumer import InProcess
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guarded import Close
 from aktor.consumer.facade import KafkaConsumer
@@ -637,8 +637,11 @@ class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
 
     async def _observe_next(self, next_record: Awaitable[Any]) -> Any:
         self._came_back()
-        with self._telling():
+        try:  # records are of a poll that was before, so that not each is told
             record = await next_record
+        except Exception as error:
+            self._raised(error)
+            raise
         self._gave_one(record)
         self._last_asked = self._now()
         self._has_polled()

@@ -81,7 +81,7 @@ async def a_reader_with_a_listener(guard: TaskGuard, listens: Awaitable[object])
     async def read() -> None:
         turn = Turn("getmany", asyncio.current_task())
         await guard.wait_for_turn(turn)
-        guard.callback = asyncio.ensure_future(listens)
+        guard.runs(asyncio.ensure_future(listens))
         await asyncio.wait([guard.callback])
         guard.leave(turn)
 
