@@ -28,7 +28,7 @@ def dead_letter(
     key_serializer: Serializer | None = None,
     value_serializer: Serializer | None = None,
     timeout_ms: float = 30_000,
-) -> DeadLetter:
+) -> DeadLetter | AsyncDeadLetter:
     """For `process(on_error=...)`: write the record to `topic`, and go on when it is there.
 
     Key, value and headers stay; headers with the prefix `aktor.errors.` are added: topic,
@@ -58,8 +58,8 @@ def dead_letter(
     return kind(topic, producer, key_serializer, value_serializer, timeout_ms / 1000)
 
 
-class DeadLetter:
-    """Writes failed records to a topic. Owns nothing: the producer is the user's."""
+class LetterWriter:
+    """What is written of a failed record. Owns nothing: the producer is the user's."""
 
     def __init__(
         self,
@@ -69,29 +69,13 @@ class DeadLetter:
         value_serializer: Serializer | None,
         timeout: float,
     ) -> None:
-        if hasattr(producer, "produce"):
-            self._write = self._by_confluent
-        elif hasattr(producer, "send"):
-            self._write = self._by_kafka_python
-        else:
-            raise TypeError(
-                "the producer of a dead letter must be kafka-python's KafkaProducer or"
-                f" confluent-kafka's Producer, not {type(producer).__name__}"
-            )
         self.topic = topic
         self._producer = producer
         self._serializers = {"key": key_serializer, "value": value_serializer}
         self._timeout = timeout
 
-    def __call__(self, failure: Failure) -> None:
-        """Write it, and wait until the broker has it."""
-        call_within(self._timeout, lambda: self._write_letter(failure), what=self._too_late())
-
     def _too_late(self) -> str:
         return f"the producer did not deliver a record to {self.topic}"
-
-    def _write_letter(self, failure: Failure) -> None:
-        self._write(*self._letter(failure))
 
     def _letter(self, failure: Failure) -> tuple[bytes | None, bytes | None, list[tuple[str, Any]]]:
         """Its key, value and headers."""
@@ -109,6 +93,36 @@ class DeadLetter:
                 f" dead_letter() a {what}_serializer that makes bytes of it"
             )
         return serializer(content)
+
+
+class DeadLetter(LetterWriter):
+    """Writes failed records to a topic, by a producer that blocks."""
+
+    def __init__(
+        self,
+        topic: str,
+        producer: Any,
+        key_serializer: Serializer | None,
+        value_serializer: Serializer | None,
+        timeout: float,
+    ) -> None:
+        super().__init__(topic, producer, key_serializer, value_serializer, timeout)
+        if hasattr(producer, "produce"):
+            self._write = self._by_confluent
+        elif hasattr(producer, "send"):
+            self._write = self._by_kafka_python
+        else:
+            raise TypeError(
+                "the producer of a dead letter must be kafka-python's KafkaProducer or"
+                f" confluent-kafka's Producer, not {type(producer).__name__}"
+            )
+
+    def __call__(self, failure: Failure) -> None:
+        """Write it, and wait until the broker has it."""
+        call_within(self._timeout, lambda: self._write_letter(failure), what=self._too_late())
+
+    def _write_letter(self, failure: Failure) -> None:
+        self._write(*self._letter(failure))
 
     def _by_kafka_python(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
         if key is None and value is None:
@@ -149,10 +163,10 @@ class DeadLetter:
         self._producer.poll(_LOOK)
 
 
-class AsyncDeadLetter(DeadLetter):
+class AsyncDeadLetter(LetterWriter):
     """The same for `process` of `aktor.aio`, by a producer of the event loop: aiokafka's."""
 
-    async def __call__(self, failure: Failure) -> None:  # type: ignore[override]
+    async def __call__(self, failure: Failure) -> None:
         """Write it, and wait until the broker has it."""
         key, value, headers = self._letter(failure)
         if key is None and value is None:
