@@ -100,8 +100,9 @@ def nothing_unfinished_is_committed(history: History) -> list[str]:
 
 def what_is_handed_back_is_not_handled(history: History) -> list[str]:
     """When `on_partitions_revoked` has returned, no handler of these partitions runs: another
-    member reads them on. Unless they were waited for as long as they may be."""
-    complaints = []
+    member reads them on. Unless they were waited for as long as they may be; or are cancelled,
+    since the user has cancelled `process` twice and waits for none."""
+    complaints: dict[tuple[str, str, int], str] = {}
     running: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for event in history.named(
         "handler.began", "handler.ended", "process.drained", "callback.finished"
@@ -112,15 +113,18 @@ def what_is_handed_back_is_not_handled(history: History) -> list[str]:
                 mine.add((event["partition"], event["offset"]))
             case "handler.ended":
                 mine.discard((event["partition"], event["offset"]))
+                if event["error"] == "CancelledError":
+                    complaints.pop((event["member"], event["partition"], event["offset"]), None)
             case "process.drained" if event["left"] and event["ms"] >= event["allowed_ms"]:
                 mine.clear()
             case "callback.finished" if event["callback"] == "on_partitions_revoked":
-                complaints += [
-                    f"{when(event)} handed {partition} back and still handles its record {offset}"
-                    for partition, offset in sorted(mine)
-                    if partition in event["partitions"]
-                ]
-    return complaints
+                for partition, offset in sorted(mine):
+                    if partition in event["partitions"]:
+                        complaints[event["member"], partition, offset] = (
+                            f"{when(event)} handed {partition} back and still handles its record"
+                            f" {offset}"
+                        )
+    return [*complaints.values()]
 
 
 CHECKS: Final = (

@@ -78,6 +78,13 @@ def test_a_handler_that_had_all_the_time_allowed_may_outlive_its_partition() -> 
     assert processing.what_is_handed_back_is_not_handled(history(*story)) == []
 
 
+def test_a_handler_that_is_cancelled_may_outlive_its_partition() -> None:
+    drained = ("x", "process.drained", {"left": ["a-0:5"], "ms": 3.0, "allowed_ms": 1000.0})
+    story = [handler("began", 5), drained, HANDED_BACK, handler("ended", 5, "CancelledError")]
+
+    assert processing.what_is_handed_back_is_not_handled(history(*story)) == []
+
+
 def test_a_handler_that_failed_has_finished_nothing_and_one_of_before_does_not_count() -> None:
     again = [handler("began", 5), handler("ended", 5, "ValueError"), handler("began", 5)]
     before = [handler("began", 6), assigned("x"), handler("ended", 6), handler("began", 6)]
