@@ -13,7 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from types import EllipsisType, MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -345,13 +345,15 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     # -- records
 
-    @habits.without_unknown
+    @habits.without_refused
     def poll(
         self,
         timeout_ms: float = 0,
         max_records: int | None = None,
         update_offsets: bool = True,
-        **unknown: Never,
+        # (Not `**unknown`: the call alone would take a fifth as long again.)
+        timeout: EllipsisType = ...,
+        num_messages: EllipsisType = ...,
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records as soon as there are any; {} when `timeout_ms` has passed.
 
@@ -373,16 +375,16 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             UserCallbackError: a rebalance listener raised, or a commit callback StopIteration; the
                 exception is the cause.
         """
-        if unknown:
-            habits.check_unknown_of_poll(unknown)
+        if timeout is not ... or num_messages is not ...:
+            habits.refuse_of_poll(timeout, num_messages)
         if type(timeout_ms) is float and not self._warned:
             self._warned = habits.warn_of_seconds(timeout_ms)
-        timeout = arguments.seconds(timeout_ms)
+        seconds = arguments.seconds(timeout_ms)
         if max_records is None:
             limit = self.config["max_poll_records"]
         else:
             limit = arguments.record_limit(max_records)
-        return self._poll_once(timeout, limit, update_offsets)
+        return self._poll_once(seconds, limit, update_offsets)
 
     # (The name is kafka-python's: Apache SkyWalking replaces this method.)
     @exclusive
@@ -591,15 +593,16 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     @handing_out
     def _next(self) -> ConsumerRecord[K, V] | None:
         """The next record; None if it is to be had by another `poll` than ours."""
-        batch = self._engine.iteration.batch
+        iteration = self._engine.iteration
+        batch = iteration.batch
         handed = batch.handed
         try:
             record: ConsumerRecord[K, V] | None = None
             if not self._guard.broken:
-                record = self._engine.iteration.next()
+                record = iteration.next()
             return self._wait_for_record() if record is None else record
         except BaseException:
-            self._engine.iteration.take_back_to(batch, handed)
+            iteration.take_back_to(batch, handed)
             raise
 
     def _wait_for_record(self) -> ConsumerRecord[K, V] | None:

@@ -6,19 +6,19 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, cast
 
 from aktor.consumer.configuration.table import DEFAULT_CONFIG
 from aktor.structs import TopicPartition
 
 __all__ = [
+    "Elsewhere",
     "check_topics",
-    "check_unknown_of_poll",
     "explained",
-    "instead_of",
+    "refuse_of_poll",
     "warn_of_seconds",
     "with_defaults",
-    "without_unknown",
+    "without_refused",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,12 +56,36 @@ _ELSEWHERE: Final = {
 }
 
 
-def instead_of(name: str) -> str:
-    """What to call in place of a method that other clients have, to append to a message."""
-    for client, methods in _ELSEWHERE.items():
-        if name in methods:
-            return f", which {client}'s consumer has. Here it is {methods[name]}"
-    return ""
+class _Absent:
+    """A name that is no attribute: who reads it is told what to call in place of it."""
+
+    def __init__(self, name: str, client: str, instead: str) -> None:
+        self._name = name
+        self._instead = f"which {client}'s consumer has. Here it is {instead}"
+
+    def __get__(self, consumer: object, owner: type) -> Never:
+        of = f"type object {owner.__name__!r}" if consumer is None else f"{owner.__name__!r} object"
+        raise AttributeError(
+            f"{of} has no attribute {self._name!r}, {self._instead}", name=self._name, obj=consumer
+        )
+
+
+class Elsewhere:
+    """Has none of the methods that consumers of other clients have, and says so to who asks.
+
+    (Not by `__getattr__`: Python would read each attribute of a consumer in twice the time.)
+    """
+
+    if not TYPE_CHECKING:
+        vars().update(
+            (name, _Absent(name, client, instead))
+            for client, methods in _ELSEWHERE.items()
+            for name, instead in methods.items()
+        )
+
+    def __dir__(self) -> list[str]:
+        absent = {name for methods in _ELSEWHERE.values() for name in methods}
+        return [name for name in super().__dir__() if name not in absent]
 
 
 def check_topics(topics: Collection[Any]) -> None:
@@ -141,9 +165,12 @@ def check_unknown(method: str, unknown: Mapping[str, Any], ways: Mapping[str, st
         raise TypeError(f"{method}() got an unexpected keyword argument {name!r}: {type(value)}")
 
 
-def check_unknown_of_poll(unknown: Mapping[str, Any]) -> None:
-    """The same for `poll`, which takes any keyword arguments itself: it is called often."""
-    check_unknown("poll", unknown, _KEYWORDS["poll"])
+def refuse_of_poll(*given: object) -> None:
+    """The same for `poll`, which has these arguments itself to refuse them: it is called often.
+    The ellipsis stands for one that was not given."""
+    ways = _KEYWORDS["poll"]
+    named = zip(ways, given, strict=True)
+    check_unknown("poll", {name: value for name, value in named if value is not ...}, ways)
 
 
 def explained(method: F) -> F:
@@ -179,10 +206,10 @@ def warn_of_seconds(timeout_ms: Any) -> bool:
     return True
 
 
-def without_unknown(method: F) -> F:
-    """A method that refuses unknown keyword arguments by itself: to tools that look at signatures
-    it has none."""
+def without_refused(method: F) -> F:
+    """`poll` without the arguments that it has only to refuse them, for tools that look at
+    signatures."""
     signature = inspect.signature(method)
-    known = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    known = [one for name, one in signature.parameters.items() if name not in _KEYWORDS["poll"]]
     vars(method)["__signature__"] = signature.replace(parameters=known)
     return method

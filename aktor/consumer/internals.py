@@ -55,7 +55,7 @@ class _Internal:
         raise AttributeError(f"{self._name} can only be read in aktor. {self._instead}")
 
 
-class Internals(_KafkaPython):
+class Internals(habits.Elsewhere, _KafkaPython):
     """What a consumer has of kafka-python's inside."""
 
     _closed = _Internal(lambda consumer: consumer._guard.ending, "Call close()")
@@ -85,12 +85,6 @@ class Internals(_KafkaPython):
         lambda consumer: time.monotonic() + consumer.config["consumer_timeout_ms"] / 1000,
         "Set config['consumer_timeout_ms']: each call of next() counts from its beginning",
     )
-
-    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(text + habits.instead_of(name), name=name, obj=self)
 
     def _set_consumer_timeout(self) -> None:
         """Nothing: each call of `next` counts from its beginning."""

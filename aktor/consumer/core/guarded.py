@@ -80,7 +80,8 @@ def _guarded(
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         guard: ThreadGuard = self._guard
-        admit(guard)
+        if guard.ending:
+            admit(guard)
         # (The frame is kept in no variable of its own: that would be a cycle for each call.)
         if not guard.enter(sys._getframe()):
             if guard.is_nested(sys._getframe()):
@@ -93,7 +94,11 @@ def _guarded(
         try:
             if begins:
                 self._begin_call()
-            result = method(self, *args, **kwargs)
+            # A call in this form costs least.
+            if kwargs:
+                result = method(self, *args, **kwargs)
+            else:
+                result = method(self, *args) if args else method(self)
             if guard.places:
                 guard.call_next()
             if guard.away:

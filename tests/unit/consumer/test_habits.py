@@ -160,6 +160,8 @@ def test_a_method_of_another_client_is_no_attribute_and_the_error_says_what_to_c
     consumer: KafkaConsumer, name: str, instead: str
 ) -> None:
     assert not hasattr(consumer, name)
+    assert not hasattr(type(consumer), name)
+    assert name not in dir(consumer)
     with pytest.raises(AttributeError, match=instead) as refusal:
         getattr(consumer, name)
 
