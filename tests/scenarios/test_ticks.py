@@ -88,7 +88,7 @@ class Looker:
         if self._ticked is not None:
             manager, now = self._ticked
             shown, self._ticked = manager.present, None
-            manager._may_differ = True
+            manager._shown.differs()
             manager.note_present(now)
             self.looks += 1
             if manager.present != shown:

@@ -37,11 +37,11 @@ from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.metric import Metric
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
-from aktor.events.present import MemberNow
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
 from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer, Standstill
 from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.membership.member import GroupMember
+from aktor.managers.membership.present import Present
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
@@ -109,18 +109,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
         self._leaves = Leaves(settings)
-        #: How the last request to the coordinator ended; "": it was answered.
-        self._trouble = ""
-        #: Whether the coordinator has answered that request, and why the group does not want the
-        #: member, until it has confirmed it: the error, and since when it says so.
-        self._was_answered = False
-        self._unwanted: tuple[Exception, float] | None = None
-        #: Whether `present` may differ from what is so, and the state that it shows.
-        self._may_differ = True
-        self._state_shown: object = None
-        #: When the member came to this step, and the last heartbeat with the time when it was sent.
-        self._step_since: tuple[tuple[object, str], float] = (None, ""), -math.inf
-        self._beat = (0, -math.inf)
+        self._shown = Present()
         #: Until when the application may give out records, as it was told last.
         self._told_until = -math.inf
 
@@ -140,31 +129,14 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
         In most ticks the application has polled, and nothing came of that.
         """
-        if not self._may_differ:
-            return
-        self._may_differ = False
-        member, beats = self._member, self._heartbeat_state
-        self._state_shown = member.state
-        here = member.state, self._step
-        if here != self._step_since[0]:
-            self._step_since = here, now
-        if beats.attempt != self._beat[0]:
-            self._beat = beats.attempt, now
-        self.present = MemberNow(
-            state=member.state.value,
-            step=here[1],
-            since=self._step_since[1],
-            asked_at=self._beat[1] if beats.in_flight else math.inf,
-            answered_at=beats.answered_at,
-            failures=beats.failures,
-            session=beats.session,
-            rebalance_until=beats.rebalance_until,
-            trouble=self._trouble,
-            refused=self._was_answered,
-            refusal="" if self._unwanted is None else _text_of(self._unwanted[0]),
-            refusal_since=-math.inf if self._unwanted is None else self._unwanted[1],
-            for_good=self._unwanted is not None and self.STOPS_WHEN_REFUSED,
-        )
+        if self._shown.may_differ:
+            self.present = self._shown.show(
+                self._member.state,
+                self._step,
+                self._heartbeat_state,
+                now,
+                stops_when_refused=self.STOPS_WHEN_REFUSED,
+            )
 
     @property
     @abstractmethod
@@ -178,7 +150,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         said = super().handle(message)
         if type(message) in _WITHOUT_NEWS:
             return said
-        self._may_differ = True
+        self._shown.differs()
         return [*self._news(), *said]
 
     def _news(self) -> Iterable[MemberChanged]:
@@ -197,8 +169,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if news := self._news():
             self._outgoing.say_first(news)
         outgoing = self._outgoing
-        if outgoing.said or outgoing.requests or self._member.state is not self._state_shown:
-            self._may_differ = True
+        if outgoing.said or outgoing.requests or self._member.state is not self._shown.state:
+            self._shown.differs()
         return wake_at
 
     def _leave_if_late(self, now: float, _jitter: float) -> float:
@@ -320,8 +292,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _extend_session(self, asked_at: float) -> None:
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
-        self._trouble = ""
-        self._was_answered, self._unwanted = False, None
+        self._shown.confirmed()
         self._standstill.confirmed(asked_at)
         if self._heartbeat_state.extend(asked_at):
             self._allow_records_until(self._heartbeat_state.records_until)
@@ -459,19 +430,18 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """What to do about a request that failed. The coordinator is suspected if the table of
         errors says so."""
         meaning = means(answer, type(failed.error))
-        self._trouble, self._was_answered = str(failed.error), False
+        self._shown.unanswered(str(failed.error))
         if Do.FIND_COORDINATOR in meaning and failed.node is not None:
             self._suspect(failed.node, str(failed.error))
         return meaning
 
     def _answered_with(self, error: type[Exception]) -> None:
         """The coordinator has answered a request with this error."""
-        self._trouble, self._was_answered = name_of(error), True
+        self._shown.answered_with(name_of(error))
 
     def _note_refusal(self, error: Exception) -> None:
         """The group does not want the member, and only the user can mend that."""
-        since = self._timer.now if self._unwanted is None else self._unwanted[1]
-        self._unwanted = error, since
+        self._shown.refused(error, self._timer.now)
 
     def _suspect(self, node: int, because: str) -> None:
         self.log.info("coordinator.suspected", node=node, because=because)
@@ -479,8 +449,3 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _dropped(self, request: Request, because: str) -> None:
         self.log.info("answer.dropped", api=type(request.body).__name__, because=because)
-
-
-def _text_of(error: Exception) -> str:
-    """The error's own words, without its name and number."""
-    return str(error.args[0]) if error.args else str(error)

@@ -1,0 +1,89 @@
+"""What the membership manager shows of its member: `MemberNow`, for `status()` and `why()`."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+from aktor.events.present import MemberNow
+from aktor.managers.membership.heartbeat_state import HeartbeatState
+
+__all__ = ["Present"]
+
+
+class Present:
+    """Owns how the last request to the coordinator ended, and whether the group wants the member;
+    since when the member is in its step; and whether what was shown last may be out of date.
+
+    It is no part of the manager, of which Python reads an attribute in more time if there are more
+    than thirty.
+    """
+
+    __slots__ = ("_beat", "_since", "_trouble", "_unwanted", "_was_answered", "may_differ", "state")
+
+    def __init__(self) -> None:
+        #: Whether what is shown may differ from what is so, and the state that is shown.
+        self.may_differ = True
+        self.state: Enum | None = None
+        #: How the last request to the coordinator ended; "": it was answered.
+        self._trouble = ""
+        #: Whether the coordinator has answered that request, and why the group does not want the
+        #: member, until it has confirmed it: the error, and since when it says so.
+        self._was_answered = False
+        self._unwanted: tuple[Exception, float] | None = None
+        #: When the member came to this step, and the last heartbeat with the time when it was sent.
+        self._since: tuple[tuple[Enum | None, str], float] = (None, ""), -math.inf
+        self._beat = (0, -math.inf)
+
+    def differs(self) -> None:
+        """Something has happened: what is shown may be out of date."""
+        self.may_differ = True
+
+    def confirmed(self) -> None:
+        """The group has confirmed the member."""
+        self._trouble = ""
+        self._was_answered, self._unwanted = False, None
+
+    def unanswered(self, error: str) -> None:
+        """A request to the coordinator has failed."""
+        self._trouble, self._was_answered = error, False
+
+    def answered_with(self, error: str) -> None:
+        """The coordinator has answered a request with this error."""
+        self._trouble, self._was_answered = error, True
+
+    def refused(self, error: Exception, now: float) -> None:
+        """The group does not want the member, and only the user can mend that."""
+        self._unwanted = error, now if self._unwanted is None else self._unwanted[1]
+
+    def show(
+        self, state: Enum, step: str, beats: HeartbeatState, now: float, *, stops_when_refused: bool
+    ) -> MemberNow:
+        """The member as it is at `now`. If the group does not want it, it may stop for good."""
+        self.may_differ, self.state = False, state
+        here = state, step
+        if here != self._since[0]:
+            self._since = here, now
+        if beats.attempt != self._beat[0]:
+            self._beat = beats.attempt, now
+        unwanted = self._unwanted
+        return MemberNow(
+            state=state.value,
+            step=step,
+            since=self._since[1],
+            asked_at=self._beat[1] if beats.in_flight else math.inf,
+            answered_at=beats.answered_at,
+            failures=beats.failures,
+            session=beats.session,
+            rebalance_until=beats.rebalance_until,
+            trouble=self._trouble,
+            refused=self._was_answered,
+            refusal="" if unwanted is None else _text_of(unwanted[0]),
+            refusal_since=-math.inf if unwanted is None else unwanted[1],
+            for_good=unwanted is not None and stops_when_refused,
+        )
+
+
+def _text_of(error: Exception) -> str:
+    """The error's own words, without its name and number."""
+    return str(error.args[0]) if error.args else str(error)
