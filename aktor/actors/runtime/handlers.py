@@ -45,15 +45,15 @@ class Outgoing:
     """Owns the messages that an actor says and, if it is a manager, the requests that it sends,
     until they are taken."""
 
-    __slots__ = ("requests", "said", "ticked")
+    __slots__ = ("_ticked", "requests", "said")
 
     def __init__(self) -> None:
         #: The messages that were said and not taken yet.
         self.said: list[Message] = []
         #: The requests that were sent and not taken yet.
         self.requests: list[Request] = []
-        #: The last answer to a tick. Kept, because the next answer is mostly equal.
-        self.ticked: Ticked | None = None
+        #: The last answer to a tick, if it had no requests: the next answer is mostly equal.
+        self._ticked: Ticked | None = None
 
     def say(self, message: Message) -> None:
         """Add a message."""
@@ -77,9 +77,17 @@ class Outgoing:
         """Put these messages in front of the others."""
         self.said[:0] = messages
 
+    def repeat_answer(self, wake_at: float) -> bool:
+        """Append the answer to the last tick, if it is the answer to this one, too."""
+        last = self._ticked
+        if last is None or self.requests or wake_at != last.wake_at:
+            return False
+        self.said.append(last)
+        return True
+
     def answer_tick(self, ticked: Ticked) -> None:
-        """Append the answer to the tick, and keep it for the next tick."""
-        self.ticked = ticked
+        """Append the answer to a tick."""
+        self._ticked = None if ticked.requests else ticked
         self.said.append(ticked)
 
 
@@ -199,6 +207,7 @@ class MessageHandler:
 
     def __init__(self) -> None:
         self._handlers = Handlers(self, self.duties())
+        self._handler_of = self._handlers.of_message.get
         self._outgoing = Outgoing()
 
     @classmethod
@@ -212,13 +221,14 @@ class MessageHandler:
 
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns the messages to send."""
-        handler = self._handlers.of_message.get(type(message))
+        handler = self._handler_of(type(message))
         if handler is None:
             self.drop(message)
         else:
             handler(message)
+        outgoing = self._outgoing
         # Most messages are answered by nothing.
-        return self._outgoing.take_messages() if self._outgoing.said else []
+        return outgoing.take_messages() if outgoing.said else []
 
     def _say(self, message: Message) -> None:
         """Send this message when the handler returns, to each receiver that the routes name."""

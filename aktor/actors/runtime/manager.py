@@ -226,15 +226,15 @@ class RequestManager(CooperativeActor):
         outgoing = self._outgoing
         if outgoing.requests or outgoing.said:
             self.has_acted()
-        last = outgoing.ticked
-        if last is None or outgoing.requests or last.requests or wake_at != last.wake_at:
-            last = Ticked(
-                actor=self.name,
-                incarnation=self.incarnation,
-                requests=outgoing.take_requests(),
-                wake_at=wake_at,
+        if not outgoing.repeat_answer(wake_at):
+            outgoing.answer_tick(
+                Ticked(
+                    actor=self.name,
+                    incarnation=self.incarnation,
+                    requests=outgoing.take_requests(),
+                    wake_at=wake_at,
+                )
             )
-        outgoing.answer_tick(last)
 
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:

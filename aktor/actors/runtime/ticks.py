@@ -39,6 +39,7 @@ class Ticks:
         "_random",
         "_to_come",
         "_wall",
+        "asked",
         "is_on",
         "news",
         "requests",
@@ -57,6 +58,8 @@ class Ticks:
         self.wake_at = -math.inf
         #: The actors that were given a message since they were last asked.
         self.news: set[str] = set()
+        #: Called with the name of an actor that is given its Tick: it has no news any more.
+        self.asked: Callable[[str], None] = self.news.discard
         #: The actors in the order in which they are asked.
         self._order: tuple[str, ...] = ()
         #: When each running actor wants to be asked again, unless it is told something; in order.
@@ -97,10 +100,6 @@ class Ticks:
         """This actor is given a message that is not of a round: news for it."""
         self._has_work = True
         self.news.add(actor)
-
-    def asked(self, actor: str) -> None:
-        """This actor is given its Tick: it has no news any more."""
-        self.news.discard(actor)
 
     def due(self, now: float) -> TickDue | None:
         """The message that begins a round, if one is due."""

@@ -261,22 +261,23 @@ class Standstill:
 
     def __init__(self) -> None:
         self._due = math.inf
-        self._ahead: float | None = None
+        self._ahead = math.inf
         self._words = ""
         self._at = -math.inf
 
     def tick(self, now: float, wall: float) -> float:
         """A tick has come; returns for how many seconds nothing ran before it, by the monotonic
         clock."""
-        overslept = now - self._due
+        overslept, ahead = now - self._due, wall - now
+        before, self._ahead = self._ahead, ahead
+        if overslept < STILL_AFTER and ahead - before < STILL_AFTER:
+            return 0.0  # most ticks end here
         if overslept >= STILL_AFTER:
             self._words, self._at = f"the process stood still for {overslept:.1f} s", now
             self._words += ", or its clock jumped"
-        ahead = wall - now
-        if self._ahead is not None and (step := ahead - self._ahead) >= STILL_AFTER:
-            self._words, self._at = f"the machine slept for {step:.1f} s", now
+        if ahead - before >= STILL_AFTER:
+            self._words, self._at = f"the machine slept for {ahead - before:.1f} s", now
             self._words += ", or its clock was set"
-        self._ahead = ahead
         return overslept if overslept >= STILL_AFTER else 0.0
 
     def wakes_at(self, due: float) -> None:

@@ -27,6 +27,7 @@ from aktor.actors.runtime.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.actors.runtime.supervision import Child
 from aktor.actors.runtime.supervisor import Supervisor
 from aktor.errors import ActorCrashedError, BackgroundThreadError
+from aktor.events.message import Message
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request, ResponseReceived
 from aktor.settings import Settings
@@ -41,8 +42,9 @@ class Listener(CooperativeActor):
         self.name = name
         self.heard = heard
 
-    def on_receive(self, message: object) -> None:
+    def handle(self, message: object) -> list[Message]:
         self.heard.append((self.name, message))
+        return []
 
 
 def a_dispatcher(*names: str, order: Any = None) -> tuple[Dispatcher, list[Any]]:
@@ -119,8 +121,9 @@ def test_every_receiver_that_the_routes_name_hears_a_message() -> None:
 
 def test_nobody_hears_an_answer_before_what_another_thread_said_to_all() -> None:
     class Answering(Listener):
-        def on_receive(self, message: object) -> None:
+        def handle(self, message: object) -> list[Message]:
             self.tell("two", f"answer to {message}")
+            return []
 
     dispatcher, heard = a_dispatcher("one", "two")
     dispatcher.connect("one", Answering.launch("one", heard, dispatcher=dispatcher))
@@ -461,9 +464,10 @@ def test_who_waits_turns_the_actors_after_the_interpreter_has_taken_the_thread_a
     bell, heard = Bell(), list[Any]()
 
     class Ringing(Listener):
-        def on_receive(self, message: object) -> None:
-            super().on_receive(message)
+        def handle(self, message: object) -> list[Message]:
+            super().handle(message)
             bell.ring()
+            return []
 
     class Nap:
         def __init__(self) -> None:

@@ -29,6 +29,7 @@ from aktor.consumer.system import Host, composition, kind_of
 from aktor.errors import ActorCrashedError
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick
+from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import SendRequests
 from aktor.events.routes import FACTS, ROUTES
@@ -197,15 +198,14 @@ class Worker(RequestManager):
 class Network(CooperativeActor):
     name = "network"
 
-    def on_receive(self, message: object) -> None:
+    def handle(self, message: object) -> list[Message]:
         from aktor.events.lifecycle import Ticked
 
         if isinstance(message, Tick):
-            self.say(
-                Ticked(actor="network", incarnation=self.incarnation, requests=(), wake_at=1e9)
-            )
-        elif not isinstance(message, (SendRequests, ActorsRestarted, ClusterChanged)):
+            return [Ticked(actor="network", incarnation=self.incarnation, requests=(), wake_at=1e9)]
+        if not isinstance(message, (SendRequests, ActorsRestarted, ClusterChanged)):
             raise ValueError(message)
+        return []
 
 
 class Port:
