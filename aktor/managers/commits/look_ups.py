@@ -68,6 +68,9 @@ class LookUps:
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._topic_ids: TopicIds = {}
         self._described: Set[str] | None = None
+        #: Of each partition whose starting offset waits until the metadata describes its topic: how
+        #: often it had changed hands, and whether the offset must be stable.
+        self._undescribed: dict[TopicPartition, tuple[int, bool]] = {}
 
     def know(
         self, member: MemberChanged, topic_ids: TopicIds, described: Set[str] | None, log: Trace
@@ -78,6 +81,7 @@ class LookUps:
         self._topic_ids = topic_ids
         self._described = described
         self._log = log
+        self._begin([each for each in self._undescribed if self._may_ask_for(each.topic)])
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
@@ -101,20 +105,22 @@ class LookUps:
         if self._settings.group_id is None:
             self._say(StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions)))
             return
-        wanted: dict[TopicPartition, int] = {}
         for partition in asked.partitions:
             ownership = self._consumed.ownership(partition)
             if not self._is_being_found(partition, ownership):
-                wanted[partition] = ownership
-        undescribed = {each.topic for each in wanted if not self._may_ask_for(each.topic)}
-        for topic in (None, *sorted(undescribed)):  # these wait, each for itself
-            together = {
-                each: ownership
-                for each, ownership in wanted.items()
-                if (each.topic if each.topic in undescribed else None) == topic
-            }
-            if together:
-                self._find_together(together, stable=asked.stable)
+                self._undescribed[partition] = ownership, asked.stable
+        self._begin([each for each in asked.partitions if self._may_ask_for(each.topic)])
+
+    def _begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look up those of them that have waited."""
+        by_stable: defaultdict[bool, dict[TopicPartition, int]] = defaultdict(dict)
+        for partition in partitions:
+            if partition in self._undescribed:
+                ownership, stable = self._undescribed.pop(partition)
+                if not self._consumed.changed_hands(partition, ownership):
+                    by_stable[stable][partition] = ownership
+        for stable, wanted in by_stable.items():
+            self._find_together(wanted, stable=stable)
 
     def _find_together(self, wanted: Mapping[TopicPartition, int], *, stable: bool) -> None:
         partitions = frozenset(wanted)
@@ -184,6 +190,7 @@ class LookUps:
 
     def forget_positions(self) -> None:
         """A restarted position manager asks again: forget what the old one asked."""
+        self._undescribed.clear()
         for look_up in list(self._under_way):
             look_up.forget_positions(list(look_up.for_positions))
             self._drop_unless_needed(look_up)
@@ -207,13 +214,7 @@ class LookUps:
     @property
     def due(self) -> float:
         """When the first OffsetFetch may be sent."""
-        return min((self._due_of(look_up) for look_up in self._under_way), default=NEVER)
-
-    def _due_of(self, look_up: LookUp) -> float:
-        """When it may be sent: NEVER while it must wait for the metadata."""
-        topics = {partition.topic for partition in look_up.for_positions}
-        waits = not look_up.askers and not all(map(self._may_ask_for, topics))
-        return NEVER if waits else look_up.due
+        return min((look_up.due for look_up in self._under_way), default=NEVER)
 
     def _may_ask_for(self, topic: str) -> bool:
         """Whether a starting offset in this topic may be looked up: not before the metadata
@@ -238,10 +239,10 @@ class LookUps:
 
     def why_not_found(self, tp: TopicPartition, now: float, coordinator: Coordinator) -> str:
         """Why the committed offset that the position manager needs is not found yet."""
+        if tp in self._undescribed:
+            return "no broker has described its topic yet"
         for look_up in self._under_way:
             if tp in look_up.for_positions:
-                if not self._may_ask_for(tp.topic):
-                    return "no broker has described its topic yet"
                 return look_up.waited(None, now, coordinator).because
         return "it was not looked up in time"
 
@@ -264,11 +265,7 @@ class LookUps:
         for look_up in self._under_way:
             if now >= look_up.exchange.due:
                 look_up.hold(unanswered, until=now + self._attempt)
-        return [
-            self._send(look_up, node, now)
-            for look_up in self._under_way
-            if now >= self._due_of(look_up)
-        ]
+        return [self._send(look_up, node, now) for look_up in self._under_way if now >= look_up.due]
 
     def _forget_lost(self, look_up: LookUp) -> None:
         """The starting offset of a lost partition is not needed any more."""
@@ -345,6 +342,7 @@ class LookUps:
 
     def refuse(self, error: Exception) -> None:
         """We may not use the group: fail all look-ups that are not in flight."""
+        self._begin(list(self._undescribed))
         for look_up in list(self._under_way):
             if not look_up.exchange.in_flight:
                 outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))

@@ -12,10 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka.errors import UnknownTopicOrPartitionError
+from kafka.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from aktor.events.answers import Failed
-from aktor.events.commits import AutoCommitFinished, RevocationCommitted, StartingOffsetsFound
+from aktor.events.commits import (
+    AutoCommitFinished,
+    RevocationCommitted,
+    StartingOffsetsFailed,
+    StartingOffsetsFound,
+)
+from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.managers.commits.manager import CommitManager
@@ -239,6 +245,29 @@ def test_other_topics_are_read_while_one_is_not_described() -> None:
     assert asked_to_fetch(request) == {U0}
     said = answer(manager, request, fetched({U0: 7}, version=10, ids={"u": 2}))
     assert said == [StartingOffsetsFound(offsets=offsets({U0: 7}))]
+
+
+def test_topics_that_are_described_together_are_looked_up_by_one_request() -> None:
+    many = [T0._replace(topic=f"t{number}") for number in range(100)]
+    manager = committing(*many)
+    manager.handle(topics(u=2))
+    manager.handle(find(*many))
+    assert tick(manager, 0.0).requests == ()
+
+    manager.handle(topics(**{one.topic: number for number, one in enumerate(many, 1)}))
+    request = tick(manager, 0.0).request
+
+    assert len(request.body.groups[0].topics) == 100
+
+
+def test_a_look_up_that_waits_for_its_topic_is_refused_with_the_group() -> None:
+    manager = committing(T0)
+    manager.handle(topics(u=2))
+    manager.handle(find(T0))
+
+    said = manager.handle(CoordinatorRefused(error=GroupAuthorizationFailedError("group 'g'")))
+
+    assert [type(one) for one in said] == [StartingOffsetsFailed]
 
 
 def test_a_look_up_that_waits_for_its_topic_ends_with_the_assignment() -> None:
