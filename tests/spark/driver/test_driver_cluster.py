@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import (
     GroupAuthorizationFailedError,
     KafkaTimeoutError,
@@ -80,6 +81,29 @@ def test_offsets_are_looked_up_again_without_asking_who_leads_the_partitions(
 
         assert cluster.end_offsets(there) == before
         assert cluster.beginning_offsets(there).keys() == set(there)
+
+
+def test_partitions_that_are_added_and_topics_that_are_created_anew_are_looked_up_at_once() -> None:
+    with (
+        EmbeddedKafka(topics={"orders": 2}) as kafka,
+        a_cluster(kafka.bootstrap_servers) as (cluster, waits),
+    ):
+        there, before = cluster.partitions()
+        assert len(cluster.end_offsets(there)) == 2
+        admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+        admin.create_partitions({"orders": NewPartitions(3)})
+
+        there, _ = cluster.partitions()
+        assert len(cluster.end_offsets(there)) == 3
+
+        admin.delete_topics(["orders"])
+        admin.create_topics([NewTopic("orders", 4, 1)])
+        admin.close()
+        there, anew = cluster.partitions()
+        assert len(cluster.end_offsets(there)) == 4
+
+    assert anew != before
+    assert waits == []
 
 
 # -- no answer in all the time that a request has
