@@ -497,8 +497,42 @@ async def with_questions(consumer: KafkaConsumer[Any, Any], given: list[int]) ->
     await consumer.committed(partition)
 
 
+async def with_looks(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    (partition,) = consumer.assignment()
+    await consumer.look_up_topics([partition.topic])
+    await consumer.topics()
+    given.append((await consumer.getone()).offset)
+    await consumer.beginning_offsets([partition])
+    await consumer.offsets_for_times({partition: 0})
+    consumer.group_metadata()
+
+
+async def with_an_assignment(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    (partition,) = consumer.assignment()
+    consumer.assign({partition: len(given)})
+    given.append((await consumer.getone()).offset)
+
+
+async def with_seeks(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    (partition,) = consumer.assignment()
+    await consumer.commit({partition: len(given)})
+    await consumer.seek_to_committed()
+    given.append((await consumer.getone()).offset)
+
+
 @pytest.mark.parametrize(
-    "reads", [by_getmany, by_getone, by_iteration, by_columns, with_commits, with_questions]
+    "reads",
+    [
+        by_getmany,
+        by_getone,
+        by_iteration,
+        by_columns,
+        with_commits,
+        with_questions,
+        with_looks,
+        with_an_assignment,
+        with_seeks,
+    ],
 )
 def test_a_program_that_is_cancelled_anywhere_misses_no_record_and_gets_none_twice(
     kafka: Cluster,
