@@ -40,6 +40,7 @@ from aktor.consumer import arguments, deserializers
 from aktor.consumer.assembly import assemble, run_last_callbacks
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
+from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
@@ -174,6 +175,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     #: The settings in use; those that were not given by their defaults. Passwords are masked.
     config: Config
+    _engine: Engine
     _guard: TaskGuard
     #: How `process` calls it; one that is observed has another.
     _in_process = InProcess

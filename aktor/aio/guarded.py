@@ -22,13 +22,13 @@ from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
-from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import ASSIGNING
 from aktor.consumer.core.waiting import Waiting
 from aktor.errors import ConsumerClosedError, ConsumerStoppedError
 
 if TYPE_CHECKING:
     from aktor.aio.processor import Processor
+    from aktor.consumer.core.half import ApplicationHalf
 
 __all__ = ["Guarded", "running_loop"]
 
@@ -59,7 +59,7 @@ class Guarded:
     _bell: LoopBell
     _dispatcher: Dispatcher
     _driver: Driver
-    _engine: Engine
+    _engine: ApplicationHalf
     _guard: TaskGuard
     #: The event loop to which it belongs; None: it was not started.
     _loop: asyncio.AbstractEventLoop | None

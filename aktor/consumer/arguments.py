@@ -26,6 +26,7 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.errors import ConfigurationError
 from aktor.events.metadata import TopicPattern
 from aktor.events.positions import Position
+from aktor.protocol.group_protocols import CLASSIC
 from aktor.settings import Settings
 
 __all__ = [
@@ -272,7 +273,7 @@ def pattern(
         return None, ""
     if not isinstance(given, SubscriptionPattern):
         return TopicPattern(pattern=re.compile(given), internal=internal), ""
-    if settings.group_id is None or settings.group_protocol == "classic":
+    if settings.group_id is None or settings.group_protocol == CLASSIC:
         raise ConfigurationError(
             "a SubscriptionPattern is evaluated by the brokers, which takes a group_id and"
             " group_protocol 'consumer'; give a pattern of Python's re as a str instead"

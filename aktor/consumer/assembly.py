@@ -4,7 +4,7 @@ threads with bells, or an event loop."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aktor.actors.runtime.dispatcher import Bell, Dispatcher
 from aktor.consumer import deserializers
@@ -18,6 +18,9 @@ from aktor.events.fetching import Chunk
 from aktor.records import RecordReader
 from aktor.settings import Settings
 from aktor.trace import open_trace
+
+if TYPE_CHECKING:
+    from aktor.consumer.core.half import ApplicationHalf
 
 __all__ = ["Assembly", "assemble", "run_last_callbacks"]
 
@@ -80,11 +83,11 @@ def reader_maker(
     return make
 
 
-def run_last_callbacks(engine: Engine, to_close: list[Any]) -> Exception | None:
+def run_last_callbacks(half: ApplicationHalf, to_close: list[Any]) -> Exception | None:
     """Run the callbacks of commits, and `close` of these deserializers: all of them, even if some
     raise. Each is done once, also if an interrupt ends this and it is called again. Returns the
     first error."""
-    failed, callbacks = None, engine.commits.callbacks
+    failed, callbacks = None, half.commits.callbacks
     while callbacks.waiting or to_close:
         callbacks.begin_call()  # an interrupted callback does not run any more
         try:
@@ -93,6 +96,6 @@ def run_last_callbacks(engine: Engine, to_close: list[Any]) -> Exception | None:
             else:
                 deserializers.close(to_close.pop())
         except Exception as error:
-            engine.core.trace.warning("close.failed", because=error)
+            half.core.trace.warning("close.failed", because=error)
             failed = failed or error
     return failed

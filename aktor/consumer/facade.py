@@ -37,6 +37,7 @@ from aktor.consumer.agents import Agents
 from aktor.consumer.assembly import assemble, run_last_callbacks
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
+from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import LOOK_EVERY, ThreadGuard
 from aktor.consumer.core.guarded import (
     Close,
@@ -160,6 +161,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     config: Config
     #: Threads, clock and sockets.
     _host: Host
+    _engine: Engine
 
     # The deserializers say of what type a record's key and value are; without one they are bytes,
     # and None stands for a missing key and for a tombstone.

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from aktor.actors.network.actor import NetworkActor
 from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher
@@ -34,14 +34,18 @@ from aktor.managers.fetch.manager import FetchManager
 from aktor.managers.membership.classic.manager import ClassicMembershipManager
 from aktor.managers.metadata.manager import MetadataManager
 from aktor.managers.positions.manager import PositionManager
+from aktor.protocol.group_protocols import AUTO, CLASSIC
 from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import Value
 
+if TYPE_CHECKING:
+    from aktor.consumer.core.half import ApplicationHalf
+
 __all__ = ["HOST", "ActorSystem", "Consumer", "ConsumerKind", "Host", "composition", "kind_of"]
 
 #: The application's half of a kind of consumer.
-C = TypeVar("C")
+C = TypeVar("C", bound="ApplicationHalf")
 
 #: The class of an actor that the supervisor looks after.
 ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
@@ -118,7 +122,7 @@ class ConsumerKind(Value, Generic[C]):
     takes the requests of all others. `routes` say what each of them hears, and the application.
     `kept` is given a consumer's host, and makes what an actor is given beside its settings, by the
     actor's name: once, so that a restarted actor is given the same. `core` is the application's
-    half.
+    half: a class with what `ApplicationHalf` names.
     """
 
     actors: tuple[ActorType, ...]
@@ -159,11 +163,11 @@ def _membership(
     Those of KIP-848 are imported when they are used: most consumers speak the classic protocol. A
     restarted manager of KIP-848 is the same member to its group (KIP-1082).
     """
-    if protocol == "classic":
+    if protocol == CLASSIC:
         return ClassicMembershipManager, lambda _host: {}
     from aktor.managers.membership.consumer.manager import ConsumerMembershipManager, ProtocolChoice
 
-    if protocol == "auto":
+    if protocol == AUTO:
         from aktor.managers.membership.auto import AutoMembershipManager
 
         return AutoMembershipManager, lambda host: {

@@ -28,6 +28,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from aktor.protocol.group_protocols import joins
 from aktor.settings import Settings
 
 __all__ = ["Codecs"]
@@ -74,7 +75,7 @@ def needed_soon(settings: Settings) -> _Used:
     if settings.group_id is None:
         return (metadata, offsets)
     joining: _Used
-    if settings.group_protocol == "classic":
+    if joins(settings.group_protocol):
         joining = ((JoinGroupRequest, 9), (SyncGroupRequest, 5), (OffsetFetchRequest, 10))
     else:
         from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -87,7 +88,7 @@ def needed_later(settings: Settings) -> _Used:
     """The requests that a member sends after its first record."""
     if settings.group_id is None:
         return ()
-    if settings.group_protocol == "classic":
+    if joins(settings.group_protocol):
         return ((HeartbeatRequest, 4), (OffsetCommitRequest, 10), (LeaveGroupRequest, 5))
     return ((OffsetCommitRequest, 10),)
 

@@ -18,16 +18,18 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor.actors.runtime.dispatcher import TAKEN_AWAY, Bell, Dispatcher
-from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import ASSIGNING, LOOK_EVERY, ThreadGuard
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.waiting import Bells
 from aktor.errors import BackgroundThreadError, ConsumerClosedError
+
+if TYPE_CHECKING:
+    from aktor.consumer.core.half import ApplicationHalf
 
 __all__ = ["Close", "Guarded", "closing", "exclusive", "handing_out", "looking"]
 
@@ -166,7 +168,7 @@ class Guarded:
 
     # -- what a consumer has
 
-    _engine: Engine
+    _engine: ApplicationHalf
     _dispatcher: Dispatcher
     #: The `process` under way, which knows its thread; None: there is none.
     _processor: Any

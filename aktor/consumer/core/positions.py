@@ -25,6 +25,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.protocol.group_protocols import assigns_topic_ids
 from aktor.protocol.refusals import named_node
 
 __all__ = ["Positions"]
@@ -312,7 +313,8 @@ class Positions:
     @property
     def _is_assigned_by_name(self) -> bool:
         """Whether partitions are assigned by topic name; KIP-848 groups assign them by topic id."""
-        return not (self._core.subscription.in_group and self._port.membership.spoken == "consumer")
+        spoken = self._port.membership.spoken
+        return not (self._core.subscription.in_group and assigns_topic_ids(spoken))
 
     # -- pausing
 

@@ -10,6 +10,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.membership import MemberChanged
+from aktor.protocol.group_protocols import has_member_epochs
 from aktor.protocol.partitions import by_topic
 from aktor.settings import Settings
 
@@ -60,7 +61,7 @@ def offset_commit(
         for topic, numbers in by_topic(offsets).items()
     ]
     low = 2 if instance_id is None else 7
-    if _speaks_848(member) and in_group:
+    if has_member_epochs(member.protocol) and in_group:
         low = 9
     return OffsetCommitRequest(
         group_id=settings.group_id,
@@ -112,7 +113,7 @@ def offset_fetch(
         for name, those in topics.items()
     ]
     low, who = 1, {}
-    if _speaks_848(member) and member.generation >= 0:
+    if has_member_epochs(member.protocol) and member.generation >= 0:
         low = 9
         who = {"member_id": member.member_id, "member_epoch": member.generation}
     return OffsetFetchRequest(
@@ -159,10 +160,6 @@ def offset_fetch_answers(response: Any, request: Any) -> tuple[int, dict[TopicPa
         for topic in result.topics
         for partition in topic.partitions
     }
-
-
-def _speaks_848(member: MemberChanged) -> bool:
-    return member.protocol == "consumer"
 
 
 def committed(answer: Any) -> OffsetAndMetadata | None:

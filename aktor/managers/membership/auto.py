@@ -24,12 +24,12 @@ from aktor.events.polling import Poll
 from aktor.events.routes import FACTS, MEMBERSHIP
 from aktor.managers.membership.classic.manager import ClassicMembershipManager
 from aktor.managers.membership.consumer.manager import (
-    CLASSIC,
     ConsumerMembershipManager,
     ProtocolChoice,
 )
 from aktor.managers.membership.errors import no_patterns
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from aktor.protocol.group_protocols import CLASSIC
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -139,7 +139,7 @@ class AutoMembershipManager(RequestManager):
         refusals = [error for error in errors if self._first.falls_back_to_classic(error)]
         if not refusals:
             return said
-        self.log.info("protocol.chosen", protocol="classic", because=refusals[0])
+        self.log.info("protocol.chosen", protocol=CLASSIC, because=refusals[0])
         self._choice.settle(CLASSIC)
         self._chosen = self._make_classic()
         kept = [message for message in said if not isinstance(message, GroupFailed | MemberChanged)]

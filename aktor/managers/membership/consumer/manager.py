@@ -32,14 +32,12 @@ from aktor.managers.membership.leave_group import Leave, LeaveSent
 from aktor.managers.membership.manager import Failure, GroupMembershipManager
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.group_protocols import CONSUMER
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
 from aktor.values import Mutable
 
-__all__ = ["CLASSIC", "ConsumerMembershipManager", "ProtocolChoice"]
-
-CONSUMER = "consumer"
-CLASSIC = "classic"
+__all__ = ["ConsumerMembershipManager", "ProtocolChoice"]
 
 
 class ProtocolChoice(Mutable):
@@ -326,9 +324,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _on_heard(self, response: Any, sent: HeartbeatSent) -> None:
         if self._choice.settle(CONSUMER):
-            self.log.info(
-                "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
-            )
+            self.log.info("protocol.chosen", protocol=CONSUMER, because="the coordinator speaks it")
         heartbeats, joining = self._heartbeat_state, self.state is State.JOINING
         asked_for = response.heartbeat_interval_ms
         interval = asked_for / 1000 if asked_for > 0 else FIRST_INTERVAL

@@ -1,0 +1,90 @@
+"""What calls need of the application's half of a consumer, of whatever kind the consumer is.
+
+`guarded` and `aio.guarded` begin and end calls, `assembly` runs the last callbacks. They know the
+application's half by the names here, and by no others. `Engine` is the half of a `KafkaConsumer`. A
+share consumer (KIP-932), whose records have acknowledgements in place of positions, or a member of
+a streams group (KIP-1071) would have another class with these members, and its `ConsumerKind`
+(`consumer.system`) would name that class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from aktor.consumer.core.call import Call
+from aktor.consumer.core.commits import CommitCallbacks
+from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.rebalancing import UserCode
+from aktor.trace import Trace
+
+__all__ = ["ApplicationHalf"]
+
+
+class _Ways(Protocol):
+    """The ways to the background and to the trace; `Core` has them."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The time, in seconds."""
+
+    @property
+    def port(self) -> ApplicationPort:
+        """Where the background's messages wait; its `failure` ends each call."""
+
+    @property
+    def trace(self) -> Trace:
+        """Told what goes wrong as a call ends."""
+
+
+class _Records(Protocol):
+    @property
+    def anything_ready(self) -> bool:
+        """Whether there are records for a call that waits for them."""
+
+
+class _Given(Protocol):
+    def take_back(self, record: Any) -> bool:
+        """The result of this call has not reached the user. False: it cannot be taken back, and the
+        next call begins with a repair."""
+
+
+class _Listening(Protocol):
+    @property
+    def user_code(self) -> UserCode:
+        """The callback of the user's that runs, if one does."""
+
+
+class _Committing(Protocol):
+    @property
+    def callbacks(self) -> CommitCallbacks:
+        """The callbacks that are still to be run when the consumer is closed."""
+
+
+class ApplicationHalf(Protocol):
+    """The application's half, as those see it who begin and end its calls."""
+
+    @property
+    def core(self) -> _Ways: ...
+    @property
+    def call(self) -> Call:
+        """What the call under way has done, and what is asked of it: see `docs/interrupts.md`."""
+
+    @property
+    def delivery(self) -> _Records: ...
+    @property
+    def iteration(self) -> _Given: ...
+    @property
+    def rebalancing(self) -> _Listening: ...
+    @property
+    def commits(self) -> _Committing: ...
+
+    def begin_call(self) -> None:
+        """An outermost call begins: what the last one gave out has reached the user."""
+
+    def repair(self) -> None:
+        """The last call was interrupted: repair what it left half done."""
+
+    def spare_unfinished(self) -> None:
+        """The consumer is to be closed: what another thread was given last counts as not
+        finished."""
