@@ -490,11 +490,15 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             while True:
                 for some in (await self._getmany(partitions, arguments.FOREVER, 1)).values():
                     return some[0]
+        if self._loop is not None:
+            self._check_loop()
         record: ConsumerRecord[K, V] | None = self._next_at_hand()
         return await self._next_record("getone") if record is None else record
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         self._check_usable()
+        if self._loop is not None:  # here, and not for each record
+            self._check_loop()
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:

@@ -1081,6 +1081,29 @@ def test_a_call_outside_of_its_event_loop_is_refused(kafka: EmbeddedCluster) -> 
     consumer._dispatcher.stop(PROMPT_S)
 
 
+@pytest.mark.embedded("what the brokers have sent is at hand")
+def test_records_at_hand_are_not_given_out_in_another_event_loop(
+    kafka: EmbeddedCluster, orders: TopicPartition
+) -> None:
+    consumer = quick(kafka)
+
+    async def use() -> None:
+        await consumer.start()
+        consumer.assign([orders])
+        assert (await consumer.getone()).offset == 0
+
+    async def use_elsewhere() -> None:
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            await consumer.getone()
+        with pytest.raises(IllegalStateError, match="another event loop"):
+            async for _ in consumer:
+                pass
+
+    run(use())
+    run(use_elsewhere())
+    consumer._dispatcher.stop(PROMPT_S)
+
+
 @pytest.mark.embedded("no broker is asked")
 def test_one_that_was_not_stopped_warns(kafka: EmbeddedCluster) -> None:
     async def forget() -> None:
