@@ -18,6 +18,7 @@ from typing import Final
 from kafka.errors import IllegalStateError
 
 import aktor
+from aktor.consumer.core.commits import Completion
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError
 from aktor.simulation.world.host import SimulatedHost
@@ -101,16 +102,20 @@ class Interruption(Lines):
         self._handler = handler
 
     def _come(self) -> None:
-        if not _may_come(sys._getframe()):
+        # Called by `_line`, which is called in the frame whose line it is.
+        interrupted = sys._getframe(2).f_code
+        if interrupted in _IN_ONE_GO or not _may_come(sys._getframe()):
             self.wait_for(LATER)
             return
         host = self._latest()
-        # Called by `_line`, which is called in the frame whose line it is.
-        method = sys._getframe(2).f_code.co_name
-        host.note("user.interrupted", by=self._handler, method=method)
+        host.note("user.interrupted", by=self._handler, method=interrupted.co_name)
         assert isinstance(host.consumer, KafkaConsumer), "a signal comes to one that blocks"
         HANDLERS[self._handler](host.consumer)
 
+
+#: Between the two lines of it CPython does not look for signals: it notes that the callback begins,
+#: and calls it. (In the callback it looks at once.)
+_IN_ONE_GO: Final = {Completion.run.__code__}
 
 #: Where it may not come: where the simulation looks on, too.
 _NOT_IN: Final = LOOKS | {KafkaConsumer.__init__.__code__}
