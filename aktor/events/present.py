@@ -142,10 +142,12 @@ class Hindrance(Value):
 
 
 class FetchNow(Value):
-    """The partitions that are not fetched, and since when the answers of brokers are late."""
+    """The partitions that are not fetched, since when the answers of brokers are late, and the
+    brokers from which partitions are read instead of from their leaders (KIP-392)."""
 
     hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
     late: Mapping[int, float] = field(default_factory=dict)
+    replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class PositionNow(Value):

@@ -611,13 +611,23 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     broker = _source(p, tp)
     if broker is None or not is_down(broker, p.now):
         return None
-    text = f"its leader ({_broker_name(broker)}) {_silence(broker, p.now)}"
+    text = f"{_source_word(p, tp)} ({_broker_name(broker)}) {_silence(broker, p.now)}"
     return Reason(WaitingFor.BROKER, text, down_since(broker), True, _next_attempt(broker, p.now))
 
 
-def _source(p: Picture, tp: TopicPartition) -> BrokerNow | None:
+def _source_node(p: Picture, tp: TopicPartition) -> int | None:
+    """The broker from which it is read: a replica near us (KIP-392), else its leader."""
     leader = p.cluster.leader(*tp)
-    return None if leader is None else p.network.brokers.get(leader.leader)
+    return p.fetch.replicas.get(tp, None if leader is None else leader.leader)
+
+
+def _source_word(p: Picture, tp: TopicPartition) -> str:
+    return "the replica that is read" if tp in p.fetch.replicas else "its leader"
+
+
+def _source(p: Picture, tp: TopicPartition) -> BrokerNow | None:
+    node = _source_node(p, tp)
+    return None if node is None else p.network.brokers.get(node)
 
 
 def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -669,13 +679,13 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
 
 
 def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
-    leader = p.cluster.leader(*tp)
-    since = None if leader is None else p.fetch.late.get(leader.leader)
-    if leader is None or since is None or p.now - since < FAULT_AFTER:
+    node = _source_node(p, tp)
+    since = None if node is None else p.fetch.late.get(node)
+    if since is None or p.now - since < FAULT_AFTER:
         return None
-    broker = p.network.brokers.get(leader.leader)
-    name = f"broker {leader.leader}" if broker is None else _broker_name(broker)
-    text = f"its leader ({name}) has not answered a Fetch{_for(since, p.now)}"
+    broker = _source(p, tp)
+    name = f"broker {node}" if broker is None else _broker_name(broker)
+    text = f"{_source_word(p, tp)} ({name}) has not answered a Fetch{_for(since, p.now)}"
     return Reason(WaitingFor.BROKER, text, since, fault=True)
 
 
@@ -731,7 +741,9 @@ def _nothing_new(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
         return None
     told = _source(p, tp)
     since = -math.inf if told is None else told.heard_at
-    ago = "" if since == -math.inf else f" (its leader answered {_seconds(p.now - since)} ago)"
+    ago = ""
+    if since > -math.inf:
+        ago = f" ({_source_word(p, tp)} answered {_seconds(max(0.0, p.now - since))} ago)"
     return Reason(WaitingFor.RECORDS, f"there is nothing new{ago}", -math.inf, fault=False)
 
 

@@ -219,7 +219,11 @@ class FetchManager(RequestManager):
         plan = self._plan
         if plan.has_news:
             plan.shown()
-            self.present = FetchNow(hindered=plan.hindered.copy(), late=self._late.copy())
+            self.present = FetchNow(
+                hindered=plan.hindered.copy(),
+                late=self._late.copy(),
+                replicas=plan.replicas.copy(),
+            )
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
@@ -620,10 +624,10 @@ class FetchManager(RequestManager):
                 self._plan.show_again()
 
     def _forget_late(self) -> None:
-        """A broker that leads nothing any more that is read owes no answer."""
+        """A broker of which nothing is read any more owes no answer."""
         cursors = self._plan.cursors.values() if self._late else ()
         leaders = {cursor.leader.leader for cursor in cursors if cursor.leader is not None}
-        self._owes_nothing(*(self._late.keys() - leaders))
+        self._owes_nothing(*(self._late.keys() - leaders - {*self._plan.replicas.values()}))
 
     def _on_refused(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
         error = error_of(received.response.error_code)

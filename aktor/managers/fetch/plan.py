@@ -126,9 +126,11 @@ class FetchPlan:
         self._room = room
         self._states: dict[TopicPartition, _PartitionState] = {}
         self._shares: dict[int, _Share] = {}
-        #: Why partitions are not fetched that the application wants to read; and whether that has
-        #: changed since it was shown.
+        #: Why partitions are not fetched that the application wants to read.
         self.hindered: dict[TopicPartition, Hindrance] = {}
+        #: The nodes from which partitions are read instead of from their leaders.
+        self.replicas: dict[TopicPartition, int] = {}
+        #: Whether one of these two has changed since they were shown.
         self.has_news = True
         # In the order in which they were touched.
         self._touched: dict[TopicPartition, None] = {}
@@ -281,6 +283,7 @@ class FetchPlan:
             self._states[tp] = after
             self._put_in(cursor, after)
         self._set_alarm(tp, cursor, after)
+        self._note_replica(tp, cursor)
         if cursor is None or after is None:
             if self.hindered.pop(tp, None) is not None:
                 self.has_news = True
@@ -293,6 +296,15 @@ class FetchPlan:
                 del self.hindered[tp]
                 self.has_news = True
         return after
+
+    def _note_replica(self, tp: TopicPartition, cursor: FetchCursor | None) -> None:
+        replica = None if cursor is None else cursor.replica
+        if replica is not None:
+            if self.replicas.get(tp) != replica.node:
+                self.replicas[tp] = replica.node
+                self.has_news = True
+        elif self.replicas and self.replicas.pop(tp, None) is not None:
+            self.has_news = True
 
     def _hinder(self, cursor: FetchCursor, after: _PartitionState, now: float) -> None:
         """Note why this partition is not fetched; since when, if the reason is a new one."""

@@ -223,6 +223,19 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.BROKER,
         "kafka-2:9092) has not answered a Fetch for 3.0 s",
     ),
+    "the replica that is read answers no Fetch": (
+        {"fetch": FetchNow(late={1: NOW - 3.0}, replicas={T0: 1})},
+        WaitingFor.BROKER,
+        "the replica that is read (broker 1, kafka-1:9092) has not answered a Fetch for 3.0 s",
+    ),
+    "the replica that is read is down": (
+        {
+            "network": network(a_dead_broker(3), a_broker(2)),
+            "fetch": FetchNow(replicas={T0: 3}),
+        },
+        WaitingFor.BROKER,
+        "the replica that is read (broker 3, kafka-3:9092) has not answered for 7.2 s",
+    ),
     "the login is refused": (
         {
             "network": network(

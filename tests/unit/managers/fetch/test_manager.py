@@ -1297,6 +1297,29 @@ def test_out_of_range_at_a_replica_is_asked_of_the_leader() -> None:
     assert harness.the_request(0.2).to == 1
 
 
+def test_a_replica_that_is_read_owes_an_answer_and_is_shown_until_it_is_left() -> None:
+    """Else its partition would be said to be fetched while nothing comes."""
+    harness, request = around_a_replica()
+    asked_at = harness.now
+
+    harness.tick(3.0)
+    harness.cluster({0: (1, 5)})
+
+    assert shown_late(harness) == {2: asked_at}
+    assert shown_replicas(harness) == {tp(0): 2}
+    harness.fail(request, KafkaConnectionError("disconnected"), after=0.1)
+    harness.tick(0.1)
+    assert shown_replicas(harness) == {}
+
+
+def shown_replicas(harness: FetchHarness) -> dict[TopicPartition, int]:
+    """Which brokers are read instead of leaders, by what `status()` is made of."""
+    harness.manager.note_present(harness.now)
+    shown = harness.manager.present
+    assert isinstance(shown, FetchNow)
+    return dict(shown.replicas)
+
+
 def test_a_replica_that_does_not_answer_is_left() -> None:
     harness, request = around_a_replica()
 
