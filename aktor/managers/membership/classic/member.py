@@ -85,9 +85,11 @@ class Member(GroupMember[State, Trigger]):
     # -- what the application wants
 
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
-        """Subscribe to these topics. `member_id` is used before the first rebalance only."""
+        """Subscribe to these topics. `member_id` is used before the first rebalance only; if it is
+        empty, an id that is known already stays: the member would be in the group until its session
+        ends, and nobody would know it."""
         self.subscription.change(topics)
-        if self.rebalance.is_first:
+        if self.rebalance.is_first and member_id:
             self.me = Identity(member_id=member_id)
 
     def cluster_changed(self, cluster: Cluster) -> None:

@@ -80,6 +80,17 @@ def test_a_member_id_unknown_to_the_coordinator_is_forgotten_and_the_join_repeat
     assert harness.sent(JoinGroupRequest).body.member_id == ""
 
 
+def test_a_restarted_manager_keeps_its_member_id_if_the_application_subscribes_again() -> None:
+    """Else the member would be in the group until its session ends, and nobody would know it."""
+    harness = a_member()
+    harness.find_coordinator()
+    harness.subscribe("a", member_id="old")
+    harness.subscribe("a", "b")
+    harness.poll()
+
+    assert harness.sent(JoinGroupRequest).body.member_id == "old"
+
+
 def test_a_sync_that_meets_another_rebalance_joins_again_at_once() -> None:
     harness = a_member().is_syncing()
 
