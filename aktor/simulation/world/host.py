@@ -369,7 +369,9 @@ class SimulatedHost(Host):
     def believes_in_session(self, until: float) -> None:
         """The application may give out records until `until`. Note it if the group may go on
         without the member earlier: it may give the partitions to another one then. Nothing is noted
-        if the coordinator does not know the member any more."""
+        if it has no partitions, or if the coordinator does not know the member any more."""
+        if not self.owned:
+            return
         group, member_id = self.consumer.config["group_id"], self.port.membership.member.member_id
         assert group is not None, "a member has a group"
         ends = self._simulation.brokers.kept_until(group, member_id)
