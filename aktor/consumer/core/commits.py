@@ -67,7 +67,8 @@ class Commits:
 
         def over(value: Any, error: BaseException | None) -> None:
             if callback is not None:
-                callbacks.add(lambda: callback(offsets, error))
+                # (No function of ours in between: an interrupt there would lose the call.)
+                callbacks.add(partial(callback, offsets, error))
             settle(value, error)
 
         callbacks.run()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
+from aktor.consumer.core.commits import Completion
 from aktor.events.answers import Answered
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.metadata import DescribeTopics
@@ -55,6 +57,19 @@ def test_a_commit_of_named_offsets_is_one_of_these() -> None:
     harness.run(harness.engine.commit_async(named, lambda _value, _error: None))
 
     assert [one.offsets for one in harness.of(CommitOffsets)] == [named, named]
+
+
+def test_a_callback_is_called_by_what_notes_that_it_begins() -> None:
+    """An interrupt in a function of ours in between would lose the call."""
+    harness, callers = a_consumer_that_has_read(), []
+
+    def callback(_offsets: Any, _error: Any) -> None:
+        callers.append(sys._getframe(1).f_code)
+
+    harness.run(harness.engine.commit_async(None, lambda _value, _error: None, callback))
+    harness.poll()
+
+    assert callers == [Completion.run.__code__]
 
 
 def test_what_another_thread_was_given_counts_as_finished_once_this_one_commits() -> None:
