@@ -12,7 +12,6 @@ import threading
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from aktor.spark.decode import registry
 from aktor.spark.decode.avro.values import AvroValues, value_type
 from aktor.spark.options.avro import AvroOptions
 from aktor.spark.options.source import read_options
+from tests.spark.decode.decoding import decoded
 from tests.spark.harness import read_batch
 
 Schema = Any
@@ -90,17 +90,6 @@ def read_by_fastavro(data: bytes, schema: Schema, reader: Schema = None) -> Any:
     return found
 
 
-def rows_of(values: list[bytes | None]) -> pa.RecordBatch:
-    count = len(values)
-    columns = [
-        pa.array(values, pa.binary()),
-        pa.array(["orders"] * count).dictionary_encode(),
-        pa.array([3] * count, pa.int32()),
-        pa.array(range(100, 100 + count), pa.int64()),
-    ]
-    return pa.record_batch(columns, names=["value", "topic", "partition", "offset"])
-
-
 def a_struct(**fields: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
@@ -109,15 +98,6 @@ def decoder(schema: Schema, wanted: DataType | None = None, **registry_settings:
     options = AvroOptions(schema=json.dumps(schema), registry=registry_settings)
     kind = value_type(options) if wanted is None else wanted
     return AvroValues(StructType([StructField("value", kind)]), options)
-
-
-def decoded(
-    values: list[bytes | None], decode: AvroValues
-) -> tuple[list[Any], list[str | None], list[bytes | None]]:
-    found = decode.columns(rows_of(values))
-    for column in found.values():
-        column.validate(full=True)
-    return tuple(found[name].to_pylist() for name in ("value", "valueError", "rawValue"))  # type: ignore[return-value]
 
 
 def plain(value: Any) -> Any:

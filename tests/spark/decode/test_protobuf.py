@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor import FieldDescriptor
@@ -27,6 +26,7 @@ from aktor.errors import ConfigurationError, SchemaLookUpError
 from aktor.spark.decode.protobuf.values import ProtobufValues, value_type
 from aktor.spark.options.protobuf import ProtobufOptions
 from aktor.spark.options.source import read_options
+from tests.spark.decode.decoding import decoded
 from tests.spark.harness import read_batch
 
 F = descriptor_pb2.FieldDescriptorProto
@@ -63,32 +63,12 @@ def a_class(descriptors: bytes, name: str = "t.M") -> Any:
     return GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-def rows_of(values: list[bytes | None]) -> pa.RecordBatch:
-    count = len(values)
-    columns = [
-        pa.array(values, pa.binary()),
-        pa.array(["orders"] * count).dictionary_encode(),
-        pa.array([3] * count, pa.int32()),
-        pa.array(range(100, 100 + count), pa.int64()),
-    ]
-    return pa.record_batch(columns, names=["value", "topic", "partition", "offset"])
-
-
 def decoder(
     descriptors: bytes, wanted: DataType | None = None, message: str = "M", **more: Any
 ) -> ProtobufValues:
     options = ProtobufOptions(descriptors=descriptors, message=message, **more)
     kind = value_type(options) if wanted is None else wanted
     return ProtobufValues(StructType([StructField("value", kind)]), options)
-
-
-def decoded(
-    values: list[bytes | None], decode: ProtobufValues
-) -> tuple[list[Any], list[str | None], list[bytes | None]]:
-    found = decode.columns(rows_of(values))
-    for column in found.values():
-        column.validate(full=True)
-    return tuple(found[name].to_pylist() for name in ("value", "valueError", "rawValue"))  # type: ignore[return-value]
 
 
 # -- what from_protobuf makes of a message
