@@ -97,7 +97,8 @@ class Commits:
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed and is not yet, of these (default: all) partitions."""
-        offsets = self._delivery.consumed(partitions) | self._work.unfinished(partitions)
+        consumed = self._delivery.consumed(partitions)
+        offsets = consumed | self._work.unfinished(consumed)
         return {
             partition: offset
             for partition, offset in offsets.items()

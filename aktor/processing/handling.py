@@ -288,11 +288,10 @@ class Handling:
     def _go_back(self) -> None:
         """Seek to the lowest unfinished offsets, so that later calls get these records again;
         resume the partitions that we have paused."""
-        owned = self._around.engine.delivery.partitions
+        consumed = self._around.engine.delivery.consumed()
         with contextlib.suppress(KafkaError):  # the consumer has failed, or is closed
-            for partition, offset in self._work.unfinished().items():
-                if partition in owned:
-                    self._around.consumer.seek(partition, offset.offset)
+            for partition, offset in self._work.unfinished(consumed).items():
+                self._around.consumer.seek(partition, offset.offset)
             self._pausing.end()
 
     def _note_end(self, because: str) -> None:

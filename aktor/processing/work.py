@@ -11,7 +11,7 @@ import contextlib
 import heapq
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -250,22 +250,22 @@ class Work:
         return OffsetAndMetadata(offset, "", -1 if task.epoch_before is None else task.epoch_before)
 
     def unfinished(
-        self, partitions: Collection[TopicPartition] | None = None
+        self, consumed: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """From where these (default: all) partitions are to be read again, if something is left."""
-        found = {
-            partition: OffsetAndMetadata(records[0].offset, "", -1)
-            for partition, records in self.incoming.items()
-        }
-        for partition in self._partitions:
-            offset = self.unfinished_from(partition)
-            if offset is not None and (
-                partition not in found or offset.offset < found[partition].offset
-            ):
-                found[partition] = offset
-        if partitions is None:
-            return found
-        return {partition: offset for partition, offset in found.items() if partition in partitions}
+        """From where these partitions are to be read again, if something is left.
+
+        `consumed`: their positions. One that is not behind an unfinished record has gone back: the
+        log was truncated, or the topic created anew. That record says nothing about the new log.
+        """
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, position in consumed.items():
+            first = self.unfinished_from(partition)
+            for record in self.incoming.get(partition, [])[:1]:
+                if first is None or record.offset < first.offset:
+                    first = OffsetAndMetadata(record.offset, "", -1)
+            if first is not None and first.offset < position.offset:
+                found[partition] = first
+        return found
 
     @property
     def unfinished_count(self) -> int:

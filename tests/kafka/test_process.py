@@ -24,7 +24,7 @@ from aktor.errors import (
     WorkerDiedError,
 )
 from aktor.processing import Processed, Retries, dead_letter
-from tests.kafka.real.topics import create_topic, produce
+from tests.kafka.real.topics import create_topic, delete_topic, produce
 from tests.kafka.support import PROMPT_S, named, quick, traced, wait_until
 
 #: Long enough to join the group on a busy machine; then nothing comes any more.
@@ -415,6 +415,29 @@ def test_a_wakeup_while_handlers_of_revoked_partitions_are_waited_for_ends_it_af
     with quick(kafka, group_id=group) as reader:
         offsets = [reader.committed(TopicPartition(topic, number)) or 0 for number in range(2)]
     assert sum(offsets) == 4, "what was finished is committed"
+
+
+def test_an_unfinished_record_of_a_deleted_topic_skips_nothing_of_the_new_one(
+    kafka: Any, topic: str, group: str
+) -> None:
+    """Its offset is neither committed nor sought: the position is that of the new topic."""
+    servers, partition = kafka.bootstrap_servers, TopicPartition(topic, 0)
+    filled(kafka, topic, 5, partitions=1)
+
+    def handle(record: Any) -> None:
+        if record.offset == 3:
+            delete_topic(servers, topic)
+            create_topic(servers, topic)
+            wait_until(lambda: named(events, "position.resolved")[1:], "the position to be reset")
+            raise ValueError("no")
+
+    with traced() as events, quick(kafka, group_id=group) as consumer:
+        consumer.assign([partition])
+        with pytest.raises(HandlerError):
+            consumer.process(handle, order="partition", commit_interval_ms=600_000)
+
+        assert consumer.position(partition) == 0
+        assert not consumer.committed(partition)
 
 
 @pytest.mark.parametrize("ends_by", ["a stop", "an error"])

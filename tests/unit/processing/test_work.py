@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.processing.work import Task, Work
 from tests.unit.processing.builders import P, a_record
@@ -159,6 +160,28 @@ def test_records_behind_those_that_came_before_begin_a_new_life() -> None:
     first = work.unfinished_from(P)
     assert first is not None
     assert (first.offset, work.pending) == (1, 2)
+
+
+@pytest.mark.parametrize(("position", "counts"), [(3, True), (2, True), (1, False), (0, False)])
+@pytest.mark.parametrize("taken_in", [True, False])
+def test_an_unfinished_record_does_not_count_if_the_position_has_gone_back_below_it(
+    position: int, counts: bool, taken_in: bool
+) -> None:
+    """The log was truncated, or its topic created anew: a record of before says nothing of it."""
+    work = Work("none")
+    work.incoming = {P: [a_record(1), a_record(2)]}
+    if taken_in:
+        work.take_in()
+
+    found = work.unfinished({P: OffsetAndMetadata(position, "", -1)})
+
+    assert {partition: first.offset for partition, first in found.items()} == (
+        {P: 1} if counts else {}
+    )
+
+
+def test_an_unfinished_record_does_not_count_while_its_partition_has_no_position() -> None:
+    assert some_work("none", None).unfinished({}) == {}
 
 
 @given(
