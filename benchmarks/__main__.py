@@ -1,4 +1,6 @@
-"""`python -m benchmarks [name ...]`: measure, and print a table for each.
+"""`python -m benchmarks [name ...]`: measure, and print each table as soon as it is measured.
+
+What is measured meanwhile is said on stderr.
 
 python -m benchmarks                     all, about half an hour
 python -m benchmarks messages poll       these
@@ -20,7 +22,7 @@ from typing import Final
 from benchmarks.site import Site
 from tests.kafka.real import KafkaClusterError, KafkaDownloadError, KafkaUnavailableError
 
-#: Each is a module here with `tables(site)`.
+#: Each is a module here with `tables(site)`, a list of tables or a generator of them.
 BENCHMARKS: Final = (
     "messages",
     "decode",
@@ -67,7 +69,7 @@ def main() -> int:
 def _measure(name: str, site: Site, *, markdown: bool) -> None:
     before, start = _load(), time.monotonic()
     for table in importlib.import_module(f"benchmarks.{name}").tables(site):
-        print(table.markdown() if markdown else table.text())
+        print(table.markdown() if markdown else table.text(), flush=True)
     took = time.monotonic() - start
     print(f"load average {before} before, {_load()} after, {took:.0f} s\n", flush=True)
 

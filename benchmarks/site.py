@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -55,6 +56,10 @@ class Site:
     def scaled(self, count: int) -> int:
         """`count`, or a tenth of it if only a quick look is wanted."""
         return max(1, count // 10) if self.quick else count
+
+    def say(self, text: str) -> None:
+        """What has just been measured: a table has its figures only when all is measured."""
+        print(f"  {text}", file=sys.stderr, flush=True)
 
     def new_topic(self, partitions: int, configs: Mapping[str, str] | None = None) -> str:
         """An empty topic."""
