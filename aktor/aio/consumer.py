@@ -128,17 +128,24 @@ class InProcess:
             self._consumer._engine.seek(partition, arguments.position(offset))
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
-    ) -> None:
-        """The last commit of partitions that are given up: `wakeup` does not end it."""
+        self, choose: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]], timeout: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The last commit of partitions that are given up: `wakeup` does not end it. Returns what
+        `choose` has chosen.
+
+        It chooses when it is this call's turn. Before, a poll that was cancelled may still go on
+        alone: the positions are past records that it will take back.
+        """
         consumer = self._consumer
         call, deadline = consumer._engine.call, consumer._core.clock() + timeout
 
-        def steadily() -> Waiting[None]:
-            with call.steady():
-                yield from consumer._engine.commit(offsets, deadline)
+        def steadily() -> Waiting[Mapping[TopicPartition, OffsetAndMetadata]]:
+            if offsets := choose():
+                with call.steady():
+                    yield from consumer._engine.commit(offsets, deadline)
+            return offsets
 
-        await consumer._call("process (commit)", steadily)
+        return await consumer._call("process (commit)", steadily)
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Callable[..., None]

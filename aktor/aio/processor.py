@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import inspect
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, copy_context
 from typing import Any, Final, Protocol
 
@@ -43,8 +43,8 @@ class AsyncConsumer(Consumer, Protocol):
 
     async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]: ...
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
-    ) -> None: ...
+        self, choose: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]], timeout: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
 
 
 class _Tasks:
@@ -238,9 +238,10 @@ class Processor(Handling):
 
     async def _commit(self, partitions: Partitions | None = None) -> None:
         """Commit what is finished of these (default: all) partitions, and wait for the answer."""
-        if offsets := self._commits.to_commit(partitions):
-            await self._consumer.commit(offsets, LAST_COMMIT)
-            self._commits.note_stored(offsets)
+        stored = await self._consumer.commit(
+            lambda: self._commits.to_commit(partitions), LAST_COMMIT
+        )
+        self._commits.note_stored(stored)
 
     # -- the end
 

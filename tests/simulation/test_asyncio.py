@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError
 
-from aktor.aio import KafkaConsumer
+from aktor.aio import AsyncConsumerRebalanceListener, KafkaConsumer
 from aktor.simulation import Simulation
 from tests.gate import all_but_the_first
 
@@ -118,3 +118,50 @@ def test_a_commit_that_is_cancelled_is_stored_or_not_and_committed_says_so() -> 
     for number, (before, after) in enumerate(found, 1):
         assert after in (before, number)
     assert {before == after for before, after in found} == {True, False}, "both happen"
+
+
+@pytest.mark.parametrize("later", range(8))
+def test_process_that_is_cancelled_as_a_listener_ends_commits_no_record_that_it_did_not_get(
+    later: int,
+) -> None:
+    """Its poll goes on alone to its end, and what it gives out is taken back; the last commit comes
+    when that is done. `later`: so many rounds of the event loop after the end of the listener."""
+    found: list[Any] = []
+
+    async def reads(sim: Simulation, topic: str) -> None:
+        ended = asyncio.Event()
+
+        class Listener(AsyncConsumerRebalanceListener):
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                await asyncio.sleep(1.0)  # meanwhile records come
+                ended.set()
+
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                """Not of interest."""
+
+        async def handle(record: Any) -> None:
+            found.append(record.offset)
+
+        async with KafkaConsumer[Any, Any](
+            bootstrap_servers=sim.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.subscribe([topic], listener=Listener())
+            processing = asyncio.create_task(consumer.process(handle))
+            await ended.wait()
+            for _ in range(later):
+                await asyncio.sleep(0)
+            processing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await processing
+            (partition,) = consumer.assignment()
+            handled = len(found)
+            assert (await consumer.committed(partition) or 0) == handled
+            assert (await consumer.getone()).offset == handled
+
+    with Simulation(seed=5) as sim:
+        sim.member(reads, sim, sim.topic("orders", records=20))
+        sim.run(at_most=100.0)
+        sim.check()

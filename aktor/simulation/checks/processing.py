@@ -70,19 +70,20 @@ def nothing_is_finished_twice(history: History) -> list[str]:
 
 
 def nothing_unfinished_is_committed(history: History) -> list[str]:
-    """What a member that processes commits of a partition has been finished below, whatever it was
-    given since it has the partition."""
+    """What a member that processes commits of a partition has been finished below, whatever was
+    delivered since it has the partition; also what a cancelled call took back."""
     complaints = []
     processes: set[str] = set()
     unfinished: dict[tuple[str, str], set[int]] = defaultdict(set)
-    names = "user.processes", "user.given", "handler.ended", "commit.sent", *_ANEW
+    names = "user.processes", "records.delivered", "handler.ended", "commit.sent", *_ANEW
     for event in history.named(*names):
         member = event["member"]
         match event["event"]:
             case "user.processes":
                 processes.add(member)
-            case "user.given" if member in processes:
-                unfinished[member, event["partition"]].update(event["offsets"])
+            case "records.delivered" if member in processes:
+                for first, last in event["offsets"]:
+                    unfinished[member, event["partition"]].update(range(first, last + 1))
             case "handler.ended" if event["error"] is None:
                 unfinished[member, event["partition"]].discard(event["offset"])
             case "commit.sent" if member in processes and isinstance(event["offsets"], dict):

@@ -573,10 +573,17 @@ class _ObservedInProcess(InProcess):
         super().seek(partition, offset)
         self._consumer._asked("position.sought", {partition: offset})
 
-    async def commit(self, offsets: Any, timeout: float) -> None:
-        self._consumer._note_commit(offsets)
-        await super().commit(offsets, timeout)
-        self._consumer._note("user.committed")
+    async def commit(self, choose: Callable[[], Any], timeout: float) -> Any:
+        def noted() -> Any:
+            offsets = choose()
+            if offsets:
+                self._consumer._note_commit(offsets)
+            return offsets
+
+        stored = await super().commit(noted, timeout)
+        if stored:
+            self._consumer._note("user.committed")
+        return stored
 
     def commit_async(self, offsets: Any, callback: Callable[..., None]) -> None:
         note, number = self._consumer._note, next(self._consumer._futures)
