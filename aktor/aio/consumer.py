@@ -22,6 +22,7 @@ from collections.abc import (
     Iterator,
     Mapping,
     Sequence,
+    Set,
 )
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
@@ -312,7 +313,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         except BaseException:
             self._guard.end()
             self._engine.call.end_waits()
-            await self._end(self._core.clock() + GIVE_UP_WAIT)
+            if self._stop_task is None:
+                self._stop_task = tasks.begin(self._give_up())
+                await asyncio.shield(self._stop_task)  # also if this is cancelled once more
             raise
 
     async def stop(self, timeout_ms: float | None = None, *, autocommit: bool = True) -> None:
@@ -337,13 +340,14 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
                 self._close_reporters()
             return
         self._check_loop()
-        if self._guard.closed and self._stop_task is None:
-            return  # start() has raised, and ended it
         if self._stop_task is None:
             timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
             self._stop_task = tasks.begin(self._stop(timeout, autocommit))
         if self._guard.in_callback_of is None and not self._is_in_handler():
             await asyncio.shield(self._stop_task)
+
+    async def _give_up(self) -> None:
+        await self._end(self._core.clock() + GIVE_UP_WAIT)
 
     def _is_in_handler(self) -> bool:
         if self._processor is None:
@@ -468,7 +472,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         engine, guard = self._engine, self._guard
         only = self._checked(partitions)
         if self._core.clock() >= self._others_at:
-            await self._let_other_tasks_run()
+            await self._let_other_tasks_run(timeout)
         turn = self._turn(name, timeout=timeout)
         try:
             await self._enter(turn)
@@ -547,7 +551,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     async def _next_record(self, name: str) -> ConsumerRecord[K, V]:
         if self._core.clock() >= self._others_at:
-            await self._let_other_tasks_run()
+            await self._let_other_tasks_run(math.inf)
         while True:
             record: ConsumerRecord[K, V] | None = await self._call(
                 name,
@@ -560,9 +564,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             if self._guard.ending:
                 raise ConsumerStoppedError
 
-    async def _let_other_tasks_run(self) -> None:
+    async def _let_other_tasks_run(self, timeout: float) -> None:
         """Let the event loop go round once. Nothing is taken yet: this may be cancelled."""
-        if not self._engine.has_records:  # the call is going to wait
+        if timeout and not self._engine.has_records:  # the call is going to wait
             return
         await asyncio.sleep(0)
         self._others_at = self._core.clock() + TURN_EVERY
@@ -596,7 +600,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         topics = self._engine.topics_in_order
         make = functools.partial(arrow.batch_of, names=names, topics=topics)
         if self._core.clock() >= self._others_at:
-            await self._let_other_tasks_run()
+            await self._let_other_tasks_run(timeout)
         batch = await self._call(
             "poll_arrow",
             lambda: self._engine.poll_columns(
@@ -678,7 +682,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         It returns when the consumer is stopped, which a handler may do as well, after SIGTERM
         (unless the application handles that itself), and when nothing has come for
         `consumer_timeout_ms`. If it is cancelled, it waits for the running handlers, commits what
-        is finished, and then ends; cancelled once more, it waits for no handler. Handlers and other
+        is finished, and then ends; cancelled once more, it cancels the handlers. Handlers and other
         tasks may look (`position`, `committed`, ...) and stop the consumer meanwhile.
 
         Returns:
@@ -737,7 +741,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     def subscribe(
         self,
-        topics: Sequence[str] = (),
+        topics: Sequence[str] | Set[str] = (),
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
@@ -750,6 +754,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             IllegalStateError: after `assign`, or called from a listener.
             TypeError, ValueError: as `aktor.KafkaConsumer.subscribe`.
         """
+        if isinstance(topics, Set):
+            topics = [*topics]
         arguments.check_subscription(topics, pattern, None if _hears(listener) else listener)
         internal = not self.config["exclude_internal_topics"]
         matching, regex = arguments.pattern(pattern, self._settings, internal=internal)

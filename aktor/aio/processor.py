@@ -255,6 +255,8 @@ class Processor(Handling):
                 await asyncio.shield(ending)
             except asyncio.CancelledError as error:
                 cancelled, self._is_hurried = error, True
+                # Before the last commit: what a handler finishes during that is done once more.
+                self._pools.close()
                 self._bell.ring()
         ending.result()
         if cancelled is not None:

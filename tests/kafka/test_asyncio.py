@@ -382,9 +382,44 @@ def test_other_tasks_have_their_turns_while_records_are_here(
     assert turns >= count // 2
 
 
+@pytest.mark.embedded("no broker is asked")
+@pytest.mark.parametrize("how", ["getmany", "poll_arrow"])
+def test_other_tasks_have_their_turns_while_a_program_looks_without_waiting(
+    kafka: EmbeddedCluster, how: str
+) -> None:
+    async def program() -> None:
+        async with quick(kafka) as consumer:
+            consumer.assign([])
+            over = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.01, over.set)
+            for _ in range(50_000):  # a look takes longer than 1 µs
+                await getattr(consumer, how)(timeout_ms=0)
+                if over.is_set():
+                    return
+            raise AssertionError("nothing else has run")
+
+    run(program())
+
+
 async def islice(some: AsyncIterator[T], count: int) -> AsyncIterator[T]:
     for _ in range(count):
         yield await anext(some)
+
+
+@pytest.mark.embedded("no broker is asked")
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
+def test_topics_may_come_in_whatever_aiokafka_takes(
+    kafka: EmbeddedCluster, kind: Callable[[list[str]], Any]
+) -> None:
+    async def program() -> None:
+        consumer = quick(kafka)
+        consumer.subscribe(kind(["orders", "bills"]))
+        assert consumer.subscription() == {"orders", "bills"}
+        with pytest.raises(TypeError):
+            consumer.subscribe(kind(["orders", 7]))  # type: ignore[list-item]
+        await consumer.stop()
+
+    run(program())
 
 
 @pytest.mark.parametrize("then", ["assign", "subscribe"])
@@ -1046,6 +1081,25 @@ def test_stop_that_is_cancelled_stops_all_the_same(
             await stopping
         await consumer.stop()
         assert not consumer._dispatcher.alive
+
+    run(program())
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_start_that_is_cancelled_ends_the_consumer_and_stop_waits_for_that(times: int) -> None:
+    async def program() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1", metric_reporters=[Reporter])
+        starting = asyncio.create_task(consumer.start())
+        await asyncio.sleep(0.01)
+        for _ in range(times):
+            starting.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await consumer.stop()
+        assert not consumer._dispatcher.alive
+        assert Reporter.made.pop().closed
 
     run(program())
 
