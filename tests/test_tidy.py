@@ -277,6 +277,8 @@ PATCHED = {
     ("actors/runtime/handlers.py", "handler.<name>"),
     # Fields of an answer, by their names in the protocol. They are no functions.
     ("broker/faults.py", "found.<name>"),
+    # PySpark's daemon prints a traceback for each worker that Spark ends, and has no hook for that.
+    ("spark/daemon.py", "daemon.worker"),
 }
 
 
