@@ -42,6 +42,8 @@ class DriverCluster:
         self._options = options
         self._sleep = sleep
         self._consumer: KafkaConsumer | None = None
+        #: The offsets from which the consumer reads while a query waits for a record.
+        self._awaited: Offsets | None = None
 
     def _kafka(self) -> KafkaConsumer:
         if self._consumer is None:
@@ -100,9 +102,12 @@ class DriverCluster:
         which nobody makes use: each look-up of offsets would ask for them again, and that was half
         of the requests of an idle query. What is assigned is not fetched before a poll.
         """
-        consumer = self._kafka()
-        if consumer.assignment() != set(partitions):
-            consumer.assign(dict.fromkeys(partitions, 0))
+        if self._kafka().assignment() != set(partitions):
+            self._assign(dict.fromkeys(partitions, 0))
+
+    def _assign(self, offsets: Offsets) -> None:
+        self._awaited = None
+        self._kafka().assign(offsets)
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first available offset of each partition."""
@@ -122,6 +127,26 @@ class DriverCluster:
                 partitions, timeout_ms=_timeout_ms(kafka) if timeout is None else timeout * 1000
             ),
         )
+
+    def await_record(self, offsets: Offsets, seconds: float) -> None:
+        """Return when a partition has a record at its offset, or after so many seconds, or after an
+        error: the look-up of the ends, which comes next, has it, too, if it does not pass.
+
+        Brokers answer a Fetch as soon as there is a record, and else twice a second. Between two
+        calls with the same offsets the Fetch goes on; after a record nothing is fetched ahead.
+        """
+        consumer = self._kafka()
+        if self._awaited != offsets:
+            self._assign(offsets)
+            consumer.resume(*offsets)
+            self._awaited = dict(offsets)
+        try:
+            there = bool(consumer.poll(round(seconds * 1000), max_records=1))
+        except KafkaError:
+            there = True
+        if there:
+            self._assign(dict.fromkeys(offsets, 0))
+            consumer.pause(*offsets)
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -149,7 +174,8 @@ class DriverCluster:
         """How many bytes of keys, values and headers one offset takes, by a sample from `offset`
         on; None if nothing can be read there now."""
         consumer = self._kafka()
-        consumer.assign({partition: offset})
+        self._assign({partition: offset})
+        consumer.resume(partition)
         try:
             batch = consumer.poll_arrow(
                 _SAMPLE_WAIT_MS,

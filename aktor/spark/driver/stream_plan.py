@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanCluster", "StreamPlan"]
 
-#: How often a query without new records asks where the partitions end: first after so many seconds,
-#: and then the less often the longer nothing has come, in parts of that time. A stream that has a
-#: record each second hears of it after 0.1 s; one that is quiet for long asks once in `idleWaitMs`.
+#: A query without new records waits for one, and then asks where the partitions end. If they end
+#: where they did (a wait that failed), it asks again after so many seconds, and then the less often
+#: the longer nothing has come, in parts of that time.
 _IDLE_ASK: Final = 0.05
 _IDLE_SHARE: Final = 0.1
+
+#: A query that is quiet for long waits longer than `idleWaitMs` before it returns to Spark: so long
+#: at last, in seconds.
+_IDLE_LONGEST: Final = 1.0
 
 #: How often it asks then which partitions there are, in seconds.
 _IDLE_LOOK_UP: Final = 1.0
@@ -69,6 +73,8 @@ class PlanCluster(LookUps, Protocol):
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> Offsets: ...
+
+    def await_record(self, offsets: Offsets, seconds: float) -> None: ...
 
     def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None: ...
 
@@ -166,8 +172,13 @@ class StreamPlan:
         if self._refused is not None and self._is_initial(start):
             raise self._refused
         before = from_json(start)
-        quiet = self._still_quiet(before)
-        partitions = self._partitions(before) if quiet is None else quiet.partitions
+        now, quiet = self._clock(), self._quiet
+        if quiet is not None and quiet.offsets != before:
+            quiet = None
+        if quiet is None or now - quiet.looked_up > _IDLE_LOOK_UP:
+            partitions = self._partitions(before)
+        else:
+            partitions = quiet.partitions
         there, ids = partitions
         recreated = self._recreated(before, ids)
         begins = {
@@ -176,8 +187,8 @@ class StreamPlan:
         begins |= self._cluster.beginning_offsets(
             [partition for partition in there if partition not in begins]
         )
-        fresh = quiet is not None and self._clock() - quiet.asked <= _IDLE_FRESH
-        ends = before if fresh else self._ends(there, begins)
+        answered = quiet is not None and now - quiet.asked <= _IDLE_FRESH
+        ends = before if answered and before.keys() == set(there) else self._ends(there, begins)
         moving_start = self._is_initial(start) and self._start_moves()
         if not moving_start and not recreated:
             ends = self._await_news(before, ends, partitions)
@@ -351,18 +362,12 @@ class StreamPlan:
             found = self._cluster.end_offsets(there)
         return found
 
-    def _still_quiet(self, before: Offsets) -> _Quiet | None:
-        """What was answered last, if nothing had come then and it is not too old to be used."""
-        quiet = self._quiet
-        if quiet is None or quiet.offsets != before:
-            return None
-        return quiet if self._clock() - quiet.looked_up <= _IDLE_LOOK_UP else None
-
     def _await_news(
         self, before: Offsets, ends: Offsets, partitions: tuple[list[TopicPartition], TopicIds]
     ) -> Offsets:
-        """Wait up to `idleWaitMs` for new records. Without the wait Spark would call `latestOffset`
-        65 times a second while the query is idle."""
+        """Wait for new records up to `idleWaitMs`, or a tenth of the time in which none has come.
+        Without the wait Spark would call `latestOffset` 65 times a second while the query is idle.
+        """
         if ends != before or self._target is not None or not ends:
             self._quiet = None
             return ends
@@ -372,10 +377,11 @@ class StreamPlan:
             quiet = self._quiet = _Quiet(before, partitions, now, now, now)
         elif quiet.partitions is not partitions:
             quiet.partitions, quiet.looked_up = partitions, now
-        deadline = now + self._options.idle_wait
+        share = (now - quiet.since) * _IDLE_SHARE
+        deadline = now + max(self._options.idle_wait, min(share, _IDLE_LONGEST))
         while ends == before and now < deadline:
-            pause = max(_IDLE_ASK, (now - quiet.since) * _IDLE_SHARE)
-            self._sleep(min(pause, deadline - now))
+            began = now
+            self._cluster.await_record(before, deadline - now)
             try:
                 ends = self._latest = self._cluster.end_offsets(list(ends), _IDLE_PATIENCE)
             except KafkaTimeoutError:
@@ -383,6 +389,10 @@ class StreamPlan:
                 self._quiet = None
                 break
             now = quiet.asked = self._clock()
+            pause = began + max(_IDLE_ASK, share) - now
+            if ends == before and pause > 0 and now < deadline:
+                self._sleep(min(pause, deadline - now))
+                now = self._clock()
         return ends
 
     # -- how much of it

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -104,6 +106,68 @@ def test_partitions_that_are_added_and_topics_that_are_created_anew_are_looked_u
 
     assert anew != before
     assert waits == []
+
+
+# -- a query that is idle waits for a record
+
+
+def a_record(kafka: EmbeddedKafka, partition: int) -> None:
+    with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)) as producer:
+        producer.send("orders", b"1", partition=partition).get()
+
+
+def test_who_waits_for_a_record_hears_of_it_and_of_the_next_one() -> None:
+    with (
+        EmbeddedKafka(topics={"orders": 2}) as kafka,
+        a_cluster(kafka.bootstrap_servers) as (cluster, _),
+    ):
+        there, _ = cluster.partitions()
+        for partition in (0, 1, 1, 0):
+            ends = cluster.end_offsets(there)
+            coming = threading.Timer(0.3, a_record, (kafka, partition))
+            coming.start()
+            began = time.monotonic()
+
+            cluster.await_record(ends, 120)
+
+            assert time.monotonic() - began < 60
+            coming.join()
+            ends[TopicPartition("orders", partition)] += 1
+            assert cluster.end_offsets(there) == ends
+
+
+def test_after_a_record_nothing_is_fetched_ahead_and_a_wait_may_end_without_one() -> None:
+    with (
+        EmbeddedKafka(topics={"orders": 2}) as kafka,
+        a_cluster(kafka.bootstrap_servers) as (cluster, _),
+    ):
+        there, _ = cluster.partitions()
+        ends = cluster.end_offsets(there)
+
+        cluster.await_record(ends, 0.01)
+        assert cluster._kafka().paused() == set()
+        a_record(kafka, 0)
+        cluster.await_record(ends, 120)
+        assert cluster._kafka().paused() == set(there)
+
+        cluster.await_record(cluster.end_offsets(there), 0.01)
+        assert cluster._kafka().paused() == set()
+        assert cluster.bytes_per_offset(A, 0) is not None
+
+
+@pytest.mark.parametrize("code", [Code.TOPIC_AUTHORIZATION_FAILED, Code.UNKNOWN_TOPIC_OR_PARTITION])
+def test_a_wait_in_which_nobody_may_read_ends_without_an_error(
+    kafka: EmbeddedKafka, code: Code
+) -> None:
+    """The look-up of the ends, which comes next, tells of what does not pass."""
+    with a_cluster(kafka.bootstrap_servers) as (cluster, _):
+        there, _ = cluster.partitions()
+        ends = cluster.end_offsets(there)
+        kafka.inject(Fault(api="Fetch", action=FailWith(code), times=None))
+
+        cluster.await_record(ends, 1)
+
+        assert cluster.end_offsets(there) == ends
 
 
 # -- no answer in all the time that a request has

@@ -24,15 +24,32 @@ from aktor.spark.options.source import read_options
 A, B, C = (TopicPartition("orders", partition) for partition in range(3))
 
 
+class Time:
+    """Owns the time, which passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.while_asleep: Callable[[], Any] = lambda: None
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.while_asleep()
+
+
 class Cluster:
     """Owns the offsets of partitions. Records are a second apart, from time 0 on."""
 
     def __init__(self, ends: Offsets) -> None:
+        #: While somebody waits for a record, this time passes.
+        self.time = Time()
         self.first = dict.fromkeys(ends, 0)
         self.ends = dict(ends)
         self.id = "id-1"
         self.commits: Offsets = {}
-        self.asked = self.looked_up = 0
+        self.asked = self.looked_up = self.waits = 0
         self.timeouts: list[float | None] = []
         self.wrong_answers: list[Offsets] = []
         #: It is a mistake if one of these does not exist and was never known.
@@ -86,23 +103,16 @@ class Cluster:
     def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {one: self.commits[one] for one in partitions if one in self.commits}
 
+    def await_record(self, offsets: Offsets, seconds: float) -> None:
+        self.waits += 1
+        deadline = self.time.now + seconds
+        while self.outage is None and self.time.now < deadline - 1e-6:
+            if any(at < self.ends.get(one, at) for one, at in offsets.items()):
+                return
+            self.time.sleep(min(0.01, deadline - self.time.now))
+
     def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None:
         return self.bytes
-
-
-class Time:
-    """Owns the time, which passes only while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.while_asleep: Callable[[], Any] = lambda: None
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.while_asleep()
 
 
 def a_plan(
@@ -117,6 +127,7 @@ def a_plan(
         {"kafka.bootstrap.servers": "a:1", "subscribe": "orders"} | named, stream=True
     )
     time = time or Time()
+    cluster.time = time
     return StreamPlan(
         options,
         cluster,
@@ -438,44 +449,69 @@ def test_an_idle_query_waits_for_records_and_goes_on_as_soon_as_there_are_some()
     assert latest(plan, offsets(10)) == offsets(10)
     assert time.now - began == pytest.approx(0.2, abs=0.06)
 
+    began = time.now
+    time.while_asleep = lambda: cluster.ends.update({A: 11}) if time.now >= began + 0.1 else None
+    assert latest(plan, offsets(10)) == offsets(11)
+    assert time.now - began == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("quiet", [0.0, 1.0, 5.0, 60.0])
+def test_a_query_hears_of_a_record_at_once_however_long_it_was_idle(quiet: float) -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time)
+    end = offsets(10)
+    written = time.now + quiet + 0.5
+    time.while_asleep = lambda: cluster.ends.update({A: 11}) if time.now >= written else None
+
+    while (found := latest(plan, end)) == end:
+        time.sleep(0.01)  # spark.sql.streaming.pollingDelay
+
+    assert found == offsets(11)
+    assert time.now - written <= 0.03
+
+
+def test_a_query_that_is_idle_for_long_asks_once_a_second_and_is_asked_so_by_spark() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time)
+    end, began, calls = offsets(10), time.now, 0
+
+    while time.now < began + 60:
+        assert latest(plan, end) == end
+        time.sleep(0.01)
+        calls += 1
+
+    assert calls <= 60 + 30, "the first ten seconds have a few more"
+    assert cluster.asked <= calls + 15
+    assert cluster.waits <= calls + 15
+    assert cluster.looked_up <= 60 * 1.1
+
+
+def test_ends_that_no_record_tells_of_are_seen_after_a_wait() -> None:
+    """Such as the end of a transaction, or of a log that was cut."""
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time, idleWaitMs=200)
+    latest(plan, offsets(10))
     cluster.wrong_answers = [{A: 11}]
     began = time.now
+
     assert latest(plan, offsets(10)) == offsets(11)
-    assert time.now - began == pytest.approx(0.05)
+    assert time.now - began <= 0.25
 
 
-def test_a_query_that_is_idle_for_long_sends_few_requests_and_hears_of_a_record_soon() -> None:
-    cluster, time = Cluster({A: 10}), Time()
+def test_a_wait_for_records_that_fails_or_ends_for_nothing_is_not_repeated_at_once() -> None:
+    class Refused(Cluster):
+        def await_record(self, offsets: Offsets, seconds: float) -> None:
+            self.waits += 1  # the broker lets nobody read
+
+    cluster, time = Refused({A: 10}), Time()
     plan = a_plan(cluster, time)
     end, began = offsets(10), time.now
 
     while time.now < began + 60:
         assert latest(plan, end) == end
-        time.sleep(0.01)  # spark.sql.streaming.pollingDelay
-    assert cluster.asked <= 60 * 5.5
-    assert cluster.looked_up <= 60 * 1.1
-
-    written = time.now + 0.1
-    time.while_asleep = lambda: cluster.ends.update({A: 11}) if time.now >= written else None
-    while (found := latest(plan, end)) == end:
         time.sleep(0.01)
-    assert found == offsets(11)
-    assert time.now - written <= 0.3
 
-
-def test_a_stream_that_is_seldom_idle_hears_of_a_record_at_once() -> None:
-    cluster, time = Cluster({A: 0}), Time()
-    plan = a_plan(cluster, time)
-
-    for number in range(10):
-        written = time.now + 0.4
-        ends = {A: number + 1}
-        time.while_asleep = lambda at=written, ends=ends: (
-            cluster.ends.update(ends) if time.now >= at else None
-        )
-        while latest(plan, offsets(number)) == offsets(number):
-            time.sleep(0.01)
-        assert time.now - written <= 0.06
+    assert cluster.waits <= 60 * 1.2 + 30
 
 
 def test_a_partition_that_is_added_to_an_idle_query_is_seen_within_two_seconds() -> None:
