@@ -5,6 +5,7 @@ What is measured meanwhile is said on stderr.
 python -m benchmarks                     all, about half an hour
 python -m benchmarks messages poll       these
 python -m benchmarks --markdown          the tables as docs/benchmarks.md has them
+python -m benchmarks --rows 500000       as many records in a topic at most, for less time
 python -m benchmarks --quick             only show that they run
 """
 
@@ -34,7 +35,6 @@ BENCHMARKS: Final = (
     "spark_sink",
     "spark_json",
     "spark_avro",
-    "spark_streams",
     "process",
     "idle",
     "imports",
@@ -55,7 +55,7 @@ def main() -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%F %R')}\n")
     try:
-        with Site(arguments.bootstrap, quick=arguments.quick) as site:
+        with Site(arguments.bootstrap, quick=arguments.quick, rows=arguments.rows) as site:
             for name in arguments.names or BENCHMARKS:
                 _measure(name, site, markdown=arguments.markdown)
     except (KafkaUnavailableError, KafkaDownloadError, KafkaClusterError) as error:
@@ -87,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
     parser.add_argument("--bootstrap", help="host:port of a Kafka to use instead of our own")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--rows", type=int, help="at most so many records in a topic")
     parser.add_argument("--quick", action="store_true", help="tiny amounts, worthless figures")
     arguments = parser.parse_args()
     for name in arguments.names:

@@ -16,11 +16,15 @@ __all__ = ["Site"]
 class Site:
     """Owns the one-node Kafka, started when it is first needed unless an address was given.
 
-    `quick` means: only show that it runs; the figures are worth nothing.
+    `quick` means: only show that it runs; the figures are worth nothing. `rows`: no more records in
+    a topic.
     """
 
-    def __init__(self, bootstrap: str | None = None, *, quick: bool = False) -> None:
+    def __init__(
+        self, bootstrap: str | None = None, *, quick: bool = False, rows: int | None = None
+    ) -> None:
         self.quick = quick
+        self._rows = rows
         self._given = bootstrap.split(",") if bootstrap else None
         self._cluster: KafkaCluster | None = None
 
@@ -54,8 +58,9 @@ class Site:
         return None if self._cluster is None else self._cluster.prepare().classpath
 
     def scaled(self, count: int) -> int:
-        """`count`, or a tenth of it if only a quick look is wanted."""
-        return max(1, count // 10) if self.quick else count
+        """`count`, or a tenth of it if only a quick look is wanted; not more than asked for."""
+        count = max(1, count // 10) if self.quick else count
+        return count if self._rows is None else min(count, self._rows)
 
     def say(self, text: str) -> None:
         """What has just been measured: a table has its figures only when all is measured."""

@@ -1,7 +1,9 @@
 """Kafka into Spark: our data source against Spark's own, with its defaults and at its best.
 
-Two cores for everything: the broker, Spark's JVM and its Python workers. One session, one query
-after the other in each round. CPU seconds are those of the JVM and of all Python workers.
+Two cores for everything: the broker, Spark's JVM and its Python workers. One session. Each kind of
+query has its rounds, one source after the other in each: the JVM's compiler knows Parquet's code
+last, since it makes other queries slower afterwards. CPU seconds are those of the JVM and of all
+Python workers.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tests.spark.session import a_session, command, what_is_missing
 ROUNDS: Final = 3
 
 #: Size of a record, codec, and how many: a query takes a few seconds, of which one is its start.
-LOADS: Final = ((100, None, 20_000_000), (1000, "lz4", 3_000_000))
+LOADS: Final = ((100, None, 10_000_000), (1000, "lz4", 1_500_000))
 
 #: What docs/spark.md recommends. They make no difference to Spark's own source.
 RECOMMENDED: Final = {
@@ -42,23 +44,45 @@ TUNED: Final = {
     "kafka.fetch.max.bytes": "104857600",
 }
 
+#: With its defaults Spark's own source is read in one round.
+ONCE: Final = "Spark's own"
+
 #: Name, format, options.
 SOURCES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ("aktor", "aktor", {}),
     ("Spark's own, tuned", "kafka", TUNED),
-    ("Spark's own", "kafka", {}),
+    (ONCE, "kafka", {}),
+)
+
+#: Records in all partitions together, where there are many small ones.
+SMALL: Final = 200_000
+
+#: The same, for many small partitions. Without the wait of 5 ms Spark's own source waits half a
+#: second at the end of many of them: that is measured once.
+SOURCES_OF_PARTITIONS: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
+    ("aktor, maxPartitions=2", "aktor", {"maxPartitions": "2"}),
+    ("aktor", "aktor", {}),
+    ("Spark's own, tuned, fetch.max.wait.ms=5", "kafka", TUNED | {"kafka.fetch.max.wait.ms": "5"}),
+    (ONCE, "kafka", TUNED),
 )
 
 Query = Callable[[Any, str, dict[str, str], Path], None]
 
 
-def tables(site: Site) -> list[Table]:
-    """Throughput for each load, what a task costs, and how long a stream takes to begin."""
+def tables(site: Site) -> Iterator[Table]:
+    """Throughput for each load, few and many partitions, what a task costs, and small streams."""
+    from benchmarks import spark_streams
+
     if missing := what_is_missing():
-        return [Table(title=f"spark: not measured, since {missing}", columns=["-"], rows=[])]
+        yield Table(title=f"spark: not measured, since {missing}", columns=["-"], rows=[])
+        return
     with recommended_session() as spark:
-        found = [_throughput(site, spark, *load) for load in LOADS]
-        return [*found, _tasks(site, spark), _starts(site, spark)]
+        yield spark_streams.small(site, spark)
+        yield spark_streams.idle(site, spark)
+        yield _tasks(site, spark)
+        yield _partitions(site, spark)
+        for load in LOADS:
+            yield _throughput(site, spark, *load)
 
 
 @contextmanager
@@ -121,9 +145,11 @@ def _throughput(site: Site, spark: Any, size: int, codec: str | None, count: int
     topic = site.new_topic(4)
     site.fill(topic, (value(number, size) for number in range(count)), compression=codec)
     results: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for number in range(1 if site.quick else 1 + ROUNDS):
-        for way, query in QUERIES.items():
+    for way, query in QUERIES.items():
+        for number in range(1 if site.quick else 1 + ROUNDS):
             for name, kind, more in SOURCES:
+                if name == ONCE and number > 1:
+                    continue
                 options = _options(site, topic) | more
                 with _folder() as folder:
                     measured = timed(
@@ -131,6 +157,7 @@ def _throughput(site: Site, spark: Any, size: int, codec: str | None, count: int
                     )
                 if number or site.quick:
                     results.setdefault((way, name), []).append(measured)
+                    site.say(f"{way}, {name}: {measured[0]:.1f} s, {measured[1]:.1f} CPU s")
     rates = {key: [count / took / 1e6 for took, _ in some] for key, some in results.items()}
     rows = []
     for (way, name), some in results.items():
@@ -171,9 +198,51 @@ def available_now(spark: Any, kind: str, options: dict[str, str], folder: Path) 
 
 QUERIES: Final[dict[str, Query]] = {
     "batch": _batch,
-    "Parquet": _parquet,
     "availableNow": available_now,
+    "Parquet": _parquet,
 }
+
+
+# -- few and many partitions
+
+
+def _partitions(site: Site, spark: Any) -> Table:
+    """As many records in 4 and in 200 partitions, in a batch."""
+    count = site.scaled(SMALL)
+    rows = []
+    for partitions in (4, 200):
+        topic = site.new_topic(partitions)
+        site.fill(topic, (value(number, 100) for number in range(count)))
+        found: dict[str, list[tuple[float, float]]] = {}
+        for number in range(1 if site.quick else 1 + ROUNDS):
+            for name, kind, more in SOURCES_OF_PARTITIONS:
+                if name == ONCE and number != 1:
+                    continue
+                options = _options(site, topic) | more
+                with _folder() as folder:
+                    measured = timed(
+                        spark, lambda k=kind, o=options, f=folder: _batch(spark, k, o, f)
+                    )
+                if number or site.quick:
+                    found.setdefault(name, []).append(measured)
+                    site.say(f"{partitions} partitions, {name}: {measured[0]:.1f} s")
+        best = [cpu for _, cpu in found[SOURCES_OF_PARTITIONS[2][0]]]
+        for name, some in found.items():
+            title = f"{partitions}, {name if name != ONCE else 'the same, without that'}"
+            cpus = [cpu for _, cpu in some]
+            rows.append(
+                [
+                    title,
+                    spread([took for took, _ in some], 2),
+                    f"{median(cpus):.2f}",
+                    f"{ratio(best, cpus):.2f}",
+                ]
+            )
+    return Table(
+        title=f"spark: {count:,} records of 100 bytes, a batch",
+        columns=["partitions, source", "s", "CPU s", "x less CPU"],
+        rows=rows,
+    )
 
 
 # -- what a task costs
@@ -199,32 +268,6 @@ def _tasks(site: Site, spark: Any) -> Table:
     return Table(
         title="spark: a task of five records, two at a time",
         columns=["source", "ms of a slot", "target"],
-        rows=rows,
-    )
-
-
-# -- how long a stream takes to begin
-
-
-def _starts(site: Site, spark: Any) -> Table:
-    """From `start` to the end of an availableNow query of 1,000 records, in a warm session."""
-    topic = site.new_topic(4)
-    site.fill(topic, (value(number, 100) for number in range(1_000)))
-    took: dict[str, list[float]] = {}
-    for _ in range(2 if site.quick else 7):
-        for name, kind, more in SOURCES:
-            options = _options(site, topic) | more
-            with _folder() as folder:
-                one = timed(
-                    spark, lambda k=kind, o=options, f=folder: available_now(spark, k, o, f)
-                )
-            took.setdefault(name, []).append(one[0])
-    own = ratio(took["aktor"], took["Spark's own"])
-    rows = [[name, spread(some, 2), ""] for name, some in took.items()]
-    rows[0][2] = at_most(round(own, 2), 1.0, " x Spark's own")
-    return Table(
-        title="spark: a stream of 1,000 records from start to end",
-        columns=["source", "s", "target"],
         rows=rows,
     )
 
@@ -261,6 +304,17 @@ def cpu_of(root: int) -> float:
     """Processor seconds of a process and all its descendants, those that have ended included."""
     used = {pid: sum(map(int, fields[11:15])) for pid, fields in _processes().items()}
     return sum(used.get(pid, 0) for pid in family(root)) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_each(root: int) -> dict[int, float]:
+    """Processor seconds of a process and of each of its descendants that are there, by their id;
+    without those that have ended. Of two measurements, only who is in both can be compared."""
+    of_family = family(root)
+    return {
+        pid: sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        for pid, fields in _processes().items()
+        if pid in of_family
+    }
 
 
 def family(root: int) -> set[int]:

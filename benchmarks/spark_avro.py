@@ -33,9 +33,9 @@ SCHEMA: Final = json.dumps(
 )
 
 #: Rows that a pipeline keeps, and the least by which its CPU is to fall.
-_FILTERS: Final[tuple[Filter, ...]] = (
-    ("all", None, 2.5),
-    ("1 %: amount >= 990", "value.amount >= 990", 2.5),
+_FILTERS: Final = (
+    Filter("all", None, 2.5),
+    Filter("1 %: amount >= 990", "value.amount >= 990", 2.5),
 )
 
 

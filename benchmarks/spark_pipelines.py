@@ -1,12 +1,13 @@
-"""Pipelines that filter values and group them: aktor against Spark's own source, tuned. Both read
-the whole topic.
+"""Pipelines that filter values and group them, or write Parquet: aktor against Spark's own source,
+tuned. Both read the whole topic.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from benchmarks.site import Site
 from benchmarks.spark import timed
@@ -14,12 +15,20 @@ from benchmarks.tables import Table, at_least, ratio, spread
 
 __all__ = ["Filter", "compared"]
 
-#: Rounds that are counted, after two that are not: the JVM compiles its decoders late.
-_COUNTED: Final = 3
-_UNCOUNTED: Final = 2
+#: Rounds that are counted, after one that is not: the JVM compiles its decoders late.
+_COUNTED: Final = 2
+_UNCOUNTED: Final = 1
 
-#: What a pipeline keeps; the condition, None for all; and the least by which its CPU is to fall.
-Filter: TypeAlias = tuple[str, str | None, float]
+
+class Filter(NamedTuple):
+    """What a pipeline keeps; the condition, None for all; the least by which its CPU is to fall;
+    and whether it writes Parquet, instead of a sum for each group."""
+
+    kept: str
+    condition: str | None
+    least: float
+    parquet: bool = False
+
 
 #: Seconds and CPU seconds of each round, by filter and way.
 _Found: TypeAlias = dict[tuple[str, str], list[tuple[float, float]]]
@@ -41,31 +50,46 @@ def compared(
     found: _Found = {}
     results: dict[str, set[Any]] = {}
     for number in range(1 if site.quick else _UNCOUNTED + _COUNTED):
-        for kept, condition, _ in filters:
+        for kept, condition, _, parquet in filters:
             frames = {"aktor": ours(), name: own()}
             if condition is not None:
                 frames = {way: frame.where(condition) for way, frame in frames.items()}
                 frames["aktor, where="] = ours(where=condition)
             for way, frame in frames.items():
-                grouped = frame.groupBy("value.paid").agg({"value.amount": "sum", "*": "count"})
-                rows: list[Any] = []
-                measured = timed(spark, lambda g=grouped, r=rows: r.extend(g.collect()))
-                results.setdefault(kept, set()).add(
-                    tuple(sorted((str(row[0]), *map(round, row[1:])) for row in rows))
-                )
+                if parquet:
+                    measured = timed(spark, lambda f=frame: _write(f))
+                else:
+                    rows: list[Any] = []
+                    measured = timed(spark, lambda f=frame, r=rows: r.extend(_sums(f)))
+                    results.setdefault(kept, set()).add(
+                        tuple(sorted((str(row[0]), *map(round, row[1:])) for row in rows))
+                    )
                 if number >= _UNCOUNTED or site.quick:
                     found.setdefault((kept, way), []).append(measured)
+                    site.say(f"{kept}, {way}: {measured[0]:.1f} s, {measured[1]:.1f} CPU s")
     assert all(len(some) == 1 for some in results.values()), "the ways have different rows"
     return Table(
         title=f"{title}, filtered and grouped, 4 partitions",
-        columns=["rows kept, source", "M rows/s", "CPU s per M", "own: x CPU", "target"],
+        columns=["rows kept, source", "M rows/s", "x faster", "CPU s per M", "x CPU", "target"],
         rows=list(_rows(found, count, filters, name)),
     )
 
 
+def _sums(frame: Any) -> list[Any]:
+    grouped = frame.groupBy("value.paid").agg({"value.amount": "sum", "*": "count"})
+    found: list[Any] = grouped.collect()
+    return found
+
+
+def _write(frame: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        frame.select("value.*").write.parquet(f"{folder}/data")
+
+
 def _rows(found: _Found, count: int, filters: Sequence[Filter], name: str) -> Iterator[list[str]]:
-    for kept, condition, least in filters:
+    for kept, condition, least, _ in filters:
         own = [cpu for _, cpu in found[kept, name]]
+        slow = [took for took, _ in found[kept, name]]
         for way in ("aktor", "aktor, where=", name):
             some = found.get((kept, way))
             if some is None:
@@ -75,6 +99,7 @@ def _rows(found: _Found, count: int, filters: Sequence[Filter], name: str) -> It
             yield [
                 f"{kept}, {way}",
                 spread([count / took / 1e6 for took, _ in some], 2),
+                f"{ratio(slow, [took for took, _ in some]):.2f}",
                 f"{median(cpu for _, cpu in some) / count * 1e6:.2f}",
                 f"{gain:.2f}",
                 at_least(round(gain, 2), least, " x CPU") if is_ours else "",
