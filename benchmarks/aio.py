@@ -1,4 +1,4 @@
-"""The asyncio consumer beside aiokafka's and our own that blocks: records, wake-ups, and many."""
+"""The asyncio consumer beside its peers and our own that blocks: records, wake-ups, and many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from benchmarks.site import Site, new_name
 from benchmarks.tables import Table, at_least, at_most, spread
 
 COUNT: Final = 2_000_000
-PARTS: Final = {"aiokafka": 8}
+#: The part of the records that a slower client reads.
+PARTS: Final = {
+    ("aiokafka", "batches"): 8,
+    ("aiokafka", "one by one"): 8,
+    ("confluent", "batches"): 8,
+    ("confluent", "one by one"): 100,
+}
+PEERS: Final = ("aiokafka", "confluent")
 ROUNDS: Final = 3
 WAKE_UPS: Final = 50
 MANY: Final = (1, 10, 100)
@@ -36,7 +43,8 @@ def _throughput(site: Site) -> Table:
     count = site.scaled(COUNT)
     topic = site.new_topic(4)
     site.fill(topic, (b"%0100d" % number for number in range(count)))
-    clients = ["aktor.aio", "aktor", *(["aiokafka"] if "aiokafka" in installed() else [])]
+    peers = [name for name in PEERS if name in installed()]
+    clients = ["aktor.aio", "aktor", *peers]
     ways = [(client, way) for way in ("batches", "one by one") for client in clients]
     found: dict[tuple[str, str], list[dict[str, float]]] = {way: [] for way in ways}
     for _ in range(1 if site.quick else ROUNDS):
@@ -47,7 +55,7 @@ def _throughput(site: Site) -> Table:
                 way=way[1],
                 bootstrap=site.bootstrap,
                 topic=topic,
-                count=count // PARTS.get(way[0], 1),
+                count=count // PARTS.get(way, 1),
             )
             found[way].append(one)
     rates = {way: [one["rate"] / 1000 for one in some] for way, some in found.items()}
@@ -55,7 +63,7 @@ def _throughput(site: Site) -> Table:
     for client, way in ways:
         mine = median(rates[client, way])
         target = ""
-        if client == "aktor.aio" and "aiokafka" in clients:
+        if client == "aktor.aio" and "aiokafka" in peers:
             times = 4 if way == "batches" else 5
             target = at_least(mine / median(rates["aiokafka", way]), times, " x aiokafka")
             if way == "batches":
@@ -73,7 +81,7 @@ def _throughput(site: Site) -> Table:
         title=f"asyncio: {count:,} 100-byte records, 4 partitions",
         columns=["client", "k records/s", "CPU s per M", "another task's delay, p99 ms", "target"],
         rows=rows,
-        notes=["aktor is `aktor.KafkaConsumer`, which has no event loop."],
+        notes=["aktor is `aktor.KafkaConsumer` (no event loop), confluent its `AIOConsumer`."],
     )
 
 
@@ -140,6 +148,8 @@ async def _started(client: str, bootstrap: list[str], topic: str) -> Any:
         consumer: Any = KafkaConsumer(
             topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest"
         )
+    elif client == "confluent":
+        consumer = _Confluent(topic, bootstrap)
     else:
         from aiokafka import AIOKafkaConsumer
 
@@ -148,6 +158,41 @@ async def _started(client: str, bootstrap: list[str], topic: str) -> Any:
         )
     await consumer.start()
     return consumer
+
+
+class _Confluent:
+    """confluent's `AIOConsumer`, called as aiokafka's consumer is."""
+
+    def __init__(self, topic: str, bootstrap: list[str]) -> None:
+        self._topic = topic
+        self._bootstrap = bootstrap
+
+    async def start(self) -> None:
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+        from confluent_kafka.aio import AIOConsumer
+
+        servers = ",".join(self._bootstrap)
+        self._consumer = AIOConsumer({"bootstrap.servers": servers, "group.id": "none"})
+        described = await self._consumer.list_topics(self._topic, timeout=PATIENCE_S)
+        partitions = described.topics[self._topic].partitions
+        await self._consumer.assign(
+            [TopicPartition(self._topic, one, OFFSET_BEGINNING) for one in partitions]
+        )
+
+    async def getmany(self, timeout_ms: float, max_records: int) -> dict[str, list[Any]]:
+        found = await self._consumer.consume(max_records, timeout=timeout_ms / 1000)
+        return {self._topic: found} if found else {}
+
+    def __aiter__(self) -> _Confluent:
+        return self
+
+    async def __anext__(self) -> Any:
+        while (record := await self._consumer.poll(timeout=1.0)) is None:
+            pass
+        return record
+
+    async def stop(self) -> None:
+        await self._consumer.close()
 
 
 async def _beat(late: list[float]) -> None:
@@ -159,7 +204,7 @@ async def _beat(late: list[float]) -> None:
 
 def _wake_ups(site: Site) -> Table:
     topic = site.new_topic(1)
-    names = ["aktor.aio", *(["aiokafka"] if "aiokafka" in installed() else [])]
+    names = ["aktor.aio", *(name for name in PEERS if name in installed())]
     count = 5 if site.quick else WAKE_UPS
     rows = []
     for name in names:
@@ -195,7 +240,7 @@ def wake(client: str, bootstrap: list[str], topic: str, count: int) -> list[floa
 
 
 async def _arrival(consumer: Any) -> float:
-    while not await consumer.getmany(timeout_ms=5000):
+    while not await consumer.getmany(timeout_ms=5000, max_records=1):
         pass
     return time.perf_counter()
 

@@ -99,7 +99,7 @@ LOOK_EVERY: Final = 0.05
 #: call waits as long as records are here, and the thread fetches faster than most programs read:
 #: without this a program that catches up would keep the loop for itself. An iteration looks at the
 #: end of each batch; amid a batch only after `AMID_A_BATCH`, since what is left is put back then.
-TURN_EVERY: Final = 0.0005
+TURN_EVERY: Final = 0.001
 AMID_A_BATCH: Final = 0.002
 
 

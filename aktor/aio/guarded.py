@@ -72,8 +72,8 @@ class Guarded:
 
     # -- what may not begin
 
-    def _check_loop(self) -> None:
-        """Raise outside of the consumer's event loop."""
+    def _check_loop(self) -> asyncio.AbstractEventLoop:
+        """The consumer's event loop; raise outside of it."""
         loop = self._loop
         if loop is None:
             raise IllegalStateError("the consumer was not started: await start() first")
@@ -83,6 +83,7 @@ class Guarded:
                 f"the consumer belongs to another event loop{closed}: make one in each loop, and"
                 " call it there"
             )
+        return loop
 
     def _check_usable(self) -> None:
         self._guard.check_process()
@@ -109,14 +110,14 @@ class Guarded:
         """A call that waits for its turn for `patience` seconds at most (default: as long as a
         member need not poll), and not for longer than `timeout`."""
         self._check_usable()
-        self._check_loop()
+        loop = self._check_loop()  # Python 3.11 asks the system when it is asked for the loop
         if self._processor is not None:
             self._check_beside_process(name)
         return Turn(
             name,
-            asyncio.current_task(),
+            asyncio.current_task(loop),
             patience=self._patience if patience is None else patience,
-            until=asyncio.get_running_loop().time() + timeout,
+            until=loop.time() + timeout,
         )
 
     async def _enter(self, turn: Turn) -> None:
