@@ -235,12 +235,13 @@ def _behind(p: Picture, it: PartitionSeen) -> float | None:
 
 
 def _broker(one: BrokerNow, now: float) -> BrokerStatus:
+    begun = one.failing_since if one.fails else None
     return BrokerStatus(
         node=one.node,
         address=one.address,
         connected=one.connected,
         last_answer=_age(one.heard_at, now),
-        failing=now - one.failing_since if one.fails and one.failing_since is not None else None,
+        failing=None if begun is None else _age(begun, now),
         attempts=one.attempts if one.fails else 0,
         error=one.error if one.fails else "",
     )

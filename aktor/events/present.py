@@ -23,9 +23,11 @@ __all__ = [
     "Heard",
     "Hindrance",
     "MemberNow",
+    "MetadataNow",
     "NetworkNow",
     "PositionNow",
     "PositionsNow",
+    "TopicTrouble",
 ]
 
 
@@ -82,6 +84,21 @@ class NetworkNow(Value):
 
     brokers: Mapping[int, BrokerNow] = field(default_factory=dict)
     servers: tuple[BrokerNow, ...] = ()
+
+
+class TopicTrouble(Value):
+    """Why a topic that is needed is not described, since when: brokers do not know it (`error` is
+    ""), or refuse it with this error. `forbidden`: the user may not describe it."""
+
+    since: float
+    error: str = ""
+    forbidden: bool = False
+
+
+class MetadataNow(Value):
+    """The topics that are needed and that the brokers do not know, or refuse."""
+
+    troubles: Mapping[str, TopicTrouble] = field(default_factory=dict)
 
 
 class CoordinatorNow(Value):

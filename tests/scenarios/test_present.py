@@ -372,7 +372,43 @@ def test_a_topic_that_does_not_exist_is_named_though_another_is_read(world: Worl
     read_all = poll_for(world, consumer, 10.0)
 
     assert read_all.why.startswith("There is nothing new")
-    assert "No broker knows the topic 'oders'." in read_all.why
+    assert "No broker knows the topic 'oders' for 10.0 s." in read_all.why
+    assert read_all.state.startswith("running, but no broker knows the topic 'oders'")
+    assert not poll_for(world, consumer, 1.0).healthy
+
+
+def test_a_topic_is_not_said_to_be_missing_before_an_answer_has_said_so(world: World) -> None:
+    consumer = world.consumer(group_id=None)
+    consumer.assign([T0])
+    assigned = consumer.status()
+    consumer.unsubscribe()
+    consumer.subscribe(["orders"])
+    subscribed = consumer.status()
+
+    for status in (assigned, subscribed):
+        assert "knows the topic" not in status.why
+        assert status.state == "running"
+        assert status.healthy
+
+
+def test_partitions_that_are_assigned_and_not_polled_wait_for_the_poll(world: World) -> None:
+    consumer = world.consumer(group_id=None)
+    consumer.assign([T0])
+    world.sleep(3.0)
+
+    assert consumer.status().partitions[T0].waiting_for is WaitingFor.APPLICATION
+    assert "the application has not polled yet" in consumer.why()
+
+
+def test_a_pattern_that_matches_nothing_is_said_so_and_is_no_fault(world: World) -> None:
+    consumer = world.consumer(group_id="g")
+    consumer.subscribe(pattern="zz.*")
+    status = poll_for(world, consumer, 60.0)
+
+    assert "matches the pattern 'zz.*'" in status.why
+    assert status.waiting_for is WaitingFor.LEADER
+    assert status.state == "running"
+    assert status.healthy
 
 
 def test_before_the_first_poll_it_says_what_the_member_waits_for(world: World) -> None:

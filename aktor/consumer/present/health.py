@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
 from aktor.consumer.present.picture import Picture
-from aktor.consumer.present.reasons import Reason
+from aktor.consumer.present.reasons import Reason, no_topic
 from aktor.values import Value
 
 __all__ = ["HANGS_AFTER", "UNHEALTHY_AFTER", "WELL", "Health", "alive", "healthy"]
@@ -37,12 +38,15 @@ def alive(p: Picture) -> Health:
     no reason for a restart: the consumer goes on by itself when it is back."""
     if p.closed:
         return Health(False, "the consumer is closed")
+    if p.forked:
+        return Health(False, "the consumer is that of the parent process")
     if p.failure:
         return Health(False, f"the consumer has failed: {p.failure}")
     if p.overdue >= HANGS_AFTER:
         return Health(False, f"the background thread has not turned for {p.overdue:.0f} s")
     app = p.application
-    late = 0.0 if app.waits or app.polled_at < 0 else p.now - app.polled_at
+    idle = app.waits or p.closing or app.polled_at == -math.inf
+    late = 0.0 if idle else p.now - app.polled_at
     if p.in_group and late >= p.max_poll_interval:
         at = f" (it is at {app.line})" if app.line else ""
         return Health(False, f"the application has not polled for {late:.0f} s{at}")
@@ -54,12 +58,12 @@ def healthy(p: Picture, of_consumer: Reason | None, of_partitions: Iterable[Reas
     living = alive(p)
     if not living:
         return living
-    reasons = (*of_partitions,) if of_consumer is None else (of_consumer, *of_partitions)
-    for reason in reasons:
-        if reason.fault and p.now - reason.since >= UNHEALTHY_AFTER:
+    topic = no_topic(p) if p.subscribed else None
+    for reason in (of_consumer, *of_partitions, topic):
+        if reason is not None and reason.fault and p.now - reason.since >= UNHEALTHY_AFTER:
             return Health(False, reason.text)
-    member = p.member
-    if p.in_group and p.subscribed and member is not None and member.state != "stable":
+    member, wants_some = p.member, bool(p.topics) or not p.pattern
+    if p.in_group and wants_some and member is not None and member.state != "stable":
         on_the_way = p.now - member.since
         if on_the_way >= p.session_timeout and not p.partitions:
             return Health(False, f"the member is {member.state} for {on_the_way:.0f} s")

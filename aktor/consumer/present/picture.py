@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.partition import Partition, Stage, newest_in
+from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.present.stack import line_of
 from aktor.errors import RecordDeserializationError
 from aktor.events.metadata import Cluster
@@ -23,10 +24,19 @@ from aktor.events.present import (
     CoordinatorNow,
     FetchNow,
     MemberNow,
+    MetadataNow,
     NetworkNow,
     PositionsNow,
 )
-from aktor.events.routes import COMMITS, COORDINATOR, FETCH, MEMBERSHIP, NETWORK, POSITIONS
+from aktor.events.routes import (
+    COMMITS,
+    COORDINATOR,
+    FETCH,
+    MEMBERSHIP,
+    METADATA,
+    NETWORK,
+    POSITIONS,
+)
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
@@ -106,17 +116,22 @@ class PartitionSeen(NamedTuple):
 
 class Picture(Value):
     """All that is known of the consumer now. `now` is the dispatcher's clock, `wall` seconds since
-    the epoch. `overdue`: for how long the background thread has not turned, and where it is."""
+    the epoch. `overdue`: for how long the background thread has not turned, and where it is.
+    `forked`: it is that of a parent process. `closing`: `close` is under way. `pattern`: the
+    one that is subscribed to, if we evaluate it."""
 
     now: float
     wall: float
     closed: bool = False
+    forked: bool = False
+    closing: bool = False
     failure: str = ""
     overdue: float = 0.0
     background_line: str = ""
     group_id: str | None = None
     in_group: bool = False
     topics: frozenset[str] = frozenset()
+    pattern: str = ""
     subscribed: bool = False
     assigned_by_user: bool = False
     session_timeout: float = 10.0
@@ -126,6 +141,7 @@ class Picture(Value):
     isolated: bool = False
     unreachable: str = ""
     cluster: Cluster = field(default_factory=Cluster)
+    metadata: MetadataNow = field(default_factory=MetadataNow)
     session_until: float = -math.inf
     application: ApplicationNow
     network: NetworkNow = field(default_factory=NetworkNow)
@@ -156,18 +172,21 @@ def take(
     shown = {} if ended else {one.name: one.present for one in dispatcher.running}
     unreachable = port.connections.unreachable
     network, fetch = shown.get(NETWORK), shown.get(FETCH)
-    positions = shown.get(POSITIONS)
+    positions, metadata = shown.get(POSITIONS), shown.get(METADATA)
     seen = _partitions(engine) if partitions else {}
     return Picture(
         now=now,
         wall=dispatcher.wall(),
         closed=closed,
+        forked=guard.forked,
+        closing=engine.call.closing,
         failure="" if failure is None else str(failure),
         overdue=overdue,
         background_line=_line_of(dispatcher.thread_id, overdue),
         group_id=settings.group_id,
         in_group=subscription.in_group,
         topics=subscription.topics,
+        pattern=_pattern(subscription),
         subscribed=subscription.is_subscribed,
         assigned_by_user=subscription.assigned_by_user,
         session_timeout=settings.session_timeout,
@@ -177,6 +196,7 @@ def take(
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),
         cluster=port.cluster,
+        metadata=metadata if isinstance(metadata, MetadataNow) else MetadataNow(),
         session_until=port.membership.session_until,
         application=_application(engine, guard, dispatcher, now),
         network=network if isinstance(network, NetworkNow) else NetworkNow(),
@@ -187,6 +207,10 @@ def take(
         commits=_only(shown.get(COMMITS), CommitsNow),
         partitions=seen,
     )
+
+
+def _pattern(subscription: Subscription) -> str:
+    return "" if subscription.pattern is None else subscription.pattern.pattern.pattern
 
 
 def _line_of(background: int | None, overdue: float) -> str:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
-from aktor.events.present import BrokerNow, MemberNow, PositionNow
+from aktor.events.present import BrokerNow, MemberNow, PositionNow, TopicTrouble
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
@@ -119,15 +119,16 @@ class Reason(Value, kw_only=False):
 def _seconds(span: float) -> str:
     if span == math.inf:
         return "unknown time"
-    return f"{span:.1f} s" if span < 100 else f"{span:.0f} s"
+    # An owner may have published after `now` was read: nothing was in the future for that.
+    return f"{max(0.0, span):.1f} s" if span < 100 else f"{span:.0f} s"
 
 
 def _for(since: float, now: float) -> str:
-    return "" if since == -math.inf else f" for {_seconds(max(0.0, now - since))}"
+    return "" if since == -math.inf else f" for {_seconds(now - since)}"
 
 
 def _ago(at: float, now: float) -> str:
-    return "" if at == -math.inf else f" {_seconds(max(0.0, now - at))} ago"
+    return "" if at == -math.inf else f" {_seconds(now - at)} ago"
 
 
 def _plural(count: int, noun: str) -> str:
@@ -197,6 +198,21 @@ def _closed(p: Picture) -> Reason | None:
     if not p.closed:
         return None
     return Reason(WaitingFor.CONSUMER, "the consumer is closed", -math.inf, fault=False)
+
+
+def _forked(p: Picture) -> Reason | None:
+    if not p.forked:
+        return None
+    text = "this process is a fork, and the consumer is that of its parent process"
+    then = "Make a consumer of its own for this process."
+    return Reason(WaitingFor.CONSUMER, text, -math.inf, fault=True, then=then, yours=True)
+
+
+def _closing(p: Picture) -> Reason | None:
+    if not p.closing:
+        return None
+    text = "the consumer is being closed"
+    return Reason(WaitingFor.CONSUMER, text, -math.inf, fault=False)
 
 
 def _failed(p: Picture) -> Reason | None:
@@ -278,7 +294,7 @@ def _in_callback(p: Picture) -> Reason | None:
 
 def _poll_deadline(p: Picture) -> str:
     """When the group goes on without an application that does not poll."""
-    if not p.in_group or p.application.polled_at == -math.inf:
+    if not p.in_group or p.closing or p.application.polled_at == -math.inf:
         return ""
     by = p.application.polled_at + p.max_poll_interval
     if p.now < by:
@@ -303,7 +319,7 @@ def _polls_late(p: Picture) -> Reason | None:
 def _lateness(p: Picture) -> float:
     """For how long the application has not polled; 0 while a call of it waits for the cluster."""
     app = p.application
-    if app.waits or app.polled_at == -math.inf:
+    if app.waits or p.closing or app.polled_at == -math.inf:
         return 0.0
     return p.now - app.polled_at
 
@@ -403,15 +419,17 @@ def _no_assignment(p: Picture) -> Reason | None:
     """The group has given this member no partitions, or not yet."""
     if p.partitions or not p.subscribed:
         return None
+    if p.pattern and not p.topics and (no_match := _no_match(p)) is not None:
+        return no_match
     if not p.in_group:
-        return _no_topic(p)
+        return no_topic(p)
     member = p.member
     if member is None:
         return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
     if member.state == "stable":
         text = f"the group has given this member no partitions{_for(member.since, p.now)}"
         then = "It gets some when another member gives some up."
-        return _no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
+        return no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
     long = p.now - member.since >= max(p.session_timeout, 3 * FAULT_AFTER)
     text = f"{_step_text(p, member.step, member.trouble)}{_for(member.since, p.now)}"
     if member.step == "members":
@@ -446,28 +464,57 @@ def _members_text(p: Picture, member: MemberNow) -> str:
     )
 
 
-def _no_topic(p: Picture) -> Reason | None:
+def _no_match(p: Picture) -> Reason | None:
+    """The pattern that is subscribed to matches no topic."""
+    if p.in_group and p.member is not None and p.member.step:
+        return None  # it waits for something else
+    text = f"no topic that the brokers have told of matches the pattern {p.pattern!r}"
+    then = "New topics are looked for every metadata_max_age_ms."
+    return Reason(WaitingFor.LEADER, text, -math.inf, False, then)
+
+
+def no_topic(p: Picture) -> Reason | None:
     """Topics that are subscribed to are not there, or may not be described."""
-    forbidden = sorted(p.topics & p.cluster.forbidden)
-    if forbidden:
-        text = f"the topic {forbidden[0]!r} may not be described by this principal"
-        return Reason(WaitingFor.REFUSED, text, -math.inf, fault=True)
+    if p.topics.isdisjoint(p.metadata.troubles) and p.topics <= p.cluster.topics.keys():
+        return None
+    troubles = sorted(
+        (trouble.since, topic, trouble)
+        for topic, trouble in p.metadata.troubles.items()
+        if topic in p.topics
+    )
+    for since, topic, trouble in troubles:
+        if trouble.error:
+            text = f"{_refused_topic(topic, trouble)}{_for(since, p.now)}"
+            return Reason(WaitingFor.REFUSED, text, since, True, _AGAIN_AND_AGAIN)
+    if troubles:
+        since = troubles[0][0]
+        these = ", ".join(repr(topic) for _, topic, _ in troubles[:3])
+        more = f" and {len(troubles) - 3} more" if len(troubles) > 3 else ""
+        noun = "topics" if len(troubles) > 1 else "topic"
+        text = f"no broker knows the {noun} {these}{more}{_for(since, p.now)}"
+        fault = p.now - since >= FAULT_AFTER
+        return Reason(WaitingFor.LEADER, text, since, fault, _AGAIN_AND_AGAIN)
     if p.cluster.version <= 0:
         return Reason(
             WaitingFor.BROKER, "no broker has described the cluster yet", -math.inf, False
         )
-    missing = sorted(p.topics - p.cluster.topics.keys())
-    if missing:
-        these = ", ".join(map(repr, missing[:3]))
-        text = f"no broker knows the topic{'s' if len(missing) > 1 else ''} {these}"
-        then = "It is read as soon as it exists (looked for every metadata_max_age_ms)."
-        return Reason(WaitingFor.LEADER, text, -math.inf, True, then)
-    return None
+    first = min(p.topics - p.cluster.topics.keys())
+    text = f"the metadata that is known has no topic {first!r}"
+    return Reason(WaitingFor.BROKER, text, -math.inf, False)
+
+
+_AGAIN_AND_AGAIN: Final = "The metadata is asked for again and again."
+
+
+def _refused_topic(topic: str, trouble: TopicTrouble) -> str:
+    if trouble.forbidden:
+        return f"the topic {topic!r} may not be described by this principal"
+    return f"the topic {topic!r} is refused ({trouble.error})"
 
 
 def _no_topic_note(p: Picture) -> str:
-    missing = _no_topic(p)
-    if missing is None or missing.waiting_for is not WaitingFor.LEADER:
+    missing = no_topic(p)
+    if missing is None or not missing.fault:
         return ""
     return f"{missing.text[0].upper()}{missing.text[1:]}."
 
@@ -522,11 +569,13 @@ def _elsewhere(p: Picture) -> Reason | None:
 #: Reasons of the whole consumer, the most important first.
 REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _closed,
+    _forked,
     _failed,
     _hangs,
     _login_refused,
     _nobody_there,
     _in_callback,
+    _closing,
     _polls_late,
     _nothing_wanted,
     _group_refuses,
@@ -538,7 +587,16 @@ REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
 
 #: Those of them that keep records of every partition back. (The coordinator does so once the
 #: session is over, or while there are no partitions.)
-_COVERING: Final = (_closed, _failed, _hangs, _login_refused, _nobody_there, _in_callback)
+_COVERING: Final = (
+    _closed,
+    _forked,
+    _failed,
+    _hangs,
+    _login_refused,
+    _nobody_there,
+    _in_callback,
+    _closing,
+)
 
 
 def of_consumer(p: Picture) -> Reason | None:
@@ -592,19 +650,24 @@ def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
     if p.cluster.leader(*tp) is not None or p.cluster.version <= 0:
         return None
     hindrance = p.fetch.hindered.get(tp)
-    since = -math.inf if hindrance is None else hindrance.since
-    if tp.topic in p.cluster.forbidden:
-        text = "its topic may not be described by this principal"
-        return Reason(WaitingFor.REFUSED, text, since, fault=True)
+    # (None: it was assigned just now.)
+    since = p.now if hindrance is None else hindrance.since
+    trouble = p.metadata.troubles.get(tp.topic)
+    if trouble is not None and trouble.error:
+        text = f"{_refused_topic(tp.topic, trouble)}{_for(trouble.since, p.now)}"
+        return Reason(WaitingFor.REFUSED, text, trouble.since, True, _AGAIN_AND_AGAIN)
     topic = p.cluster.topics.get(tp.topic)
+    if topic is None and trouble is None:
+        text = f"the metadata that is known has no topic {tp.topic!r}"
+        return Reason(WaitingFor.BROKER, text, since, fault=False)
     if topic is None:
         text = f"no broker knows the topic {tp.topic!r}"
     elif tp.partition not in topic.partitions:
         text = f"the topic has no such partition (it has {len(topic.partitions)})"
     else:
         text = "no broker leads it"
-    then = "The metadata is asked for again and again."
-    return Reason(WaitingFor.LEADER, f"{text}{_for(since, p.now)}", since, True, then)
+    text, old = f"{text}{_for(since, p.now)}", p.now - since >= FAULT_AFTER
+    return Reason(WaitingFor.LEADER, text, since, old, _AGAIN_AND_AGAIN)
 
 
 def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -632,7 +695,12 @@ def _source(p: Picture, tp: TopicPartition) -> BrokerNow | None:
 
 def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     waiting = p.positions.waiting.get(tp)
+    late = _lateness(p) >= LATE_POLL
     if waiting is None:
+        if it.position is None and (p.application.polled_at == -math.inf or late):
+            text = "the application has not polled yet"
+            text = f"{_late_text(p) if late else text}; its position is taken over by the next poll"
+            return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
         if it.position is None:
             text = "its position is being looked up"
             return Reason(WaitingFor.POSITION, text, -math.inf, fault=False)
@@ -730,9 +798,10 @@ def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reas
     behind = (it.high_watermark or 0) - (it.position or 0)
     if behind <= 0:
         return None
-    text = f"{_plural(behind, 'record')} behind the position belong to an open transaction"
+    verb = "belongs" if behind == 1 else "belong"
+    text = f"{_plural(behind, 'record')} behind the position {verb} to an open transaction"
     if it.open_at > -math.inf:
-        text += f", of which its leader told {_seconds(max(0.0, p.now - it.open_at))} ago"
+        text += f", of which its leader told{_ago(it.open_at, p.now)}"
     return Reason(WaitingFor.TRANSACTION, text, it.open_at, fault=False)
 
 
@@ -743,7 +812,7 @@ def _nothing_new(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     since = -math.inf if told is None else told.heard_at
     ago = ""
     if since > -math.inf:
-        ago = f" ({_source_word(p, tp)} answered {_seconds(max(0.0, p.now - since))} ago)"
+        ago = f" ({_source_word(p, tp)} answered{_ago(since, p.now)})"
     return Reason(WaitingFor.RECORDS, f"there is nothing new{ago}", -math.inf, fault=False)
 
 
@@ -868,12 +937,13 @@ def sentence(findings: Findings) -> str:
 
 def wrong(findings: Findings) -> str:
     """The worst that is wrong, in a clause; "" if nothing is."""
-    _, reason, waiting = findings
+    p, reason, waiting = findings
     if reason is not None:
         return reason.text if reason.fault else ""
     faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
     if not faulty:
-        return ""
+        topic = no_topic(p) if p.subscribed else None
+        return topic.text if topic is not None and topic.fault else ""
     first = _oldest(faulty)
     more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
     return f"nothing of {_named(first)}{more} is delivered: {faulty[first].text}"
@@ -913,8 +983,10 @@ def _not_yours(p: Picture, reason: Reason) -> str:
     """Whether it is the application's code that holds things up."""
     if reason.waiting_for in (WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.SUBSCRIPTION):
         return ""
-    if p.closed or p.failure:
+    if p.closed or p.forked or p.failure:
         return ""
+    if p.closing:
+        return "The consumer is being closed."
     app = p.application
     if reason.yours:
         return "It is your code that has raised it."
@@ -929,7 +1001,7 @@ def _not_yours(p: Picture, reason: Reason) -> str:
         return ""
     if app.waits:
         return f"Not your code: {app.waits_in or 'a poll'} is waiting."
-    return f"Not your code: the last poll was {_seconds(max(0.0, p.now - app.polled_at))} ago."
+    return f"Not your code: the last poll was{_ago(app.polled_at, p.now)}."
 
 
 def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> str:
@@ -960,6 +1032,8 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
             text = waiting[these[0]].text
             names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
+            if any(waiting[tp].text != text for tp in these):
+                names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
                 return f"Nothing is delivered: {text}. {_poll_deadline(p)}".strip()
             return f"Nothing is delivered of {names}: {text}."

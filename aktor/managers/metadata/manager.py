@@ -46,6 +46,7 @@ from aktor.events.network import (
     RequestFailed,
     ResponseReceived,
 )
+from aktor.events.present import MetadataNow
 from aktor.events.routes import APPLICATION, MEMBERSHIP, METADATA, NETWORK
 from aktor.managers.metadata.leader_epochs import DoubtedEpochs
 from aktor.managers.metadata.refresh import Refresh
@@ -140,6 +141,13 @@ class MetadataManager(RequestManager):
         self._pattern_answered = False
         self._former_ids = FormerIds()
         self._doubted = DoubtedEpochs()
+
+    def note_present(self, now: float) -> None:
+        """Show the topics that are needed and are not described."""
+        troubles = self._missing.troubles()
+        before = self.present if isinstance(self.present, MetadataNow) else None
+        if before is None or troubles != before.troubles:
+            self.present = MetadataNow(troubles=troubles)
 
     # -- what others want
 
@@ -365,7 +373,7 @@ class MetadataManager(RequestManager):
                 topics[name] = self._merge(name, _topic_info(answer, version), is_born=is_born)
             elif refuse:
                 self._leave_out(name, topics)
-                if self._missing.refuse(name, kind):
+                if self._missing.refuse(name, kind, now):
                     newly_refused.setdefault(kind, set()).add(name)
         if received.request.body.topics is None:
             self._pattern_answered = self._tracked.has_pattern

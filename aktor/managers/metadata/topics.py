@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Set
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.metadata import TopicInfo, TopicPattern, TrackTopics
-from aktor.protocol.error_codes import Answer, Do, forbids_topic, means
+from aktor.events.present import TopicTrouble
+from aktor.protocol.error_codes import Answer, Do, forbids_topic, means, name_of
 from aktor.settings import Settings
 
 __all__ = ["FormerIds", "MissingTopics", "TrackedTopics", "UnnamedTopics"]
@@ -77,13 +78,20 @@ class _Unknown:
         return self.answers
 
 
+class _Refusal(NamedTuple):
+    """The error with which a topic is refused, and since when."""
+
+    kind: type[Exception]
+    since: float
+
+
 class MissingTopics:
     """Owns which topics brokers do not know, which ones they refuse and why, and which ones they
     have described before."""
 
     def __init__(self) -> None:
         self._unknown: dict[str, _Unknown] = {}
-        self._refused: dict[str, type[Exception]] = {}
+        self._refused: dict[str, _Refusal] = {}
         self._seen: set[str] = set()
 
     @property
@@ -94,25 +102,37 @@ class MissingTopics:
     @property
     def forbidden(self) -> frozenset[str]:
         """The topics that this principal may not describe."""
-        return frozenset(topic for topic, kind in self._refused.items() if forbids_topic(kind))
+        refused = self._refused.items()
+        return frozenset(topic for topic, refusal in refused if forbids_topic(refusal.kind))
 
     @property
     def invalid(self) -> frozenset[str]:
         """The topics that are refused for good: a name that a broker called invalid never becomes
         valid."""
         refused = self._refused.items()
-        return frozenset(topic for topic, kind in refused if not _may_be_mended(kind))
+        return frozenset(topic for topic, refusal in refused if not _may_be_mended(refusal.kind))
 
     def may_appear(self, topic: str) -> bool:
         """Whether another answer may describe the topic: we may be authorized later."""
         refused = self._refused.get(topic)
-        return refused is None or _may_be_mended(refused)
+        return refused is None or _may_be_mended(refused.kind)
 
     def is_absent(self, topic: str) -> bool:
         """Whether the last answers about the topic do not know it: more than one, since a single
         broker may lag behind the others."""
         unknown = self._unknown.get(topic)
         return unknown is not None and unknown.answers >= UNKNOWN_ANSWERS
+
+    def troubles(self) -> Mapping[str, TopicTrouble]:
+        """Which topics are not described, why, and since when."""
+        if not self._unknown and not self._refused:
+            return _NO_TROUBLES
+        refused = {
+            topic: TopicTrouble(since=since, error=name_of(kind), forbidden=forbids_topic(kind))
+            for topic, (kind, since) in self._refused.items()
+        }
+        unknown = {topic: TopicTrouble(since=one.since) for topic, one in self._unknown.items()}
+        return {**refused, **unknown}
 
     # -- what answers say
 
@@ -134,11 +154,12 @@ class MissingTopics:
         """Whether an unknown topic was not described before, and is not just being created."""
         return topic not in self._seen and now - self._unknown[topic].since >= UNKNOWN_SECONDS
 
-    def refuse(self, topic: str, kind: type[Exception]) -> bool:
+    def refuse(self, topic: str, kind: type[Exception], now: float) -> bool:
         """The topic is refused; False if the application was told so already."""
-        if self._refused.get(topic) is kind:
+        known = self._refused.get(topic)
+        if known is not None and known.kind is kind:
             return False
-        self._refused[topic] = kind
+        self._refused[topic] = _Refusal(kind, now)
         return True
 
     # -- what is wanted
@@ -156,6 +177,10 @@ class MissingTopics:
         for topic in topics:
             self._unknown.pop(topic, None)
             self._refused.pop(topic, None)
+
+
+#: So it is in nearly every tick.
+_NO_TROUBLES: Final[Mapping[str, TopicTrouble]] = {}
 
 
 def _may_be_mended(refused: type[Exception]) -> bool:

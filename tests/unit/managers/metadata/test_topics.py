@@ -7,6 +7,7 @@ import re
 from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError
 
 from aktor.events.metadata import TopicInfo, TopicPattern, TrackTopics
+from aktor.events.present import TopicTrouble
 from aktor.managers.metadata.topics import (
     GONE_KEPT,
     UNKNOWN_SECONDS,
@@ -44,18 +45,18 @@ def test_a_refusal_is_told_once_until_it_is_forgotten_or_the_topic_described() -
     missing = MissingTopics()
     kind = TopicAuthorizationFailedError
 
-    assert [missing.refuse("a", kind), missing.refuse("a", kind)] == [True, False]
+    assert [missing.refuse("a", kind, 1.0), missing.refuse("a", kind, 1.0)] == [True, False]
     assert missing.forget_refusals({"a", "b"})
     assert not missing.forget_refusals({"a", "b"})
-    assert missing.refuse("a", kind)
+    assert missing.refuse("a", kind, 1.0)
     missing.described("a")
-    assert missing.refuse("a", kind)
+    assert missing.refuse("a", kind, 1.0)
 
 
 def test_a_right_may_be_granted_and_a_name_does_not_become_valid() -> None:
     missing = MissingTopics()
-    missing.refuse("secret", TopicAuthorizationFailedError)
-    missing.refuse("no topic", InvalidTopicError)
+    missing.refuse("secret", TopicAuthorizationFailedError, 1.0)
+    missing.refuse("no topic", InvalidTopicError, 1.0)
 
     assert missing.forbidden == {"secret"}
     assert missing.invalid == {"no topic"}
@@ -66,7 +67,7 @@ def test_of_a_topic_that_nobody_wants_nothing_is_kept() -> None:
     missing = MissingTopics()
     missing.described("a")
     missing.count_unknown("a", 1.0)
-    missing.refuse("a", InvalidTopicError)
+    missing.refuse("a", InvalidTopicError, 1.0)
 
     missing.forget({"a"})
     missing.count_unknown("a", 1.0)
@@ -128,3 +129,21 @@ def test_only_so_many_topics_that_are_gone_are_remembered() -> None:
 
     assert former.returned("0", None) is None
     assert former.returned("1", None) is not None
+
+
+def test_a_topic_that_is_not_described_is_shown_with_its_reason_and_since_when() -> None:
+    missing = MissingTopics()
+    assert missing.troubles() == {}
+
+    missing.count_unknown("a", 3.0)
+    missing.count_unknown("a", 4.0)
+    missing.refuse("secret", TopicAuthorizationFailedError, 5.0)
+    missing.refuse("secret", TopicAuthorizationFailedError, 6.0)
+    assert missing.troubles() == {
+        "a": TopicTrouble(since=3.0),
+        "secret": TopicTrouble(since=5.0, error="TOPIC_AUTHORIZATION_FAILED", forbidden=True),
+    }
+
+    missing.not_unknown("a")
+    missing.described("secret")
+    assert missing.troubles() == {}
