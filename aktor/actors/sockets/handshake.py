@@ -17,7 +17,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from aktor.actors.sockets.asked_versions import NEWEST_API_VERSIONS
 from aktor.actors.sockets.diagnosis import Diagnosis
-from aktor.actors.sockets.sasl import make_mechanism
+from aktor.actors.sockets.sasl import make_mechanism, without_tokens
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.remedies import remedy
 from aktor.settings import Settings
@@ -164,6 +164,8 @@ class Handshake:
             return (yield Work(work))  # type: ignore[no-any-return]
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
+            if mechanism_of(self._settings) == "OAUTHBEARER":
+                text = without_tokens(text)
             raise self._diagnosis.refused(text, error) from error
 
     def _sasl_config(self) -> dict[str, Any]:

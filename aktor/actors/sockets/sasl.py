@@ -23,7 +23,7 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 from kafka.net.sasl.plain import SaslMechanismPlain
 from kafka.net.sasl.scram import SaslMechanismScram
 
-__all__ = ["Mechanism", "make_mechanism"]
+__all__ = ["Mechanism", "make_mechanism", "without_tokens"]
 
 #: Bounds of the iterations that a server may ask for. Fewer would let somebody who poses as the
 #: broker try passwords faster (Java's `ScramMechanism.minIterations`); more would keep us busy.
@@ -185,6 +185,28 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         raise ValueError("SCRAM: the broker's message is not Base64") from None
+
+
+#: What may be a token in the text of an error: what follows such a word, the user and the query of
+#: a URL, and any word of eight or more characters that has letters and digits (or begins as JSON in
+#: Base64 does).
+_AFTER_WORD: Final = re.compile(
+    r"((?:token|secret|password|bearer|credential|assertion|signature)s?[\"']?"
+    r"(?:\s*[:=]\s*|\s+(?:is|was)\s+|\s+(?=\S*[\d_.]))[\"']?)[^\s\"',;&)]+",
+    re.IGNORECASE,
+)
+_URL_USER: Final = re.compile(r"://[^\s/@]+@")
+_URL_QUERY: Final = re.compile(r"(://[^\s?]+\?)\S+")
+_OPAQUE: Final = re.compile(
+    r"(?<![\w:/.])(?:eyJ|(?=[\w+/=.~-]*\d)(?=[\w+/=.~-]*[A-Za-z]))[\w+/=.~-]{8,}"
+)
+
+
+def without_tokens(text: str) -> str:
+    """The text of an error of a token provider, which may quote a token or a client's secret: what
+    may be one is left out. (The error itself is the `__cause__` of what the application gets.)"""
+    text = _URL_QUERY.sub(r"\1***", _URL_USER.sub("://***@", text))
+    return _OPAQUE.sub("***", _AFTER_WORD.sub(r"\1***", text))
 
 
 class OAuthBearer:

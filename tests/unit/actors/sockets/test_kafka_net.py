@@ -1222,6 +1222,23 @@ def test_a_token_provider_that_raises_is_an_authentication_error_with_its_cause(
     assert report.error.__cause__ is failure
 
 
+def test_what_a_token_provider_quotes_of_its_tokens_is_in_no_error_text() -> None:
+    def script(peer: Peer) -> None:
+        peer.greet()
+        shake_hands(peer, "OAUTHBEARER")
+        peer.read()
+
+    failure = RuntimeError(f"the token was {SECRET}: https://idp/token?client_secret={SECRET}")
+    settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=Token(failure))
+    with ScriptedBroker(script) as broker, Client(**settings) as client:
+        report = client.connect(broker.port)
+
+    assert isinstance(report.error, AuthenticationError)
+    assert "RuntimeError: the token was ***" in str(report.error)
+    assert "canary" not in str(report.error) + repr(report)
+    assert report.error.__cause__ is failure
+
+
 def test_a_token_provider_that_exits_fails_the_attempt_at_once() -> None:
     def script(peer: Peer) -> None:
         peer.greet()

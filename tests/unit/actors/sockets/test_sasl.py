@@ -12,7 +12,7 @@ from kafka.net.sasl import SASL_MECHANISMS
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from aktor.actors.sockets.sasl import Mechanism, OAuthBearer, Scram, make_mechanism
+from aktor.actors.sockets.sasl import Mechanism, OAuthBearer, Scram, make_mechanism, without_tokens
 from aktor.broker.call import Call
 from aktor.broker.sasl import MECHANISMS, Authentication, Users
 from aktor.consumer.configuration.secrets import Secret
@@ -230,3 +230,21 @@ def test_a_mechanism_that_the_application_has_registered_is_its_own(
 
 def test_scram_is_ours() -> None:
     assert isinstance(client("SCRAM-SHA-256"), Scram)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("LookupError: no token today", "LookupError: no token today"),
+        ("the old token was canary-1; renew it", "the old token was ***; renew it"),
+        ("{'access_token': 'canary'}", "{'access_token': '***'}"),
+        ("Authorization: Bearer canary.x", "Authorization: Bearer ***"),
+        ("401 for https://idp1.com:8443/token?a=canary", "401 for https://idp1.com:8443/token?***"),
+        ("https://joe:canary@idp/token refused", "https://***@idp/token refused"),
+        ("cannot parse eyJcanary.eyJcanary.canary", "cannot parse ***"),
+        ("400: c4nary-of-mine is over", "400: *** is over"),
+        ("[Errno 111] Connection refused", "[Errno 111] Connection refused"),
+    ],
+)
+def test_what_may_be_a_token_is_left_out_of_a_providers_text(told: str, shown: str) -> None:
+    assert without_tokens(told) == shown
