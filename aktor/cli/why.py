@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
     from aktor.trace.rebalances import Tables
-    from aktor.trace.rebalances.rows import Row
+    from aktor.trace.rebalances.rows import Rebalance, Row
 
 __all__ = ["add_arguments", "check_pictures", "run", "write_pictures"]
 
@@ -31,6 +31,9 @@ MOST: Final = 10
 
 #: A downtime that is shorter, in ms, is not printed.
 DOWNTIME_MIN: Final = 1000.0
+
+#: An attempt so many seconds after the one before is another one of a row.
+AGAIN: Final = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +118,9 @@ def write_pictures(tables: Tables, *, page: str | None = None, folder: str | Non
         for file in pictures.write_svg(folder) if folder is not None else ():
             print(f"{file} is written", file=sys.stderr)
     except OSError as error:
-        raise CommandLineError(f"cannot write {error.filename}: {error.strerror}") from None
+        # (A full disk has no name.)
+        name = error.filename or page or folder
+        raise CommandLineError(f"cannot write {name}: {error.strerror}") from None
 
 
 def _all(tables: Tables) -> Iterator[Row]:
@@ -186,7 +191,7 @@ def _moment(text: str, newest: float) -> float:
 def _print(tables: Tables) -> None:
     from aktor.trace.rebalances.holds import called, seconds
 
-    told: list[tuple[float, str]] = [(row.began, row.sentence) for row in tables.rebalances]
+    told = list(_told(tables.rebalances))
     told += [(row.began, row.sentence) for row in tables.silences]
     if not told:
         print("No rebalance and no silence of a group is in these logs.")
@@ -238,6 +243,32 @@ def _print(tables: Tables) -> None:
         words += [f"{count} {what}" for what, count in others.items() if count]
         name = called((total.consumer, total.host))
         _print_line("        ", f"{total.group}: {name}: {', '.join(words)}")
+
+
+def _told(rebalances: Iterable[Rebalance]) -> Iterator[tuple[float, str]]:
+    """When each began, and its sentence. Attempts of a member that came to nothing, and that it
+    makes again and again for the same reason, are one."""
+    attempts: dict[tuple[str | None, ...], list[Rebalance]] = {}
+    for row in sorted(rebalances, key=lambda row: row.began):
+        if row.generations or row.initiator is None:
+            yield row.began, row.sentence
+            continue
+        kind = row.group, row.initiator, row.initiator_host, row.because
+        before = attempts.setdefault(kind, [])
+        if before and row.began > before[-1].ended + AGAIN:
+            yield _as_one(before)
+            before.clear()
+        before.append(row)
+    yield from map(_as_one, attempts.values())
+
+
+def _as_one(attempts: list[Rebalance]) -> tuple[float, str]:
+    first, again = attempts[0], len(attempts) - 1
+    if not again:
+        return first.began, first.sentence
+    since = f"{again} time{'s' if again > 1 else ''} more since"
+    last = _clock(attempts[-1].began)
+    return first.began, f"{first.sentence.rstrip('.')}; the same {since}, the last at {last}."
 
 
 def _print_head(text: str, rows: int) -> None:

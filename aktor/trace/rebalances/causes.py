@@ -7,7 +7,7 @@ from typing import Final
 
 from aktor.trace import reasons
 
-__all__ = ["Cause", "cause_of", "departure_of"]
+__all__ = ["Cause", "cause_of", "departure_of", "was_replaced"]
 
 
 class Cause(enum.Enum):
@@ -63,6 +63,12 @@ def cause_of(because: str | None) -> Cause:
         if because is not None and because.startswith(words):
             return cause
     return Cause.UNKNOWN
+
+
+def was_replaced(because: str | None) -> bool:
+    """Whether `member.lost` says that another consumer came with the same static id: it was given
+    the member's place, and the group does not rebalance for that."""
+    return because == f"{reasons.AFTER}FencedInstanceIdError"
 
 
 def departure_of(because: str | None) -> Cause:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
-from aktor.trace.rebalances.causes import Cause, cause_of, departure_of
+from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
@@ -272,7 +272,11 @@ class GroupTraces:
 
     def _lost(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).lost += 1
-        self._depart(life, at, _text(event, "because"))
+        because = _text(event, "because")
+        if was_replaced(because):  # the group has as many members as before
+            life.in_group, life.departed = False, True
+        else:
+            self._depart(life, at, because)
 
     def _depart(self, life: Life, at: float, because: str | None) -> None:
         life.in_group, life.departed = False, True
@@ -320,6 +324,12 @@ class GroupTraces:
             self._resized[topic] = Resized(at)
 
     # -- the coordinator
+
+    def _bootstrap_started(self, life: Life, at: float, event: Event) -> None:
+        life.look_for_brokers(at)
+
+    def _bootstrap_failed(self, life: Life, at: float, event: Event) -> None:
+        life.find_no_broker(at, _text(event, "because") or "no broker can be reached")
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
         life.find_coordinator(at, _number(event, "node"), _text(event, "address"))
@@ -557,6 +567,8 @@ class GroupTraces:
 _Handler = Callable[[GroupTraces, Life, float, Event], None]
 
 _HANDLERS: Final[Mapping[str, _Handler]] = {
+    "bootstrap.failed": GroupTraces._bootstrap_failed,
+    "bootstrap.started": GroupTraces._bootstrap_started,
     "callback.failed": GroupTraces._called_back,
     "callback.finished": GroupTraces._called_back,
     "clock.set": GroupTraces._clock_set,

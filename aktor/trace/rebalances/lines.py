@@ -23,7 +23,8 @@ DELIVERED: Final = "records.delivered"
 
 #: The events that are needed.
 EVENTS: Final = frozenset(
-    {"clock.set", "callback.failed", "callback.finished", "commit.failed", "coordinator.found"}
+    {"bootstrap.failed", "bootstrap.started", "clock.set", "callback.failed", "callback.finished"}
+    | {"commit.failed", "coordinator.found"}
     | {"coordinator.lost", "coordinator.retried", "member.epoch", "member.left", "member.lost"}
     | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
     | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}

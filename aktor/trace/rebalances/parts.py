@@ -170,6 +170,8 @@ class Life:
     held_back: float | None = None
     #: The coordinator as it was found last: its node and its address.
     coordinator: tuple[int | None, str | None] = (None, None)
+    #: Since when bootstrap servers are asked.
+    asks_servers: float | None = None
     away: Away | None = None
     #: Times that are over in which its coordinator was away.
     aways: list[Away] = field(default_factory=list)
@@ -241,6 +243,17 @@ class Life:
         if self.part is not None:
             self.part.late_poll = because
 
+    def look_for_brokers(self, at: float) -> None:
+        """The bootstrap servers are asked."""
+        self.asks_servers = at
+
+    def find_no_broker(self, at: float, because: str) -> None:
+        """No bootstrap server answers: nobody can say where the coordinator is. (If it was known,
+        it is told to be lost.)"""
+        if self.away is None and self.coordinator == (None, None):
+            began = at if self.asks_servers is None else self.asks_servers
+            self.lose_coordinator(began, because)
+
     def find_coordinator(self, at: float, node: int | None, address: str | None) -> None:
         """A broker has named the coordinator, which may be away all the same."""
         self.coordinator = node, address
@@ -261,7 +274,7 @@ class Life:
             self.aways.append(away)
         at_address = f" at {address}" if address else ""
         broker = "" if node is None else f"broker {node}{at_address}: "
-        self.away = Away(at, f"{broker}{because}", node)
+        self.away = Away(at, f"{broker}{because.rstrip('.')}", node)
 
     def reach_coordinator(self) -> None:
         """The coordinator has answered: if it is lost again, it is away anew."""

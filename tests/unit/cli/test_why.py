@@ -123,3 +123,29 @@ def test_a_file_that_does_not_exist_is_told_in_one_line(
     first, second = capsys.readouterr().err.splitlines()
     assert first == f"aktor why: there is no file '{tmp_path / 'nope.jsonl'}'"
     assert second == "aktor why: these folders have no file with .jsonl or .log in its name"
+
+
+def test_attempts_that_come_to_nothing_again_and_again_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events: list[dict[str, Any]] = []
+    because = "after FencedInstanceIdError"
+    alice, bob = Member(events, "alice"), Member(events, "bob")
+    alice.rebalances(BEGAN, BEGAN + 1, 1, because="first join", members=1, owns=["t-0"])
+    alice.tells(BEGAN + 9, "member.lost", because=because, partitions=["t-0"])
+    for second in (10, 11, 12, 13):
+        alice.tells(BEGAN + second, "rebalance.triggered", because=because, rebalance=second)
+        alice.tells(BEGAN + second, "membership.moved", before="unjoined", after="joining")
+        alice.tells(BEGAN + second + 0.1, "membership.moved", before="joining", after="unjoined")
+        alice.tells(BEGAN + second + 0.1, "member.lost", because=because, partitions=[])
+    bob.rebalances(BEGAN + 14, BEGAN + 15, 2, because="first join", members=1)
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    assert main(["why", str(file)]) == 0
+
+    out = said(capsys)
+    assert out.count(because) == 1
+    assert "the same 3 times more since, the last at 2027-01-15 08:00:13Z." in out
+    # Its place was given to another one: nobody has left, so bob's join is the cause.
+    assert "g: 1.0 s, triggered by bob on host-bob: first join" in out

@@ -845,3 +845,23 @@ def test_the_history_of_a_simulation_gives_what_trace_files_hold() -> None:
     assert event["t"] == BEGAN
     assert {"host", "trace", "line", "consumer", "level", "event"} <= event.keys()
     assert not {"at", "member_id"} & event.keys()
+
+
+def test_a_join_that_no_broker_answers_waits_for_the_coordinator_since_servers_are_asked(
+    events: list[Event], alice: Member
+) -> None:
+    because = "BootstrapError: no Kafka broker could be reached (b1:9092: Connection refused)."
+    alice.tells(BEGAN, "bootstrap.started", addresses=["b1:9092"])
+    alice.tells(BEGAN + 0.1, "rebalance.triggered", because="first join", rebalance=1)
+    alice.tells(BEGAN + 0.1, "membership.moved", before="unjoined", after="joining")
+    for second in (2.0, 4.0, 6.0):
+        alice.tells(BEGAN + second, "bootstrap.failed", because=because)
+    alice.tells(BEGAN + 7.1, "coordinator.found", node=1, address="b1:9092")
+    alice.rebalances(BEGAN + 7.1, BEGAN + 7.3, 1, because="first join", members=1)
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert (
+        "first join; it waited 7.0 s for the coordinator, BootstrapError: no Kafka" in row.sentence
+    )
+    assert "(b1:9092: Connection refused); partitions moved" in row.sentence
