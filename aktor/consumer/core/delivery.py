@@ -683,8 +683,9 @@ class Delivery:
         now = self._clock()
         held = self._held.get(topic_partition)
         if held is not None and held.takes(records, now):
-            self._untold[topic_partition] = held
-            self.log.hold(self.tell_held)
+            if held.first_at == now:  # the first ones since the last event
+                self._untold[topic_partition] = held
+                self.log.hold(self.tell_held)
             if now >= held.until:
                 self.tell_held()
             return
@@ -849,15 +850,16 @@ class Held:
     def takes(self, records: Sequence[Any], now: float) -> bool:
         """Hold these records, too, if they follow without a gap."""
         first, last = records[0], records[-1]
+        begin, end = first.offset, last.offset
         if (
-            first.offset != self._last + 1
-            or last.offset - first.offset >= len(records)
+            begin != self._last + 1
+            or end - begin >= len(records)
             or not first.leader_epoch == last.leader_epoch == self._epoch
         ):
             return False
         if self.first is None:
-            self.first, self.time, self.first_at = first.offset, first.timestamp, now
-        self.last_at, self._last = now, last.offset
+            self.first, self.time, self.first_at = begin, first.timestamp, now
+        self.last_at, self._last = now, end
         return True
 
     @property
