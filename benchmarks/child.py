@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import shutil
 import subprocess
 import sys
 import threading
@@ -30,10 +31,12 @@ class Child:
         self._start(name, [sys.executable, "-m", "benchmarks.child", name, json.dumps(arguments)])
 
     @classmethod
-    def of(cls, command: list[str]) -> Child:
-        """A program of another language that speaks as these tasks do."""
+    def of_java(cls, classpath: str, program: str, *arguments: str) -> Child:
+        """A program here in Java that speaks as these tasks do."""
+        java = shutil.which("java") or "java"
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         child = cls.__new__(cls)
-        child._start(command[0], command)
+        child._start(program, [java, quiet, "-cp", classpath, f"benchmarks/{program}", *arguments])
         return child
 
     def _start(self, name: str, command: list[str]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -46,8 +45,10 @@ PATIENCE_S: Final = 30.0
 #: Milliseconds between heartbeats of members of KIP-848 groups, and what the brokers are told.
 INTERVALS: Final = (500, 5000)
 
-#: For so many seconds more than a heartbeat interval the members are watched.
+#: For so many seconds more than a heartbeat interval the members are watched, but after the second
+#: one has records only so long: nothing more happens then.
 WATCH_S: Final = 1.0
+JOINED_S: Final = 3.0
 
 CLIENTS: Final = ("aktor", "confluent", "java")
 PROTOCOLS: Final = ("classic, eager", "classic, cooperative", "consumer")
@@ -97,20 +98,15 @@ class Place:
 
     def java(self, mode: str, case: Case, *more: str) -> child.Child:
         """The Java client as a child."""
-        kafka = self.cluster.prepare()
-        return child.Child.of(
-            [
-                shutil.which("java") or "java",
-                "-cp",
-                kafka.classpath,
-                "benchmarks/JavaMember.java",
-                mode,
-                ",".join(self.bootstrap),
-                self.topic,
-                new_name("group"),
-                *case.java_settings,
-                *more,
-            ]
+        return child.Child.of_java(
+            self.cluster.prepare().classpath,
+            "JavaMember.java",
+            mode,
+            ",".join(self.bootstrap),
+            self.topic,
+            new_name("group"),
+            *case.java_settings,
+            *more,
         )
 
     def member(self, case: Case, group: str) -> child.Child:
@@ -207,7 +203,7 @@ def _hand_overs(place: Place, cases: list[Case], interval: int, site: Site) -> T
             left = watch + WATCH_S if case.protocol == "consumer" else LEFT_S
             try:
                 made = partial(place.member, case, group)
-                gaps = one_round(made, joined_s=watch, left_s=left)
+                gaps = one_round(made, joined_s=min(watch, JOINED_S), left_s=left)
                 found[case].append(gaps)
                 site.say(f"{case}, heartbeats every {interval} ms: {gaps}")
             except (AssertionError, RuntimeError) as error:
@@ -237,7 +233,7 @@ def _hand_overs(place: Place, cases: list[Case], interval: int, site: Site) -> T
 def _rounds(case: Case, interval: int, site: Site) -> int:
     """How often it is measured."""
     if interval > 1000:
-        # A session takes three intervals. In the classic protocol the brokers' plays no part.
+        # A session takes long. In the classic protocol the brokers' interval plays no part.
         return int(case.protocol == "consumer")
     if case.protocol != "consumer":
         return int(case.client == "java")

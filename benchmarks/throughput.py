@@ -123,10 +123,9 @@ def _run(site: Site, way: Way, topic: str, partitions: int, count: int) -> list[
     client, how, limit = way
     count //= PARTS.get(client, 1)
     if client == "java":
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        command = [shutil.which("java") or "java", quiet, "-cp", site.classpath or ""]
-        command += ["benchmarks/JavaReader.java", ",".join(site.bootstrap), topic]
-        result: list[float] = child.Child.of([*command, new_name("group"), str(count)]).result()
+        asked = (",".join(site.bootstrap), topic, new_name("group"), str(count))
+        reader = child.Child.of_java(site.classpath or "", "JavaReader.java", *asked)
+        result: list[float] = reader.result()
     elif client == "bare socket":
         address = site.bootstrap[0]
         result = child.run(read_bytes, address=address, topic=topic, partitions=partitions)
