@@ -123,6 +123,8 @@ class CommitManager(RequestManager):
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)
         self._queue = CommitQueue()
+        #: What is shown, once there is something to show.
+        self._shown = CommitsNow()
         self._look_ups = LookUps(
             self.settings,
             consumed=self._consumed,
@@ -525,14 +527,12 @@ class CommitManager(RequestManager):
 
     def note_present(self, now: float) -> None:
         """Show why committed offsets are not found, if positions wait for them."""
-        shown = self.present
         trouble = self._look_ups.trouble
-        if trouble != (shown.trouble if isinstance(shown, CommitsNow) else ""):
+        if trouble != self._shown.trouble:
             self._show(trouble=trouble)
 
     def _show(self, **changed: Any) -> None:
-        shown = self.present if isinstance(self.present, CommitsNow) else CommitsNow()
-        self.present = replace(shown, **changed)
+        self.present = self._shown = replace(self._shown, **changed)
 
     # -- what became of them
 
