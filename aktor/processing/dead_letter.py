@@ -53,8 +53,14 @@ def dead_letter(
     Raises:
         TypeError: the producer has neither `send` nor `produce`.
     """
-    awaits = inspect.iscoroutinefunction(getattr(producer, "send_and_wait", None))
-    kind = AsyncDeadLetter if awaits else DeadLetter
+    kind: type[DeadLetter | AsyncDeadLetter] = DeadLetter
+    if inspect.iscoroutinefunction(getattr(producer, "send_and_wait", None)):
+        kind = AsyncDeadLetter
+    elif not (hasattr(producer, "produce") or hasattr(producer, "send")):
+        raise TypeError(
+            "the producer of a dead letter must be kafka-python's KafkaProducer or"
+            f" confluent-kafka's Producer, not {type(producer).__name__}"
+        )
     return kind(topic, producer, key_serializer, value_serializer, timeout_ms / 1000)
 
 
@@ -98,31 +104,14 @@ class LetterWriter:
 class DeadLetter(LetterWriter):
     """Writes failed records to a topic, by a producer that blocks."""
 
-    def __init__(
-        self,
-        topic: str,
-        producer: Any,
-        key_serializer: Serializer | None,
-        value_serializer: Serializer | None,
-        timeout: float,
-    ) -> None:
-        super().__init__(topic, producer, key_serializer, value_serializer, timeout)
-        if hasattr(producer, "produce"):
-            self._write = self._by_confluent
-        elif hasattr(producer, "send"):
-            self._write = self._by_kafka_python
-        else:
-            raise TypeError(
-                "the producer of a dead letter must be kafka-python's KafkaProducer or"
-                f" confluent-kafka's Producer, not {type(producer).__name__}"
-            )
-
     def __call__(self, failure: Failure) -> None:
         """Write it, and wait until the broker has it."""
         call_within(self._timeout, lambda: self._write_letter(failure), what=self._too_late())
 
     def _write_letter(self, failure: Failure) -> None:
-        self._write(*self._letter(failure))
+        is_confluent = hasattr(self._producer, "produce")
+        write = self._by_confluent if is_confluent else self._by_kafka_python
+        write(*self._letter(failure))
 
     def _by_kafka_python(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
         if key is None and value is None:
