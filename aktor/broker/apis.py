@@ -208,7 +208,7 @@ class Apis:
             ]
             call.reply(response)
 
-        self._groups.handle_list_groups(_with_answer(call, ours))
+        self._groups.handle_list_groups(call.answered_by(ours))
 
     def _txn_offset_commit(self, call: Call) -> None:
         """From version 5 on a commit adds its group to the transaction by itself (KIP-890)."""
@@ -224,17 +224,3 @@ class Apis:
                 )
 
         self._groups.handle_txn_offset_commit(call, verify)
-
-
-def _with_answer(call: Call, answer: Callable[[Any], None]) -> Call:
-    return Call(
-        call.request,
-        answer=answer,
-        version=call.version,
-        now=call.now,
-        node=call.node,
-        client_id=call.client_id,
-        client_host=call.client_host,
-        principal=call.principal,
-        connection=call.connection,
-    )

@@ -63,6 +63,20 @@ class Call:
         state = "waits" if self.waiting else "answered"
         return f"<Call {type(self.request).__name__} v{self.version} {self.client_id!r} {state}>"
 
+    def answered_by(self, answer: Callable[[Any], None]) -> Call:
+        """The same call, whose answer is given to this function."""
+        return Call(
+            self.request,
+            answer=answer,
+            version=self.version,
+            now=self.now,
+            node=self.node,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            principal=self.principal,
+            connection=self.connection,
+        )
+
     @property
     def waiting(self) -> bool:
         """Whether the answer is still due."""

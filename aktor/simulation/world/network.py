@@ -300,17 +300,7 @@ def _remembering(call: Call, said: dict[str, Any], question: str) -> Call:
         said[question] = copy.deepcopy(response)  # which is made ready for this call
         call.reply(response)
 
-    return Call(
-        call.request,
-        answer=answer,
-        version=call.version,
-        now=call.now,
-        node=call.node,
-        client_id=call.client_id,
-        client_host=call.client_host,
-        principal=call.principal,
-        connection=call.connection,
-    )
+    return call.answered_by(answer)
 
 
 class OneWay:

@@ -148,6 +148,7 @@ class Noting:
 
     config: Any
     _engine: Engine
+    _guard: Any
     _settings: Settings
 
     _note: Note
@@ -226,6 +227,19 @@ class Noting:
         """`future`: it is not waited for."""
         self._note("user.commits", partitions=names_of(offsets), future=future)
 
+    def _hearing(self, offsets: Any, callback: Any) -> tuple[int, Callable[[Any, Any], None]]:
+        """Note a commit that is not waited for. Returns its number, and a callback that notes how
+        it ended before it calls the user's."""
+        note, number = self._note, next(self._futures)  # not `self`: nobody keeps a consumer alive
+        self._note_commit(offsets, number)
+
+        def hear(committed: Any, error: Any) -> None:
+            note("commit.told", future=number, error=None if error is None else repr(error))
+            if callback is not None:
+                callback(committed, error)
+
+        return number, hear
+
     def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
         settings = self._settings
         default = settings.default_api_timeout if api else settings.request_timeout
@@ -259,6 +273,21 @@ class Noting:
         offsets = partitions if isinstance(partitions, dict) else {}
         wanted = {_name(partition): offsets.get(partition) for partition in partitions}
         self._note("user.asked", told_as=event, partitions=wanted, **more)
+
+    @contextmanager
+    def _closing(self, allowed: float, operation: str) -> Iterator[None]:
+        """The user closes it, or stops it."""
+        self._came_back()
+        self._note("consumer.closing")
+        self._note("user.leaves", operation=operation)
+        try:
+            with self._timed("close", allowed):
+                yield
+        finally:
+            if self._guard.closed:  # else it is put off, or was cancelled and goes on
+                self._note("consumer.closed", questions=self._engine.core.port.open_questions)
+                if operation == "default":
+                    self._left()
 
     def _has_polled(self) -> None:
         """A poll returns: note now and then since when the user does nothing but poll."""
@@ -337,7 +366,29 @@ class Noting:
         ]
 
 
-class _Observed(KafkaConsumer, Noting):
+class _Steered:
+    """What is noted of the methods that both kinds of consumers have under the same names. (It is a
+    base before the consumer's class, whose methods are the next ones.)"""
+
+    @property
+    def _own(self) -> Any:
+        return super()
+
+    def seek(self: Any, partition: Any, offset: Any) -> None:
+        self._own.seek(partition, offset)
+        self._asked("position.sought", {partition: offset})
+
+    def pause(self: Any, *partitions: Any) -> None:
+        self._own.pause(*partitions)
+        self._put_aside.update(partitions)
+        self._asked("partitions.paused", partitions)
+
+    def resume(self: Any, *partitions: Any) -> None:
+        self._own.resume(*partitions)
+        self._asked("partitions.resumed", partitions)
+
+
+class _Observed(_Steered, KafkaConsumer, Noting):
     """A consumer that blocks its thread, observed."""
 
     def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
@@ -486,23 +537,13 @@ class _Observed(KafkaConsumer, Noting):
         self._left()
 
     def commit_async(self, offsets: Any = None, callback: Any = None) -> Any:
-        note, number = self._note, next(self._futures)
-        self._note_commit(offsets, number)
-
-        def hear(committed: Any, error: Any) -> None:
-            note("commit.told", future=number, error=None if error is None else repr(error))
-            if callback is not None:
-                callback(committed, error)
-
+        note = self._note
+        number, hear = self._hearing(offsets, callback)
         callable_or_none = callback is None or callable(callback)
         future = super().commit_async(offsets, hear if callable_or_none else callback)
         note("future.given", future=number)
         future.add_both(lambda _outcome: note("future.ended", future=number))
         return future
-
-    def seek(self, partition: Any, offset: Any) -> None:
-        super().seek(partition, offset)
-        self._asked("position.sought", {partition: offset})
 
     def seek_to_beginning(self, *partitions: Any) -> None:
         super().seek_to_beginning(*partitions)
@@ -512,43 +553,23 @@ class _Observed(KafkaConsumer, Noting):
         super().seek_to_end(*partitions)
         self._asked("position.sought", partitions or self.assignment(), to="latest")
 
-    def pause(self, *partitions: Any) -> None:
-        super().pause(*partitions)
-        self._put_aside.update(partitions)
-        self._asked("partitions.paused", partitions)
-
-    def resume(self, *partitions: Any) -> None:
-        super().resume(*partitions)
-        self._asked("partitions.resumed", partitions)
-
     def close(
         self, autocommit: bool = True, timeout_ms: float | None = None, **options: Any
     ) -> None:
         operation = options.get("group_membership_operation", "default")
+        if self._ended:
+            super().close(autocommit, timeout_ms, **options)
+            return
         with self._closing(self._allowed(timeout_ms), operation):
             super().close(autocommit, timeout_ms, **options)
 
     def _close_now(self, asked: Close) -> None:
         # A call that was asked to close does so as it ends: its time is not that call's.
+        if self._ended:
+            super()._close_now(asked)
+            return
         with self._closing(asked.timeout, asked.operation):
             super()._close_now(asked)
-
-    @contextmanager
-    def _closing(self, allowed: float, operation: str) -> Iterator[None]:
-        if self._ended:
-            yield
-            return
-        self._came_back()
-        self._note("consumer.closing")
-        self._note("user.leaves", operation=operation)
-        try:
-            with self._timed("close", allowed):
-                yield
-        finally:
-            if self._guard.closed:  # else it is put off
-                self._note("consumer.closed", questions=self._engine.core.port.open_questions)
-                if operation == "default":
-                    self._left()
 
 
 class _ObservedInProcess(InProcess):
@@ -586,17 +607,11 @@ class _ObservedInProcess(InProcess):
         return stored
 
     def commit_async(self, offsets: Any, callback: Callable[..., None]) -> None:
-        note, number = self._consumer._note, next(self._consumer._futures)
-        self._consumer._note_commit(offsets, number)
-
-        def hear(committed: Any, error: Any) -> None:
-            note("commit.told", future=number, error=None if error is None else repr(error))
-            callback(committed, error)
-
+        _, hear = self._consumer._hearing(offsets, callback)
         super().commit_async(offsets, hear)
 
 
-class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
+class _ObservedInLoop(_Steered, aio.KafkaConsumer[Any, Any], Noting):
     """A consumer of an event loop, observed."""
 
     _in_process = _ObservedInProcess
@@ -670,32 +685,11 @@ class _ObservedInLoop(aio.KafkaConsumer[Any, Any], Noting):
         self._note("user.position", partitions={_name(partition): found})
         return found
 
-    def seek(self, partition: Any, offset: Any) -> None:
-        super().seek(partition, offset)
-        self._asked("position.sought", {partition: offset})
-
-    def pause(self, *partitions: Any) -> None:
-        super().pause(*partitions)
-        self._put_aside.update(partitions)
-        self._asked("partitions.paused", partitions)
-
-    def resume(self, *partitions: Any) -> None:
-        super().resume(*partitions)
-        self._asked("partitions.resumed", partitions)
-
     async def stop(self, timeout_ms: float | None = None, *, autocommit: bool = True) -> None:
         if self._guard.closed:
             return
-        self._came_back()
-        self._note("consumer.closing")
-        self._note("user.leaves", operation="default")
-        try:
-            with self._timed("close", self._allowed(timeout_ms)):
-                await super().stop(timeout_ms, autocommit=autocommit)
-        finally:
-            if self._guard.closed:  # else it was cancelled, and goes on
-                self._note("consumer.closed", questions=self._engine.core.port.open_questions)
-                self._left()
+        with self._closing(self._allowed(timeout_ms), "default"):
+            await super().stop(timeout_ms, autocommit=autocommit)
 
 
 #: What looks at the consumer besides its user.
