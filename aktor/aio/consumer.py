@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, ca
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from aktor import kafka_python
 from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
 from aktor.aio.driver import Driver, LoopBell
@@ -38,10 +37,11 @@ from aktor.aio.settings import translated
 from aktor.aio.tokens import LoopTokens
 from aktor.aio.turns import TaskGuard, Turn
 from aktor.consumer import arguments, deserializers
-from aktor.consumer.assembly import assemble, run_last_callbacks
+from aktor.consumer.assembly import GIVE_UP_WAIT, assemble
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.guard import LOOK_EVERY
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
@@ -52,7 +52,6 @@ from aktor.errors import ConsumerStoppedError
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
-from aktor.records import status as reader_in_use
 from aktor.structs import (
     ConsumerRecord,
     K,
@@ -61,7 +60,6 @@ from aktor.structs import (
     TopicPartition,
     V,
 )
-from aktor.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow
@@ -81,19 +79,10 @@ Value = TypeVar("Value")
 #: What `commit` takes as an offset, as aiokafka does.
 Committable = int | tuple[int, str] | OffsetAndMetadata
 
-#: How long `start` waits for the end of the thread if it raises, in seconds.
-GIVE_UP_WAIT: Final = 5.0
-
 #: How long `start` waits for the first assignment of the group, in seconds; without a group, for
 #: metadata of the topics.
 ASSIGNMENT_WAIT: Final = 10.0
 METADATA_WAIT: Final = 1.0
-
-#: The part of its time for which `stop` lets a commit of another task go on.
-COMMIT_SHARE: Final = 0.25
-
-#: How often `stop` looks whether the calls of other tasks have ended, in seconds.
-LOOK_EVERY: Final = 0.05
 
 #: For how many seconds records are given out before other tasks of the event loop have a turn. No
 #: call waits as long as records are here, and the thread fetches faster than most programs read:
@@ -249,6 +238,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self._prepare_metrics(self.config)
         host = HOST.get().for_consumer(self)
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
+        self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
         self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
         #: When other tasks of the event loop must have a turn before more records are given out.
@@ -291,13 +281,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             self._tokens.loop = loop
         self._dropped.detach()
         self._dropped = _when_dropped(self, self._dispatcher.stop, 0.0)
-        self._host.start(self._dispatcher, f"aktor-{self._settings.client_id}")
-        self._core.log.info(
-            "consumer.started",
-            aktor=__version__,
-            reader=reader_in_use(),
-            kafka_python=kafka_python.version(),
-        )
+        self._system.start()
         timeout = arguments.seconds(self.config["bootstrap_timeout_ms"])
         if not timeout:
             return
@@ -363,7 +347,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             await self._processor.over.wait()
         deadline = clock() + timeout
         guard.end()
-        engine.call.end_waits(clock() + timeout * COMMIT_SHARE)
+        engine.call.end_waits_within(timeout, clock())
         error = None
         turn = Turn("stop", asyncio.current_task())
         try:
@@ -412,8 +396,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         guard.close()
         longest = max(0.5, deadline - self._core.clock())
         await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
-        self._core.port.close()
-        failed = run_last_callbacks(self._engine, self._to_close)
+        failed = self._system.end(self._to_close)
         self._close_reporters()
         self._core.log.info("consumer.closed", because="stop() was called")
         return failed
@@ -946,10 +929,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         arguments.check_group(self._settings)
         if offsets is None and self._processor is not None:
             self._check_beside_process("commit")
-            raise IllegalStateError(
-                "process() commits what is finished; a listener may only commit offsets that it"
-                " names: the positions are past what handlers have in hand"
-            )
+            raise arguments.no_offsets_beside_process()
         named = None if offsets is None else arguments.checked_offsets(_with_metadata(offsets))
         deadline = self._core.clock() + self._settings.request_timeout
 

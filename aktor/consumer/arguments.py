@@ -38,6 +38,7 @@ __all__ = [
     "check_topic",
     "checked_offsets",
     "checked_partitions",
+    "no_offsets_beside_process",
     "checked_timestamps",
     "checked_topics",
     "offset",
@@ -95,6 +96,15 @@ def check_topic(name: Any) -> None:
 
 #: Names that were found valid are remembered: many partitions have the same topic.
 _check_name = functools.lru_cache(maxsize=1000)(ensure_valid_topic_name)
+
+
+def no_offsets_beside_process() -> Exception:
+    """A commit of all positions is asked for, while `process` runs: it commits what is finished."""
+    error: Exception = IllegalStateError(
+        "process() commits what is finished; a listener may only commit offsets that it names: the"
+        " positions are past what handlers have in hand"
+    )
+    return error
 
 
 def check_group(settings: Settings) -> None:

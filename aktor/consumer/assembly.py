@@ -1,11 +1,12 @@
-"""What a consumer is made of, and what it owes to the user when it is closed; whatever drives it:
-threads with bells, or an event loop."""
+"""What a consumer is made of, how it starts, and what it owes to the user when it is closed;
+whatever drives it: threads with bells, or an event loop."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from aktor import kafka_python
 from aktor.actors.runtime.dispatcher import Bell, Dispatcher
 from aktor.consumer import deserializers
 from aktor.consumer.core.core import Core
@@ -16,22 +17,44 @@ from aktor.consumer.deserializers import Deserialize
 from aktor.consumer.system import ActorSystem, Host, kind_of
 from aktor.events.fetching import Chunk
 from aktor.records import RecordReader
+from aktor.records import status as reader_in_use
 from aktor.settings import Settings
 from aktor.trace import open_trace
+from aktor.version import __version__
 
 if TYPE_CHECKING:
     from aktor.consumer.core.half import ApplicationHalf
 
-__all__ = ["Assembly", "assemble", "run_last_callbacks"]
+__all__ = ["GIVE_UP_WAIT", "Assembly", "assemble"]
+
+#: How long a consumer that cannot begin waits for the end of its thread, in seconds.
+GIVE_UP_WAIT: Final = 5.0
 
 
 class Assembly(NamedTuple):
-    """The parts of one consumer. No thread runs yet: `host.start` starts it."""
+    """The parts of one consumer. No thread runs before `start`."""
 
     host: Host
     dispatcher: Dispatcher
     core: Core
     engine: Engine
+
+    def start(self) -> None:
+        """Start the background thread."""
+        core = self.core
+        self.host.start(self.dispatcher, f"aktor-{core.settings.client_id}")
+        core.log.info(
+            "consumer.started",
+            aktor=__version__,
+            reader=reader_in_use(),
+            kafka_python=kafka_python.version(),
+        )
+
+    def end(self, to_close: list[Any]) -> Exception | None:
+        """The thread has ended. End what was asked of it, run the callbacks of commits, and close
+        these deserializers. May be done twice; returns the first error of the user's code."""
+        self.core.port.close()
+        return _run_last_callbacks(self.engine, to_close)
 
 
 def assemble(
@@ -83,7 +106,7 @@ def reader_maker(
     return make
 
 
-def run_last_callbacks(half: ApplicationHalf, to_close: list[Any]) -> Exception | None:
+def _run_last_callbacks(half: ApplicationHalf, to_close: list[Any]) -> Exception | None:
     """Run the callbacks of commits, and `close` of these deserializers: all of them, even if some
     raise. Each is done once, also if an interrupt ends this and it is called again. Returns the
     first error."""

@@ -11,7 +11,6 @@ import re
 import sys
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType, MappingProxyType
 from typing import (
@@ -31,10 +30,9 @@ from typing import (
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from aktor import kafka_python
 from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.agents import Agents
-from aktor.consumer.assembly import assemble, run_last_callbacks
+from aktor.consumer.assembly import GIVE_UP_WAIT, assemble
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.engine import Engine
@@ -47,7 +45,7 @@ from aktor.consumer.core.guarded import (
     handing_out,
     looking,
 )
-from aktor.consumer.core.iteration import Calls
+from aktor.consumer.core.iteration import Calls, Polled
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
@@ -59,7 +57,6 @@ from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo
 from aktor.events.positions import ResetStrategy
 from aktor.records import Columns
-from aktor.records import status as reader_in_use
 from aktor.structs import (
     ConsumerRecord,
     K,
@@ -68,7 +65,6 @@ from aktor.structs import (
     TopicPartition,
     V,
 )
-from aktor.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow
@@ -96,9 +92,6 @@ R = TypeVar("R")
 #: What the deserializers that a constructor is given make of keys and values.
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-#: How long a constructor that raises waits for the end of its thread, in seconds.
-GIVE_UP_WAIT: Final = 5.0
 
 #: Whether threads take turns at the GIL: from Python 3.13 on it may be off.
 HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -209,8 +202,6 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self._ended = False
         #: A timeout that is probably meant in seconds was warned of.
         self._warned = False
-        #: What another `poll` than ours has returned to an iteration, and their partitions' epochs.
-        self._polled = deque[tuple[int, ConsumerRecord[K, V]]]()
         #: What was subscribed to when it was closed.
         self._last_subscription: set[str] | None = None
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
@@ -226,6 +217,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
+        #: What another `poll` than ours has returned to an iteration.
+        self._polled = Polled(self._engine.delivery)
         AGENTS.follow(self._core.trace)
         dispatcher = made.dispatcher
         self._driver = Blocking(self._bell, dispatcher.clock)
@@ -242,13 +235,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         # use the consumer. Then the interpreter takes it away; see `Dispatcher.fail_if_gone`.)
         dropped = weakref.finalize(self, dispatcher.stop, 0.0)
         dropped.atexit = False
-        self._host.start(dispatcher, f"aktor-{settings.client_id}")
-        self._core.log.info(
-            "consumer.started",
-            aktor=__version__,
-            reader=reader_in_use(),
-            kafka_python=kafka_python.version(),
-        )
+        made.start()
         timeout_ms = self.config["bootstrap_timeout_ms"]
         if timeout_ms and self.config["api_version"] is None:
             try:
@@ -643,22 +630,14 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         """
         deadline = self._core.clock() + arguments.seconds(self.config["consumer_timeout_ms"])
         while not self._guard.ending:
-            while self._polled:  # that `poll` may have returned more
-                epoch, record = self._polled.popleft()
-                if epoch == self._epoch_of(record):
-                    return record
+            record: ConsumerRecord[K, V] | None = self._polled.next()
+            if record is not None:  # that `poll` has returned more than one
+                return record
             left = deadline - self._core.clock()
             if left <= 0:
                 raise StopIteration
-            for records in self._poll_to_iterate(left * 1000).values():
-                self._polled += ((self._epoch_of(record), record) for record in records)
+            self._polled.add(self._poll_to_iterate(left * 1000))
         raise StopIteration("KafkaConsumer closed")
-
-    def _epoch_of(self, record: Any) -> int:
-        """The epoch of the record's partition: another one after a seek, or an assignment."""
-        partition = TopicPartition(record.topic, record.partition)
-        state = self._engine.delivery.partitions.get(partition)
-        return -1 if state is None else state.epoch
 
     def process(
         self,
@@ -926,11 +905,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         arguments.check_group(self._settings)
         if offsets is not None:
             return arguments.checked_offsets(offsets)
-        if self._processor is not None:  # the positions are past what handlers have in hand
-            raise IllegalStateError(
-                "process() commits what is finished; a listener may only commit offsets that it"
-                " names"
-            )
+        if self._processor is not None:
+            raise arguments.no_offsets_beside_process()
         return None
 
     @overload
@@ -1219,8 +1195,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         that the user's code raised."""
         self._guard.close()
         self._dispatcher.stop(max(0.5, deadline - self._core.clock()))
-        self._core.port.close()
-        failed = run_last_callbacks(self._engine, self._to_close)
+        failed = self._system.end(self._to_close)
         self._close_reporters()
         self._has_ended("close() was called")
         return failed

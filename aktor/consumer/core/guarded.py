@@ -42,9 +42,6 @@ _NOTHING = object()
 #: twice as long for the next look, and so on.
 CLOSE_LOOKS: Final = 0.001
 
-#: The part of its time for which `close` lets a commit of another thread go on.
-COMMIT_SHARE: Final = 0.25
-
 #: What a callback may not call, and how an error names it.
 _NEVER_NESTED: Final = {
     **{name: name for name in ("poll", "poll_arrow", *ASSIGNING)},
@@ -250,7 +247,7 @@ class Guarded:
         until = ends + ANSWER_GRACE
         guard.end()
         guard.call_all()
-        self._engine.call.end_waits(clock() + asked.timeout * COMMIT_SHARE)
+        self._engine.call.end_waits_within(asked.timeout, clock())
         try:
             pause = CLOSE_LOOKS
             while guard.has_others(frame) and clock() < until:

@@ -12,6 +12,7 @@ from it (`settle`): wherever an interrupt comes, no record is skipped and none c
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,10 +21,11 @@ from kafka.structs import TopicPartition
 from aktor.consumer.core.batch import Batch
 from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
 from aktor.consumer.core.core import Core
+from aktor.consumer.core.delivery import Delivery
 from aktor.consumer.core.in_hand import Given
 from aktor.consumer.core.partition import Partition
 
-__all__ = ["Calls", "Iteration"]
+__all__ = ["Calls", "Iteration", "Polled"]
 
 #: For how many seconds records are handed out before the background is told, if the driver of the
 #: calls has no other wish.
@@ -47,6 +49,36 @@ class Calls:
 
     def __next__(self) -> Any:
         return self._call()
+
+
+class Polled:
+    """Owns what another `poll` than the engine's has returned to an iteration: that of a subclass,
+    say. Its positions have moved already. A record is dropped if its partition has another epoch by
+    the time it would be handed out: after a seek, or another assignment."""
+
+    __slots__ = ("_delivery", "_records")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._records = deque[tuple[int, Any]]()
+
+    def add(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
+        """That `poll` has returned these."""
+        for records in taken.values():
+            self._records += ((self._epoch_of(record), record) for record in records)
+
+    def next(self) -> Any:
+        """The next record, which is handed out; None if there is no more."""
+        while self._records:
+            epoch, record = self._records.popleft()
+            if epoch == self._epoch_of(record):
+                return record
+        return None
+
+    def _epoch_of(self, record: Any) -> int:
+        partition = TopicPartition(record.topic, record.partition)
+        state = self._delivery.partitions.get(partition)
+        return -1 if state is None else state.epoch
 
 
 class Iteration:
