@@ -93,6 +93,8 @@ def found_by(bug: OneToken | Mutation, copy: Path, gate: bool, last: str | None)
 def failure(bug: OneToken | Mutation, copy: Path, arguments: Sequence[str]) -> str | None:
     """The first test of these that fails in the copy; "" if none does, None if there is none."""
     environment = {**os.environ, "PYTHONPATH": str(copy)}
+    # The modules of tests stay as they are: they are compiled for the first bug, not for each.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if isinstance(bug, Mutation):
         environment["AKTOR_PURE_PYTHON"] = "1"
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
@@ -184,6 +186,8 @@ def main() -> int:
     parser.add_argument("--last", choices=["units", "scenarios"], help="the last stage")
     parser.add_argument("--gate", action="store_true", help="also what is left to .ci/run")
     given = parser.parse_args()
+    if not any((ROOT / "aktor").rglob("*.so")):
+        parser.error("nothing is compiled, and some tests compare the two readers: make build")
     with tempfile.TemporaryDirectory(prefix="aktor-strength-") as folder:
         copy = Path(folder)
         fill(copy)
