@@ -20,8 +20,10 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from aktor.cli.main import main
 from aktor.errors import ActorCrashedError
+from aktor.events.coordinator import SuspectCoordinator
 from aktor.events.lifecycle import Tick
 from aktor.simulation import Simulation
+from aktor.simulation.selftest import crash_table
 from aktor.simulation.selftest.crash_table import COLUMNS, PROTOCOLS, Column, in_document, replaced
 from aktor.simulation.selftest.drill import (
     BROKERS,
@@ -212,11 +214,21 @@ def in_words(cell: str) -> tuple[str, float]:
 
 
 @pytest.mark.gate
-def test_the_command_prints_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_rows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two points, and only that of this actor: each point has its drills above."""
+    few = {}
+    for protocol, (points, unreached) in PROTOCOLS.items():
+        other = next(point for point in points if point.actor == "fetch")
+        few[protocol] = (Point("coordinator", SuspectCoordinator), other), unreached
+    monkeypatch.setattr(crash_table, "PROTOCOLS", few)
+
     assert main(["sim", "crashes", "--actor", "coordinator"]) == 0
 
     told = capsys.readouterr().out
     assert told.count("| coordinator | SuspectCoordinator | recovered after") == len(PROTOCOLS)
+    assert "| fetch |" not in told
 
 
 def test_a_table_replaces_what_is_between_its_markers() -> None:
