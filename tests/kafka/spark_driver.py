@@ -1,4 +1,4 @@
-"""A driver of Spark in a process of its own. Its query writes Parquet or to a topic, and it can be
+"""A driver of Spark in a process of its own. Its queries write Parquet or to a topic, and it can be
 killed."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,8 +18,8 @@ from tests.kafka.embedded import Cluster
 from tests.kafka.spark_support import OURS, reader
 from tests.kafka.support import Child, wait_until
 
-#: Says every 0.1 s which batch is finished, how many tasks run and have failed; then the query's
-#: error, if any.
+#: One query after another. Of each it says every 0.1 s which batch is finished, how many tasks run
+#: and have failed; then its error, if any.
 _PROGRAM = """
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,27 +33,28 @@ at_once = {{"spark.ui.liveUpdate.period": "0"}}
 spark = a_session(given["master"], **at_once, **given["settings"])
 kafka = SimpleNamespace(bootstrap_servers=servers)
 folder = Path(given["folder"])
-if given["to"]:
-    query = topic_query(spark, kafka, folder, given["pause_ms"], given["to"], **given["options"])
-else:
-    query = parquet_query(spark, kafka, folder, given["pause_ms"], **given["options"])
 tracker = spark.sparkContext.statusTracker()
-failed = {{}}
-while query.isActive:
-    running = 0
-    for stage in tracker.getActiveStageIds():
-        info = tracker.getStageInfo(stage)
-        if info is not None:
-            failed[stage] = info.numFailedTasks
-            running += info.numActiveTasks
-    progress = query.lastProgress
-    batch = -1 if progress is None else progress["batchId"]
-    now = {{"batch": batch, "failed": sum(failed.values()), "running": running}}
-    say(now)
-    time.sleep(0.1)
-error = query.exception()
-error = None if error is None else str(error)
-say({{"ended": True, "error": error, "failed": sum(failed.values())}})
+for to in given["to"]:
+    if to:
+        query = topic_query(spark, kafka, folder, given["pause_ms"], to, **given["options"])
+    else:
+        query = parquet_query(spark, kafka, folder, given["pause_ms"], **given["options"])
+    failed = {{}}
+    while query.isActive:
+        running = 0
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                failed[stage] = info.numFailedTasks
+                running += info.numActiveTasks
+        progress = query.lastProgress
+        batch = -1 if progress is None else progress["batchId"]
+        now = {{"batch": batch, "failed": sum(failed.values()), "running": running}}
+        say(now)
+        time.sleep(0.1)
+    error = query.exception()
+    error = None if error is None else str(error)
+    say({{"ended": True, "error": error, "failed": sum(failed.values())}})
 spark.stop()
 """
 
@@ -85,7 +86,7 @@ def topic_query(
     value = f"concat_ws('-', partition, offset, {_slept(pause_ms)}) value"
     sink = reader(rows.selectExpr(value).writeStream, OURS, kafka, {"topic": to})
     return (
-        sink.option("checkpointLocation", str(folder / "checkpoint"))
+        sink.option("checkpointLocation", str(folder / "checkpoint-of-the-topic"))
         .trigger(availableNow=True)
         .start()
     )
@@ -102,7 +103,10 @@ def times_written(spark: Any, folder: Path) -> Counter[tuple[int, int]]:
 
 
 class Driver:
-    """Owns the process: a driver with its JVM, its Python workers and its executors."""
+    """Owns the process: a driver with its JVM, its Python workers and its executors.
+
+    `to` says where its queries write to, one after another: a topic, or "" for Parquet.
+    """
 
     def __init__(
         self,
@@ -112,7 +116,7 @@ class Driver:
         *,
         master: str = "local[2,4]",
         pause_ms: int = 4,
-        to: str = "",
+        to: Sequence[str] = ("",),
         settings: dict[str, str] | None = None,
         **options: Any,
     ) -> None:
@@ -121,7 +125,7 @@ class Driver:
             "settings": settings or {},
             "folder": str(folder),
             "pause_ms": pause_ms,
-            "to": to,
+            "to": [*to],
             "options": {"subscribe": topic, **options},
         }
         program = _PROGRAM.format(given=json.dumps(given))
@@ -152,18 +156,18 @@ class Driver:
         running: int = self._wait_for(at_work)["batch"] + 1
         return running
 
-    def fail_a_task(self) -> None:
-        """Kill the Python workers in mid-batch; again in the next one if they had already sent all
-        rows of their tasks, so that no task failed."""
-        number = 0
+    def fail_a_task(self, kill: Callable[[], int] | None = None) -> None:
+        """Kill the Python workers in mid-batch, or what `kill` kills; again in the next batch if
+        they had already sent all rows of their tasks, so that no task failed."""
+        self.failed = number = 0
         while not self.failed:
-            number = self._kill_in_mid_batch(number + 1)
+            number = self._kill_in_mid_batch(number + 1, kill or self.kill_python_workers)
 
-    def _kill_in_mid_batch(self, number: int) -> int:
-        """Kill the Python workers in this batch, or in a later one, and wait until a task has
-        failed or the batch has ended. Returns its number."""
+    def _kill_in_mid_batch(self, number: int, kill: Callable[[], int]) -> int:
+        """Kill in this batch, or in a later one, and wait until a task has failed or the batch has
+        ended. Returns its number."""
         running = self.wait_in_mid_batch(number)
-        assert self.kill_python_workers()
+        assert kill()
         self._wait_for(lambda heard: heard["failed"] or heard["batch"] >= running)
         return running
 
@@ -177,7 +181,7 @@ class Driver:
                 return heard
 
     def wait_for_end(self) -> str | None:
-        """Wait until the query has ended; its error."""
+        """Wait until the query has ended, and the next one begins; its error."""
         while "ended" not in (heard := self.child.hear(120)):
             self.failed = max(self.failed, heard["failed"])
         self.failed = max(self.failed, heard["failed"])
