@@ -26,6 +26,7 @@ from aktor.trace.pictures import draw
 from aktor.trace.rebalances import Tables as RowTables
 from aktor.trace.rebalances import read
 from examples import spark_rebalances
+from tests.spark.session import of_a_program
 from tests.unit.trace.rebalances.told import storm_lines
 
 #: A group of each protocol.
@@ -264,8 +265,13 @@ def test_the_command_follows_files_that_come_until_ctrl_c(
     half = len(told) // 2
     write(logs / "1.jsonl", told[:half])
     command = [sys.executable, "-m", "aktor.spark.rebalances", str(logs), "--out", str(out)]
+    quickly = of_a_program(**{"spark.sql.shuffle.partitions": "2"})
     process = subprocess.Popen(
-        [*command, "--stream"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--stream"],
+        env=os.environ | quickly,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
