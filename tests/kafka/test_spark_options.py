@@ -19,11 +19,11 @@ from tests.kafka.spark_support import OURS, batch, reader, rows
 from tests.kafka.support import ROOT, numbered
 
 #: Two canaries, which no output or file may have: one is given in the options themselves, the
-#: other stands in the environment, and the options refer to it.
+#: other stands in the environment, and the options refer to it. Each secret is made of both.
 LITERAL = "c4n4ry-1n-th3-0pt10ns"
 REFERRED = "c4n4ry-1n-th3-3nv1r0nm3nt"
 
-#: Arguments: address, topic, folder. Everything that Spark shows of a query goes to the output.
+#: Arguments: address, topic, folder, secret. All that Spark shows of a query goes to the output.
 _PROGRAM = """
 import json, sys, traceback
 from pathlib import Path
@@ -67,32 +67,32 @@ def failing(options):
     except Exception:
         traceback.print_exc(file=sys.stdout)
 
-for number, secret in enumerate(sys.argv[4:]):
-    user = f'username="me" password="{secret}"'
-    secrets = {
-        "kafka.sasl.jaas.config": f"security.plain.PlainLoginModule required {user};",
-        "kafka.sasl.password": secret,
-        "kafka.ssl.key.password": secret,
-        "kafka.ssl.keystore.password": secret,
-        "kafka.ssl.truststore.password": secret,
-        "decode": "avro",
-        "avroSchema": '"int"',
-        "schemaRegistry.url": "http://me:${env:CANARY}@127.0.0.1:9",
-        "schemaRegistry.basic.auth.user.info": "me:${env:CANARY}",
-        "schemaRegistry.ssl.key.password": secret,
-    }
-    frame = batch(spark, OURS, kafka, topic, **secrets)
-    for mode in ("extended", "formatted", "codegen", "cost"):
-        frame.explain(mode)
-    print(frame._jdf.queryExecution().toString(), frame.count())
-    frame.createOrReplaceTempView("records")
-    spark.sql("SELECT count(*) FROM records").show()
-    stream(f"good-{number}", secrets)
-    failing(secrets | login)
-    stream(f"bad-{number}", secrets | login)
-    failing(secrets | {"kafka.sasl.jaas.config": secret})
-    failing(secrets | {"kafka.sasl.pasword": secret})
-    failing(secrets | {"startingOffsets": json.dumps({topic: {"0": 99, "1": 0}})})
+secret = sys.argv[4]
+user = f'username="me" password="{secret}"'
+secrets = {
+    "kafka.sasl.jaas.config": f"security.plain.PlainLoginModule required {user};",
+    "kafka.sasl.password": secret,
+    "kafka.ssl.key.password": secret,
+    "kafka.ssl.keystore.password": secret,
+    "kafka.ssl.truststore.password": secret,
+    "decode": "avro",
+    "avroSchema": '"int"',
+    "schemaRegistry.url": "http://me:${env:CANARY}@127.0.0.1:9",
+    "schemaRegistry.basic.auth.user.info": "me:${env:CANARY}",
+    "schemaRegistry.ssl.key.password": secret,
+}
+frame = batch(spark, OURS, kafka, topic, **secrets)
+for mode in ("extended", "formatted", "codegen", "cost"):
+    frame.explain(mode)
+print(frame._jdf.queryExecution().toString(), frame.count())
+frame.createOrReplaceTempView("records")
+spark.sql("SELECT count(*) FROM records").show()
+stream("good", secrets)
+failing(secrets | login)
+stream("bad", secrets | login)
+failing(secrets | {"kafka.sasl.jaas.config": secret})
+failing(secrets | {"kafka.sasl.pasword": secret})
+failing(secrets | {"startingOffsets": json.dumps({topic: {"0": 99, "1": 0}})})
 spark.stop()
 """
 
@@ -148,7 +148,8 @@ def test_secrets_are_in_no_plan_log_error_progress_event_or_checkpoint(
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     topics.produce(kafka.bootstrap_servers, topic, numbered(3), partition=0)
-    arguments = [kafka.bootstrap_servers[0], topic, str(tmp_path), LITERAL, "${env:CANARY}"]
+    secret = LITERAL + "${env:CANARY}"
+    arguments = [kafka.bootstrap_servers[0], topic, str(tmp_path), secret]
     trace = {"AKTOR_TRACE": str(tmp_path / "trace.jsonl"), "CANARY": REFERRED}
     with (tmp_path / "said").open("wb") as said:
         subprocess.run(
