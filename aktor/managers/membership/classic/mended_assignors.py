@@ -76,6 +76,10 @@ class RoundRobinAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]  # 
 class StickyAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # it is untyped
     """Moves as few partitions as it can.
 
+    kafka-python's gives a partition back to the member that had it before its owner, although that
+    member has left its topic: nobody reads it then; or it raises KeyError. So a member claims only
+    what is of its topics.
+
     Each member says in its subscription which partitions it had, and in which generation. Java's
     `StickyAssignor` and kafka-python before 3.0 write that without a version in front of it,
     kafka-python 3.0 with one: no side can read the other's, and all partitions may move. This one
@@ -94,6 +98,7 @@ class StickyAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # it is un
     def parse_member_metadata(cls, metadata: Any) -> Any:
         """What a member had, and its topics; nothing if it cannot be read."""
         had, generation = _had(bytes(metadata.user_data or b""))
+        had = [partition for partition in had if partition.topic in metadata.topics]
         return StickyAssignorMemberMetadataV1(
             partitions=had, generation=generation, subscription=metadata.topics
         )

@@ -13,6 +13,7 @@ from kafka.coordinator.assignors.cooperative_sticky import (
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer import JoinGroupResponse
 from kafka.protocol.consumer.metadata import (
     ConsumerProtocolAssignment,
@@ -22,6 +23,7 @@ from kafka.structs import TopicPartition
 
 from aktor.managers.membership.classic.assignors import Assignors, LeaderPlan
 from aktor.managers.membership.classic.mended_assignors import CooperativeStickyAssignor
+from aktor.protocol.partitions import by_topic
 from tests.unit.managers.membership.builders import a_cluster
 
 #: Any of the ways to say that a member had partitions 0 and 1 of t in generation 7.
@@ -143,6 +145,47 @@ def test_a_sticky_leader_passes_over_what_it_cannot_read(
 
     assert sorted(map(len, given.values())) == [2, 2]
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "strategy", [StickyPartitionAssignor, TheirCooperative, RoundRobinPartitionAssignor]
+)
+def test_each_partition_goes_to_one_member_that_has_subscribed_to_its_topic(strategy: type) -> None:
+    """Members claim what they had in several generations, also of topics that they have left."""
+    for seed in range(300):
+        draw = random.Random(seed)
+        topics = {f"t{number}": draw.randint(0, 6) for number in range(draw.randint(1, 5))}
+        everything = [TopicPartition(topic, one) for topic in topics for one in range(8)]
+        subscribed = {
+            f"m{number}": draw.sample(sorted(topics), k=draw.randint(0, len(topics)))
+            for number in range(draw.randint(1, 7))
+        }
+        members = []
+        for name, wanted in subscribed.items():
+            had = draw.sample(everything, k=draw.randint(0, 8))
+            generation = draw.choice([1, 2, 3])
+            told = StickyAssignorUserData(list(by_topic(had).items()), generation)
+            members.append(
+                a_member(
+                    name,
+                    *wanted,
+                    user_data=told.encode(header=False),
+                    owned=had,
+                    generation=generation,
+                )
+            )
+
+        made = assigned(strategy, topics, *members)
+
+        given = [partition for those in made.values() for partition in those]
+        wanted_topics = {topic for wanted in subscribed.values() for topic in wanted}
+        there = {f"{t}-{one}" for t in wanted_topics for one in range(topics[t])}
+        assert len(given) == len(set(given)), seed
+        assert set(given) <= there, seed
+        if strategy is not TheirCooperative:  # it withholds what its owner has to give up first
+            assert set(given) == there, seed
+        for name, those in made.items():
+            assert {one.rpartition("-")[0] for one in those} <= set(subscribed[name]), seed
 
 
 def test_a_claim_of_an_older_generation_does_not_make_the_owner_give_the_partition_up() -> None:
