@@ -25,16 +25,12 @@ class Log:
     eras: list[int] = field(default_factory=lambda: [0])
     #: Offset to (era, second in which it was written), of what is there now.
     records: dict[int, tuple[int, float]] = field(default_factory=dict)
-    #: After what anybody was given or committed, in any era; and that of topics that were deleted:
-    #: who still goes by it may skip as much of the new topic, because commits go by the topic's
-    #: name, not its id. A log that was truncated is read on from where it was cut (KIP-320).
-    reached: int = 0
-    carried: int = 0
-    #: The topic was created anew.
-    anew: bool = False
     #: Where groups stand that have sought and not read since. Such a position has no leader epoch,
-    #: so it cannot be compared with a log that is truncated.
+    #: so it cannot be compared with a log that is truncated. All others can be (KIP-320), and
+    #: positions in a topic that was deleted are those of its id.
     sought: dict[str, int] = field(default_factory=dict)
+    #: The furthest of these that may be of another log: so much of this one may be skipped.
+    sought_elsewhere: int = 0
     #: After the last record or marker.
     end: int = 0
     #: The same of the longest era that is over.
@@ -47,24 +43,14 @@ class Log:
     #: The same of records that were compacted away.
     compacted: set[tuple[int, int]] = field(default_factory=set)
 
-    def begin_era(self, time: int, start: int, *, anew: bool) -> None:
-        self.anew |= anew
-        if self.anew:
-            came_to = self.passed_over(self.reached, range(len(self.eras)), COMMITTED)
-            self.carried = max(self.carried, came_to)
-        self.carried = max(self.carried, *self.sought.values(), 0)
+    def begin_era(self, time: int, start: int) -> None:
+        self.sought_elsewhere = max(self.sought_elsewhere, *self.sought.values(), 0)
         self.eras.append(time)
         self.furthest = max(self.furthest, self.end)
         self.end = start
         self.records = {offset: what for offset, what in self.records.items() if offset < start}
         for producer, offsets in self.open.items():
             self.open[producer] = [offset for offset in offsets if offset < start]
-
-    def reach(self, offset: int, era: int) -> None:
-        """Somebody is this far, in this era."""
-        self.reached = max(self.reached, offset)
-        if self.anew and (era < len(self.eras) - 1 or offset > self.end):
-            self.carried = max(self.carried, offset)
 
     def seek(self, group: str, offset: int | None) -> None:
         """A member of this group goes on here (None: at the beginning, or the end). It may have got
@@ -73,7 +59,7 @@ class Log:
         if offset is not None:
             self.sought[group] = offset
             if len(self.eras) > 1:
-                self.carried = max(self.carried, offset)
+                self.sought_elsewhere = max(self.sought_elsewhere, offset)
 
     def era_of(self, event: Event, run: int) -> int:
         """The era of the records in a run of a delivery; the latest, where it does not say."""
@@ -130,17 +116,11 @@ class Logs:
     def _delivered(self, event: Event) -> None:
         log = self.logs[event["partition"]]
         log.sought.pop(event.get("group", ""), None)
-        for run, (_, last) in enumerate(event["offsets"]):
-            log.reach(last + 1, log.era_of(event, run))
 
     def _sought(self, event: Event) -> None:
         if isinstance(event["partitions"], dict):
             for partition, offset in event["partitions"].items():
                 self.logs[partition].seek(event.get("group", ""), offset)
-
-    def _committed(self, event: Event) -> None:
-        log = self.logs[event["partition"]]
-        log.reach(event["offset"], len(log.eras) - 1)
 
     def _transaction_ended(self, event: Event) -> None:
         log = self.logs[event["partition"]]
@@ -159,7 +139,7 @@ class Logs:
         )
 
     def _truncated(self, event: Event) -> None:
-        self.logs[event["partition"]].begin_era(event["time"], event["to"], anew=False)
+        self.logs[event["partition"]].begin_era(event["time"], event["to"])
 
     def _topic_removed(self, event: Event) -> None:
         for log in self._of_topic(event["topic"]):
@@ -168,7 +148,7 @@ class Logs:
 
     def _topic_created(self, event: Event) -> None:
         for log in self._of_topic(event["topic"]):
-            log.begin_era(event.get("time", 0), 0, anew=True)
+            log.begin_era(event.get("time", 0), 0)
 
     def _ends(self, event: Event) -> None:
         """What was not replicated when its leader went was never acknowledged."""
@@ -185,7 +165,6 @@ class Logs:
         "records.written": _written,
         "records.delivered": _delivered,
         "position.sought": _sought,
-        "offset.committed": _committed,
         "transaction.ended": _transaction_ended,
         "log.compacted": _compacted,
         "log.truncated": _truncated,

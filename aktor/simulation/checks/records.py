@@ -140,7 +140,7 @@ class _Books:
             offset
             for offset, (era, _) in log.records.items()
             if (era, offset) not in self._finished[group, partition]
-            and (era == 0 or offset >= log.carried)
+            and (era == 0 or offset >= log.sought_elsewhere)
             and offset < limit
             and log.readable(offset, era, isolation)
         }
