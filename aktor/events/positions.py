@@ -80,12 +80,14 @@ class Assigned(Value):
     """One assigned partition: its epoch, and its position if the application knows it already.
 
     `ahead` False: its next batch was corrupt. Fetch the batch again, and nothing behind it until
-    the application has read it.
+    the application has read it. `left`: where the application stood when the group took the
+    partition away, just before it gave it back.
     """
 
     epoch: int
     position: Position | None = None
     ahead: bool = True
+    left: Position | None = None
 
 
 class AssignmentChanged(Message):

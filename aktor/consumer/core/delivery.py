@@ -38,6 +38,7 @@ __all__ = ["NO_OFFSETS", "Delivery", "Taken", "runs"]
 
 #: Partitions are assigned without saying where they begin.
 NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
+NOWHERE: Final[Mapping[TopicPartition, Position]] = MappingProxyType({})
 
 #: Makes the reader of one chunk.
 ReaderMaker = Callable[[Chunk], RecordReader]
@@ -240,9 +241,10 @@ class Delivery:
         offsets: Mapping[TopicPartition, int] = NO_OFFSETS,
         *,
         by_group: bool = False,
+        left: Mapping[TopicPartition, Position] = NOWHERE,
     ) -> None:
         """Own exactly these partitions; those that were owned before keep their state, unless
-        `offsets` gives them another position.
+        `offsets` gives them another position. `left`: where we stood in those that were taken away.
 
         Records of partitions that a group assigns are given out after `deliver`, when the listener
         has returned.
@@ -257,6 +259,7 @@ class Delivery:
         for partition in wanted:
             if partition not in owned:
                 state = Partition(partition, self.next_epoch(), delivering=not by_group)
+                state.left = left.get(partition)
                 if partition in offsets:
                     state.move_to(Position(offset=offsets[partition]))
                 owned[partition] = state

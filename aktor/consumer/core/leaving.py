@@ -71,6 +71,7 @@ class Leaving:
         self._expelled = False
         core.port.watch_cluster(wanted=False)
         core.delivery.assign(())
+        self._rebalancing.forget_left()
         self._under_way = None
 
     def is_member(self) -> bool:
@@ -156,6 +157,7 @@ class Leaving:
         self._under_way, self._expelled = None, False
         core.port.watch_cluster(wanted=False)
         core.delivery.assign(())
+        self._rebalancing.forget_left()
         return error
 
     def lose(self) -> Waiting[BaseException | None]:

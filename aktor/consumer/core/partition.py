@@ -123,6 +123,7 @@ class Partition:
         "fetched_anew",
         "held",
         "leader_epoch",
+        "left",
         "log_ends",
         "log_ends_at",
         "log_start",
@@ -164,6 +165,8 @@ class Partition:
         self.error: Exception | None = None
         #: `error` is about a corrupt batch that is fetched again. The next chunk clears the error.
         self.fetched_anew = False
+        #: Where we stood when the group took it away, just before it gave it back.
+        self.left: Position | None = None
         #: The reset that the position manager has not answered; sent again after a restart.
         self.reset: Reset | None = None
         #: The high watermark and the last stable offset, as the latest Fetch told them.
@@ -232,6 +235,7 @@ class Partition:
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
         """Set the position, or forget it; `reset` says which position is looked up then."""
         self.reset = reset or self.reset
+        self.left = None
         self.leader_epoch = -1
         self.epochs = ()  # they are not those of the next offset
         self.offset = None if position is None else position.offset
@@ -458,7 +462,12 @@ class Partition:
     @property
     def assigned(self) -> Assigned:
         """The partition as the background is told of it."""
-        return Assigned(epoch=self.fetch_epoch, position=self.position, ahead=not self.fetched_anew)
+        return Assigned(
+            epoch=self.fetch_epoch,
+            position=self.position,
+            ahead=not self.fetched_anew,
+            left=self.left if self.offset is None else None,
+        )
 
     @property
     def open(self) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from kafka.structs import TopicPartition
 
@@ -31,7 +32,7 @@ from aktor.events.membership import (
     Step,
 )
 from aktor.events.message import Message
-from aktor.events.positions import AssignmentChanged
+from aktor.events.positions import AssignmentChanged, Position
 from aktor.events.routes import APPLICATION
 from aktor.trace import Trace
 
@@ -99,7 +100,7 @@ class _Outcome:
 
 
 class Rebalancing:
-    """Owns the rebalance listener."""
+    """Owns the rebalance listener, and where we stood in the partitions that were taken away."""
 
     def __init__(
         self,
@@ -115,6 +116,9 @@ class Rebalancing:
         #: Whether the group has ever assigned partitions, or told that there are none.
         self.has_assigned = False
         self._outcome = _Outcome(None)
+        #: Where we stood in what the group has taken away, until it assigns partitions again; and
+        #: the ids of these topics.
+        self._left: dict[TopicPartition, tuple[Position, UUID | None]] = {}
         #: The partitions for which a revoked or lost callback is running. If that callback calls
         #: the consumer, and the membership manager was restarted meanwhile, all partitions are
         #: lost: the lost callback is then run for the others only.
@@ -195,16 +199,47 @@ class Rebalancing:
                 error = yield from self._call(callback, new, event or Occasion())
         finally:
             self._in_callback = before
+        let_go = isinstance(event, Occasion)
+        if not let_go:
+            self._note_left(owned)
         self._delivery.remove(owned)
-        kept, let_go = self._delivery.as_assigned(), isinstance(event, Occasion)
+        kept = self._delivery.as_assigned()
         self._publish(AssignmentChanged(partitions=kept, by_group=True, let_go=let_go))
         return error
+
+    def forget_left(self) -> None:
+        """All partitions are given up: the next assignment begins anew."""
+        self._left = {}
+
+    def _note_left(self, taken: Iterable[TopicPartition]) -> None:
+        """The group takes these away, and perhaps gives some back in its next assignment (an eager
+        rebalance, or the member was expelled)."""
+        partitions, ids = self._delivery.partitions, self._topic_ids.ids
+        stood = {
+            one: state.position or state.left
+            for one in taken
+            if (state := partitions.get(one)) is not None  # a call in the callback may have lost it
+        }
+        self._left |= {
+            one: (position, ids.get(one.topic))
+            for one, position in stood.items()
+            if position is not None
+        }
+
+    def _still_there(self) -> dict[TopicPartition, Position]:
+        """Where we stood, but in topics that were created anew since."""
+        return {
+            one: position
+            for one, (position, topic_id) in self._left.items()
+            if self._topic_ids.is_known_as(one.topic, topic_id)
+        }
 
     def _assign(self, step: AssignPartitions, event: Step) -> Waiting[BaseException | None]:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self.has_assigned = True
-        self._delivery.assign(sorted(step.assigned), by_group=True)
+        self._delivery.assign(sorted(step.assigned), by_group=True, left=self._still_there())
+        self._left = {}
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = yield from self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()

@@ -217,6 +217,11 @@ class TopicIds:
         }
         self.ids = {topic: known for topic, known in ids.items() if known is not None}
 
+    def is_known_as(self, topic: str, topic_id: UUID | None) -> bool:
+        """Whether this is the topic's id in the latest cluster; also if neither is known."""
+        info = self._port.cluster.topics.get(topic)
+        return info is not None and info.topic_id == topic_id
+
     def follow(self, cluster: Cluster) -> None:
         """The changes of this cluster were acted on."""
         self.followed = cluster

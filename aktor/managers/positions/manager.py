@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any, Final
 
 from kafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
@@ -213,10 +214,26 @@ class PositionManager(RequestManager):
         self._begin_uncommitted(uncommitted)
 
     def _begin_uncommitted(self, partitions: list[TopicPartition]) -> None:
-        """No offset is committed for these: some are new, the policy decides about the others."""
+        """No offset is committed for these: in some we go on, some are new; the policy decides
+        about the others."""
+        left = self._go_on(partitions)
         in_group = self.settings.group_id is not None
         because = "no offset is committed" if in_group else "there is no group to commit for"
-        self._reset_by_policy(self._without_new(partitions), because=because)
+        others = self._without_new([tp for tp in partitions if tp not in left])
+        self._new.forget(left)  # not before the others were judged
+        self._reset_by_policy(others, because=because)
+
+    def _go_on(self, uncommitted: list[TopicPartition]) -> Collection[TopicPartition]:
+        """With "latest" (or by duration), go on where we were before the group took the partition
+        and gave it back: from the end, what came meanwhile would be lost. Returns those."""
+        if self._start.strategy is not ResetStrategy.LATEST:
+            return ()
+        left = {tp: self._partitions[tp].left for tp in uncommitted}
+        found = {tp: position for tp, position in left.items() if position is not None}
+        for tp in found:
+            self._partitions.move(tp, Trigger.LEFT_HERE)
+        self._partitions.resolved(found, because="nothing is committed, and it was left here")
+        return found
 
     def _is_initializing(self, tp: TopicPartition) -> bool:
         return self._partitions.state(tp) is State.INITIALIZING

@@ -64,6 +64,7 @@ class Trigger(enum.Enum):
 
     COMMITTED_FOUND = "an offset is committed"
     NOTHING_COMMITTED = "no offset is committed"
+    LEFT_HERE = "no offset is committed, and it was left at a position"
     END_FOUND = "the end of the log was looked up"
     REFUSED = "the position was refused"
     LEADER_ELECTED = "a leader was elected that may not have the position"
@@ -86,6 +87,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
     _S.INITIALIZING: {
         _T.COMMITTED_FOUND: _S.RESOLVED,
         _T.NOTHING_COMMITTED: _S.AWAIT_RESET,
+        _T.LEFT_HERE: _S.RESOLVED,
         _T.REFUSED: _S.FAILED,
         **_ANY_TIME,
     },
@@ -128,6 +130,8 @@ class Partition(Mutable):
     epoch: int
     state: State
     exchange: Exchange
+    #: Where the application stood when the group took it away, just before it gave it back.
+    left: Position | None = None
     strategy: ResetStrategy | None = None
     #: With `by_duration`: look for the first record of the last so many seconds. `strategy` says
     #: where to go if there is none, and `end` where that was when we had found none.
@@ -305,7 +309,11 @@ class Partitions:
             exchange = Exchange(self._settings)
             backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
             self._partitions[tp] = Partition(
-                epoch=assigned.epoch, state=state, exchange=exchange, again=backoff
+                epoch=assigned.epoch,
+                state=state,
+                exchange=exchange,
+                left=assigned.left,
+                again=backoff,
             )
             self._in_state[state][tp] = None
         return [tp for tp, assigned in new.items() if assigned.position is None]

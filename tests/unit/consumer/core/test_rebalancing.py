@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from typing import Any, TypeVar
+from uuid import UUID
 
 import pytest
 from kafka import ConsumerRebalanceListener
@@ -26,6 +27,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
 )
+from aktor.events.metadata import Cluster, ClusterChanged, TopicInfo
 from aktor.events.positions import Assigned, AssignmentChanged, Position
 from aktor.trace import recording, silent
 from aktor.values import replace
@@ -164,6 +166,58 @@ def test_stopping_delivery_runs_no_callback_and_keeps_the_assignment() -> None:
 
     assert listener.calls == []
     assert set(delivery.partitions) == {A, B}
+
+
+# -- what is taken and given back
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("now", [1, 2, None], ids=["the same topic", "anew", "not known"])
+def test_where_we_stood_is_told_with_what_is_given_back_of_the_same_topic(
+    loss: Loss, now: int | None
+) -> None:
+    port = ApplicationPort(Bell(), silent())
+    delivery, said = a_delivery_that_gave_two_records(), list[Any]()
+    ids = TopicIds(port)
+    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0), ids)
+    port.tell(a_cluster_with(1))
+    ids.note({A.topic})
+
+    drive(rebalancing.run(revoked(A, loss=loss)))
+    port.tell(a_cluster_with(now))
+    drive(rebalancing.run(assign(A, kept=(B,))))
+    first = said[-2].partitions[A]
+    drive(rebalancing.run(revoked(A, loss=loss)))  # before its position was found
+    drive(rebalancing.run(assign(A, kept=(B,))))
+
+    left = Position(offset=2, leader_epoch=5) if now == 1 else None
+    assert (first.position, first.left) == (None, left)
+    assert said[-2].partitions[A].left == left
+    assert said[-2].partitions[B].left is None
+
+
+def test_where_we_stood_does_not_count_after_another_assignment_or_once_all_is_given_up() -> None:
+    port = ApplicationPort(Bell(), silent())
+    port.tell(a_cluster_with(1))
+    delivery, said = a_delivery_that_gave_two_records(), list[Any]()
+    ids = TopicIds(port)
+    ids.note({A.topic})
+    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0), ids)
+    drive(rebalancing.run(revoked(A)))
+    drive(rebalancing.run(assign(kept=(B,))))
+    drive(rebalancing.run(assign(A, kept=(B,))))
+    assert said[-2].partitions[A].left is None
+
+    drive(rebalancing.run(revoked(B)))
+    rebalancing.forget_left()
+    drive(rebalancing.run(assign(B, kept=(A,))))
+    assert said[-2].partitions[B].left is None
+
+
+def a_cluster_with(topic_id: int | None) -> ClusterChanged:
+    """A cluster that has the topic with this id, or does not have it."""
+    info = TopicInfo(topic_id=UUID(int=topic_id or 0), partitions={})
+    return ClusterChanged(cluster=Cluster(topics={} if topic_id is None else {A.topic: info}))
 
 
 # -- the revoked callback

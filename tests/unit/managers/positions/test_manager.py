@@ -732,6 +732,7 @@ def test_every_state_but_the_resolved_is_left_by_itself_or_told_to_the_applicati
     assert own[State.INITIALIZING] == {
         Trigger.COMMITTED_FOUND,
         Trigger.NOTHING_COMMITTED,
+        Trigger.LEFT_HERE,
         Trigger.REFUSED,
     }
 

@@ -21,6 +21,7 @@ from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
     ExplainPosition,
+    Position,
     PositionsFailed,
     PositionsResolved,
     Reset,
@@ -64,6 +65,16 @@ class Case:
                 **{"by_group": True} | how,
             )
         )
+
+    def assign_left(self, left: Mapping[int, int | None]) -> list[Any]:
+        """The group gives back what was left at these offsets, in leader epoch 2."""
+        assigned = {
+            T[number]: Assigned(
+                epoch=1, left=None if at is None else Position(offset=at, leader_epoch=2)
+            )
+            for number, at in left.items()
+        }
+        return self.manager.handle(AssignmentChanged(partitions=assigned, by_group=True))
 
     def committed(self, found: Mapping[int, int | None], *notes: int) -> list[Any]:
         """`notes`: the partitions with a note that the topic had so many."""
@@ -469,3 +480,53 @@ def test_what_the_group_tells_of_a_topic_is_looked_through_once_and_not_for_each
 
     assert time.process_time() - began < 1.0
     assert len(case.asks_for()) == count
+
+
+# -- what the group has taken and given back
+
+
+@pytest.mark.parametrize("policy", ["latest", "by_duration:PT1H"])
+@pytest.mark.parametrize("new_ones", ["earliest", "latest"])
+def test_what_the_group_gives_back_uncommitted_is_read_on_where_it_was_left(
+    policy: str, new_ones: str
+) -> None:
+    case = Case(3, auto_offset_reset=policy, auto_offset_reset_new_partitions=new_ones)
+    case.assign_left({0: None, 1: 5, 2: 7})
+
+    said = case.committed({0: None, 1: None, 2: 9})
+
+    positions = {
+        tp: one.position
+        for message in said
+        if isinstance(message, PositionsResolved)
+        for tp, one in message.partitions.items()
+    }
+    assert positions == {
+        T[1]: Position(offset=5, leader_epoch=2),
+        T[2]: Position(offset=9, leader_epoch=-1),
+    }
+    assert case.asks_for().keys() == {0}
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+def test_another_policy_decides_about_what_the_group_gives_back_uncommitted(policy: str) -> None:
+    case = Case(1, auto_offset_reset=policy)
+    case.assign_left({0: 5})
+
+    said = case.committed({0: None})
+
+    assert not any(isinstance(message, PositionsResolved) for message in said)
+    assert case.asks_for() == ({0: EARLIEST} if policy == "earliest" else {})
+
+
+def test_what_is_given_back_says_nothing_about_whether_others_are_new() -> None:
+    case = Case(3, had=3)
+    case.assign_left({0: None, 1: 5, 2: None})
+
+    case.committed({0: None, 1: None, 2: None})
+
+    assert case.asks_for() == {0: LATEST, 2: LATEST}
+    assert [(one, new) for those, new in case.judged() for one in those] == [
+        ("t-0", False),
+        ("t-2", False),
+    ]
