@@ -754,8 +754,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     def unsubscribe(self) -> Awaitable[None]:
         """Leave the group and own nothing; with auto-commit the positions are committed first. It
-        goes on in the event loop: await what is returned if you need to know that it is done.
-        `subscribe` and `assign` that are called before that take effect after it."""
+        goes on in the event loop, also if an await of what is returned is cancelled: await that if
+        you need to know that it is done. `subscribe` and `assign` that are called before that take
+        effect after it."""
         deadline = self._core.clock() + self._settings.request_timeout
 
         def unsubscribe() -> Waiting[None]:
@@ -770,7 +771,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         if not self._guard.holder:  # what is at hand is not handed out before the task runs
             self._engine.call.attention.call()
             self._engine.iteration.stow()
-        return self._unsubscribing
+        return asyncio.shield(self._unsubscribing)
 
     @property
     def _is_unsubscribing(self) -> bool:

@@ -443,6 +443,30 @@ def test_what_follows_unsubscribe_at_once_takes_effect_after_it(
     run(program())
 
 
+@pytest.mark.parametrize("turns", [2, 4])
+def test_unsubscribe_goes_on_though_who_awaits_it_is_cancelled(
+    kafka: Cluster, orders: TopicPartition, group: str, turns: int
+) -> None:
+    async def program() -> None:
+        settings = {"group_id": group, "enable_auto_commit": True}
+        async with quick(kafka, orders.topic, **settings) as consumer:
+            assert (await consumer.getone()).offset == 0
+
+            async def unsubscribe() -> None:
+                await consumer.unsubscribe()
+
+            leaving = asyncio.create_task(unsubscribe())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            consumer.subscribe([orders.topic])
+            assert (await consumer.getone()).offset == 1  # it has committed
+
+    run(program())
+
+
 def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:
     async def program() -> None:
         async with assigned(kafka, orders, max_poll_records=7) as consumer:
@@ -555,6 +579,14 @@ async def with_seeks(consumer: KafkaConsumer[Any, Any], given: list[int]) -> Non
     given.append((await consumer.getone()).offset)
 
 
+async def with_pauses(consumer: KafkaConsumer[Any, Any], given: list[int]) -> None:
+    (partition,) = consumer.assignment()
+    consumer.pause(partition)
+    assert not await consumer.getmany(timeout_ms=1)
+    consumer.resume(partition)
+    given.append((await consumer.getone()).offset)
+
+
 @pytest.mark.parametrize(
     "reads",
     [
@@ -567,6 +599,7 @@ async def with_seeks(consumer: KafkaConsumer[Any, Any], given: list[int]) -> Non
         with_looks,
         with_an_assignment,
         with_seeks,
+        with_pauses,
     ],
 )
 def test_a_program_that_is_cancelled_anywhere_misses_no_record_and_gets_none_twice(
