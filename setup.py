@@ -47,6 +47,7 @@ def modules() -> list[Extension]:
         print("aktor: nothing is compiled, since there is no Cython")
         return []
     wanted = [compiled("aktor.records.kernel", "kernel.h", "columns.h", "lz4.h")]
+    wanted.append(compiled("aktor.consumer.columns.flat_json"))
     wanted.append(compiled("aktor.spark.decode.avro.kernel"))  # has no twin: decode=avro needs it
     if not _ON_WINDOWS:  # these two call POSIX
         wanted.append(compiled("aktor.actors.sockets.frame_memory"))

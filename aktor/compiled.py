@@ -1,4 +1,4 @@
-"""Whether the compiled modules are used: `kernel`, `frame_memory` and `record_iterator`.
+"""Whether the compiled modules are used: `kernel`, `frame_memory`, `record_iterator`, `flat_json`.
 
 Each has a twin in Python that does the same more slowly. The twin is used where there was no
 compiler when aktor was installed, and if the environment says so.
