@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafka.structs import TopicPartition
 
-__all__ = ["by_topic", "listed", "name_of_partition"]
+__all__ = ["by_topic", "first_of", "listed", "name_of_partition"]
 
 #: So many names a sentence has.
 _NAMED: Final = 5
@@ -28,6 +28,10 @@ def name_of_partition(partition: TopicPartition) -> str:
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
     """The first five names, and how many more there are."""
-    names = [name_of_partition(partition) for partition in sorted(partitions)]
+    return first_of([name_of_partition(partition) for partition in sorted(partitions)])
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first five, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

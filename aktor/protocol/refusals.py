@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kafka.structs import TopicPartition
+
 from aktor import errors
 from aktor.protocol.error_codes import Answer
+from aktor.protocol.partitions import first_of, listed, name_of_partition
 from aktor.protocol.remedies import remedy
 
-__all__ = ["explained", "named_node", "refused", "topics_refused"]
+__all__ = [
+    "explained",
+    "named_node",
+    "no_offset",
+    "out_of_range",
+    "refused",
+    "topics_refused",
+]
 
 
 class _Topics(frozenset[str]):
@@ -23,6 +33,42 @@ class _Topics(frozenset[str]):
 
     def __str__(self) -> str:
         return self.text or repr(self)
+
+
+class _Offsets(dict[TopicPartition, int]):
+    """Offsets by partition: kafka-python's argument of OffsetOutOfRangeError."""
+
+    text = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class _Partitions(frozenset[TopicPartition]):
+    """Kafka-python's argument of NoOffsetForPartitionError."""
+
+    text = ""
+
+    def __repr__(self) -> str:
+        return repr(set(self))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def out_of_range(offsets: Mapping[TopicPartition, int], advice: str) -> Exception:
+    """The logs have no such offsets, and `auto_offset_reset` says that this is an error."""
+    given = _Offsets(offsets)
+    places = [f"{name_of_partition(one)} at offset {at}" for one, at in sorted(offsets.items())]
+    given.text = f"{first_of(places)}: the log has no such offset; {advice}"
+    return errors.OffsetOutOfRangeError(given)
+
+
+def no_offset(partitions: Iterable[TopicPartition], advice: str) -> Exception:
+    """It is not known where to begin, and `auto_offset_reset` says that this is an error."""
+    given = _Partitions(partitions)
+    given.text = f"no offset to begin at is known for {listed(given)}; {advice}"
+    return errors.NoOffsetForPartitionError(given)
 
 
 def topics_refused(kind: Any, topics: Iterable[str], answer: Answer, *, by: str = "") -> Exception:

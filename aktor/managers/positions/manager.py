@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, Final
 
-from kafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition
 
@@ -49,6 +48,7 @@ from aktor.managers.positions.questions import OffsetQuestions, OffsetsAsked
 from aktor.managers.positions.resets import Resets
 from aktor.managers.positions.validation import Validation
 from aktor.protocol.partitions import listed
+from aktor.protocol.refusals import no_offset, out_of_range
 
 __all__ = ["PositionManager"]
 
@@ -289,13 +289,13 @@ class PositionManager(RequestManager):
         if self.settings.auto_offset_reset_out_of_range is not None:
             of_range = remedy.replace("auto_offset_reset", "auto_offset_reset_out_of_range")
         outside = {
-            tp: self._partitions[tp].from_offset
+            tp: offset
             for tp in partitions
-            if self._partitions[tp].from_offset is not None
+            if (offset := self._partitions[tp].from_offset) is not None
         }
         missing = set(partitions) - outside.keys()
-        self._partitions.fail(outside, OffsetOutOfRangeError(outside, of_range))
-        self._partitions.fail(missing, NoOffsetForPartitionError(missing, remedy))
+        self._partitions.fail(outside, out_of_range(outside, of_range))
+        self._partitions.fail(missing, no_offset(missing, remedy))
 
     # -- what leaders are asked
 

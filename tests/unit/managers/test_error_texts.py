@@ -3,6 +3,7 @@ refused it, and what to do about it."""
 
 from __future__ import annotations
 
+import copy
 import pickle
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from kafka.errors import (
     RebalanceInProgressError,
     TopicAuthorizationFailedError,
 )
+from kafka.structs import TopicPartition
 
 from aktor.errors import AuthenticationError
 from aktor.events.answers import Failed
@@ -29,7 +31,7 @@ from aktor.events.metadata import TopicsRefused
 from aktor.events.network import BrokerRefused
 from aktor.events.positions import PositionsFailed
 from aktor.protocol.error_codes import Answer
-from aktor.protocol.refusals import topics_refused
+from aktor.protocol.refusals import no_offset, out_of_range, topics_refused
 from aktor.protocol.remedies import remedy
 from tests.unit.managers.builders_error_codes import ANSWERS, errors_of
 from tests.unit.managers.builders_errors import Outcome, Probe
@@ -37,6 +39,8 @@ from tests.unit.managers.builders_errors import Outcome, Probe
 TOPIC = r"\btopics? (t|u|'t'|'u')(\W|$)"
 PARTITION = r"\bt-0\b"
 GROUP = r"\bgroup 'g'"
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
+
 PLACE = r"\borders-0 at offset 0\b"
 
 #: What the text names, in these answers. A broker is named in all of them.
@@ -130,3 +134,27 @@ def test_the_argument_of_a_refused_topic_is_the_set_of_topics_as_in_kafka_python
         " broker 1 at b:9092; grant this principal READ on the topic (an ACL)"
     )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "argument", "text"),
+    [
+        (
+            out_of_range({U0: 7, T0: 99}, "seek"),
+            {T0: 99, U0: 7},
+            "t-0 at offset 99, u-0 at offset 7: the log has no such offset; seek",
+        ),
+        (
+            no_offset({U0, T0}, "seek"),
+            {T0, U0},
+            "no offset to begin at is known for t-0, u-0; seek",
+        ),
+    ],
+    ids=["out of range", "no offset"],
+)
+def test_without_a_policy_an_error_says_where_and_has_the_argument_of_kafka_python(
+    error: Exception, argument: object, text: str
+) -> None:
+    assert error.args == (argument,)
+    for one in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert str(one).endswith(f"{type(error).__name__}: {text}")

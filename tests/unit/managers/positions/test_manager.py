@@ -340,6 +340,7 @@ def test_with_policy_none_an_offset_out_of_range_fails_with_the_offset() -> None
     outside, missing = (one for one in said if isinstance(one, PositionsFailed))
     assert isinstance(outside.error, OffsetOutOfRangeError)
     assert outside.error.args[0] == {T0: 99}
+    assert "at offset 99: the log has no such offset; seek" in str(outside.error)
     assert outside.epochs == {T0: 2}
     assert isinstance(missing.error, NoOffsetForPartitionError)
     assert missing.epochs == {T1: 2}
