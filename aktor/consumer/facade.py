@@ -472,7 +472,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             end: where to stop, not included: the same; "latest" and the default: where the
                 partitions end now.
             columns: as for `poll_arrow`.
-            timeout_ms: how long to wait while nothing comes (default `default_api_timeout_ms`).
+            timeout_ms: how long to wait while nothing comes (default `default_api_timeout_ms`),
+                and for the brokers to say where the range is (default `request_timeout_ms`).
             progress: called with how many offsets are done, and how many there are in all.
             skip_deleted: if records of the range were deleted (by retention, or DeleteRecords), go
                 on where the log begins, and log a warning. By default that is an error.
@@ -489,6 +490,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
         names = import_arrow().checked_columns(columns)
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
+        # What is asked before and after the polls has its usual time, unless one is given.
+        limit = {} if timeout_ms is None else {"timeout_ms": timeout * 1000}
         reading = arrow_range.Reading(
             self._poll_range,
             columns=names,
@@ -499,6 +502,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             skip_deleted=skip_deleted,
             subscribed=self.subscription,
             in_group=self._settings.group_id is not None,
+            ask=lambda method, *arguments: method(*arguments, **limit),
         )
         return arrow_range.at_once(arrow_range.read(self, start, end, reading))
 

@@ -288,6 +288,20 @@ def test_a_table_of_a_member_that_gets_no_partition_ends_in_time(world: World) -
         consumer.to_table(timeout_ms=500)
 
 
+@pytest.mark.parametrize("start", ["earliest", datetime(2020, 1, 1, tzinfo=UTC), None])
+def test_a_table_ends_in_the_time_that_it_is_given_also_if_no_offset_is_found(
+    world: World, start: Any
+) -> None:
+    consumer = by_hand(world)
+    world.cluster.drop_next("ListOffsets", times=1000)
+    began = world.now
+
+    with pytest.raises(KafkaTimeoutError, match=r"within 0\.5 s"):
+        consumer.to_table(start, timeout_ms=500)
+
+    assert world.now - began < 2
+
+
 def test_a_range_that_cannot_be_is_refused(world: World) -> None:
     with pytest.raises(IllegalStateError, match=r"call assign\(\) .* or subscribe\(\) first"):
         world.consumer(group_id=None).to_table()

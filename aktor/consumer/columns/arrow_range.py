@@ -56,6 +56,7 @@ class Reading:
         skip_deleted: bool,
         subscribed: Callable[[], Set[str] | None],
         in_group: bool = True,
+        ask: Callable[..., Any] = lambda method, *arguments: method(*arguments),
     ) -> None:
         #: Polls for so many seconds; raises OffsetOutOfRangeError, whatever the policy is.
         self.poll = poll
@@ -71,6 +72,9 @@ class Reading:
         self.subscribed = subscribed
         #: A group assigns the partitions. Without one all those of the subscription are read.
         self.in_group = in_group
+        #: Calls a method of the consumer that waits, with these arguments, for `timeout` at most if
+        #: the application has asked for one.
+        self.ask = ask
 
     @property
     def polled_columns(self) -> list[str]:
@@ -84,12 +88,14 @@ def read(consumer: Consumer, start: Bound, end: Bound, reading: Reading) -> Step
     from aktor.consumer.columns.arrow import table_of
 
     partitions = yield from _assigned(consumer, reading)
-    ends = yield from _offsets(consumer, partitions, end if end is not None else "latest", "end")
+    ends = yield from _offsets(
+        consumer, partitions, end if end is not None else "latest", "end", reading
+    )
     if start is not None:
-        starts = yield from _offsets(consumer, partitions, start, "start")
+        starts = yield from _offsets(consumer, partitions, start, "start", reading)
         for partition, offset in starts.items():
             yield consumer.seek(partition, offset)
-    begins = yield from _positions(consumer, partitions)
+    begins = yield from _positions(consumer, partitions, reading)
     batches: list[pyarrow.RecordBatch] = []
 
     def add(batch: pyarrow.RecordBatch) -> None:
@@ -209,7 +215,7 @@ def _read(
             yield from _skip_deleted(consumer, error, reading)
             batch = None
         _check_topics(consumer, topics)
-        positions = yield from _positions(consumer, left)
+        positions = yield from _positions(consumer, left, reading)
         if positions != {partition: done[partition] for partition in left}:
             heard = reading.clock()
         elif reading.clock() - heard >= reading.timeout:
@@ -266,9 +272,9 @@ def _skip_deleted(
 ) -> Steps[None]:
     """Go on where the log begins, or raise."""
     for partition, asked in error.args[0].items():
-        first = (yield consumer.beginning_offsets([partition]))[partition]
+        first = (yield reading.ask(consumer.beginning_offsets, [partition]))[partition]
         if not reading.skip_deleted or asked >= first:
-            ends = yield consumer.end_offsets([partition])
+            ends = yield reading.ask(consumer.end_offsets, [partition])
             raise OutsideLogError(
                 topic=partition.topic,
                 partition=partition.partition,
@@ -299,20 +305,24 @@ def _end_those_read(
 
 
 def _positions(
-    consumer: Consumer, partitions: Iterable[TopicPartition]
+    consumer: Consumer, partitions: Iterable[TopicPartition], reading: Reading
 ) -> Steps[dict[TopicPartition, int]]:
     found = {}
     for partition in partitions:
-        position = yield consumer.position(partition)
+        position = yield reading.ask(consumer.position, partition)
         if position is None:
             name = f"{partition.topic}-{partition.partition}"
-            raise KafkaTimeoutError(f"no position of {name} was found")
+            raise KafkaTimeoutError(f"no position of {name} was found in time")
         found[partition] = position
     return found
 
 
 def _offsets(
-    consumer: Consumer, partitions: Sequence[TopicPartition], bound: Bound, name: str
+    consumer: Consumer,
+    partitions: Sequence[TopicPartition],
+    bound: Bound,
+    name: str,
+    reading: Reading,
 ) -> Steps[dict[TopicPartition, int]]:
     """For each partition the offset that the bound stands for."""
     if isinstance(bound, Mapping):
@@ -322,16 +332,16 @@ def _offsets(
         return {partition: bound[partition] for partition in partitions}
     if isinstance(bound, datetime):
         moment = int(bound.timestamp() * 1000)
-        found = yield consumer.offsets_for_times(dict.fromkeys(partitions, moment))
-        latest = yield consumer.end_offsets(partitions)
+        found = yield reading.ask(consumer.offsets_for_times, dict.fromkeys(partitions, moment))
+        latest = yield reading.ask(consumer.end_offsets, partitions)
         return {
             partition: latest[partition] if (at := found[partition]) is None else at.offset
             for partition in partitions
         }
     if bound == "earliest":
-        return dict((yield consumer.beginning_offsets(partitions)))
+        return dict((yield reading.ask(consumer.beginning_offsets, partitions)))
     if bound == "latest":
-        return dict((yield consumer.end_offsets(partitions)))
+        return dict((yield reading.ask(consumer.end_offsets, partitions)))
     raise ValueError(
         f"{name} must be a dict of offsets, a datetime, 'earliest' or 'latest', not {bound!r}"
     )
