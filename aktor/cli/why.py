@@ -293,6 +293,10 @@ def _print_line(head: str, text: str) -> None:
     )
 
 
+def _warn(text: str) -> None:
+    print("".join(one if one.isprintable() else repr(one)[1:-1] for one in text), file=sys.stderr)
+
+
 def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
@@ -307,8 +311,18 @@ def _print_json(tables: Tables) -> None:
 
 
 def _say_what_was_read(files: list[str], counts: Counter[str], *, lines: str) -> None:
-    """On stderr: how many lines there were, and which were not understood."""
+    """On stderr: how many lines there were, and which were not understood; and whose clocks are so
+    far apart that causes and pauses between them are in doubt."""
+    from aktor.trace.rebalances.files import CLOCKS
+
     of_files = f"{len(files)} file{'s' if len(files) > 1 else ''}"
-    odd = [f"{what}: {count}" for what, count in sorted(counts.items()) if count and what != lines]
+    clocks = sorted(what for what in counts if what.startswith(CLOCKS))
+    for what in clocks[:MOST]:
+        _warn(f"{what}: causes and pauses between them are in doubt")
+    odd = [
+        f"{what}: {count}"
+        for what, count in sorted(counts.items())
+        if count and what != lines and what not in clocks
+    ]
     left_out = f"; not understood, or left out: {', '.join(odd)}" if odd else ""
     print(f"\n{counts[lines]:,} lines of {of_files}{left_out}", file=sys.stderr)

@@ -449,7 +449,7 @@ def _step_text(p: Picture, step: str, trouble: str) -> str:
         "metadata": "the rebalance waits for the metadata of the group's topics",
         "backoff": f"the member waits to join again{because}",
         "answer": f"the group has not taken the member in{because}",
-    }.get(step, "the member is not stable")
+    }.get(step, "the member is not in its group yet")
 
 
 def _members_text(p: Picture, member: MemberNow) -> str:

@@ -17,11 +17,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from aktor.trace.rebalances.assembly import SKEW
 from aktor.trace.rebalances.group import GroupTraces, order
+from aktor.trace.rebalances.holds import called
 from aktor.trace.rebalances.lines import PATTERN, TORN, Event, NotUnderstoodError, parse
 from aktor.trace.rebalances.rows import Row
 
-__all__ = ["LATE", "UNREADABLE", "find", "rows_of"]
+__all__ = ["CLOCKS", "LATE", "UNREADABLE", "find", "rows_of"]
+
+#: How what is counted begins that says whose clocks are apart.
+CLOCKS: Final = "the clocks of "
 
 #: A line that comes too late is left out, and counted: the lines of a file may be out of order by
 #: so many, of many files together. (Of one file by at least the second number.)
@@ -75,6 +80,9 @@ def rows_of(files: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
     for _, traces in sorted(groups.items()):
         yield from traces.end()
         counts["repeated"] += traces.repeated
+        for names, seconds in traces.clocks.apart(SKEW).items():
+            one, other = map(called, names)
+            counts[f"{CLOCKS}{one} and {other} are {seconds:.1f} s apart"] += 1
 
 
 def _merged(files: Sequence[str], counts: Counter[str]) -> Iterator[Event]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
+from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
@@ -66,6 +67,7 @@ class GroupTraces:
         self._causes: list[tuple[int, Departure]] = []
         self._storms = Storms(group)
         self._totals = Totals(group)
+        self.clocks = Clocks()
         #: The ids of the members, as the leader of a classic group had them last.
         self._listed: frozenset[str] | None = None
         self._last: Event | None = None
@@ -183,6 +185,9 @@ class GroupTraces:
         if generation is not None:
             self._is_of(part, generation)
             self._compare(part, event.get("member_ids"))
+            listed = event.get("member_ids")
+            ids = listed if isinstance(listed, Mapping) else ()
+            self.clocks.answered(generation, at, life.member, life.name, ids)
             self._count(part.counted, generation)
 
     def _compare(self, part: Part, listed: Any) -> None:

@@ -149,3 +149,36 @@ def test_attempts_that_come_to_nothing_again_and_again_are_one_sentence(
     assert "the same 3 times more since, the last at 2027-01-15 08:00:13Z." in out
     # Its place was given to another one: nobody has left, so bob's join is the cause.
     assert "g: 1.0 s, triggered by bob on host-bob: first join" in out
+
+
+@pytest.mark.parametrize(
+    ("ahead", "told"), [(0.0, False), (1.5, False), (120.0, True), (-9.0, True)]
+)
+def test_clocks_that_are_apart_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ahead: float, told: bool
+) -> None:
+    events: list[dict[str, Any]] = []
+    alice, bob = Member(events, "alice"), Member(events, "bob")
+    for generation in (1, 2, 3):
+        at = BEGAN + 600 * generation
+        ids = {"alice-1": None, "bob-1": None}
+        joined = {"generation": generation, "member": "alice-1", "member_ids": ids, "members": 2}
+        alice.tells(at, "rebalance.triggered", because="first join", member="alice-1")
+        alice.tells(at + 1, "rebalance.joined", **joined)
+        theirs = at + ahead
+        # Once it stood still: that alone shows nothing.
+        late = 60.0 if generation == 1 else 0.0
+        bob.tells(theirs, "rebalance.triggered", because="first join", member="bob-1")
+        bob.tells(
+            theirs + 1 + late, "rebalance.joined", generation=generation, member="bob-1", members=2
+        )
+    file = tmp_path / "trace.jsonl"
+    events.sort(key=lambda event: event["t"])
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    err = capsys.readouterr().err
+    words = f"the clocks of alice on host-alice and bob on host-bob are {abs(ahead):.1f} s apart"
+    assert (words in err) is told
+    assert ("apart" in err) is told

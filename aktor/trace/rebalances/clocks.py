@@ -1,0 +1,72 @@
+"""By how much the wall clocks of members differ, as their traces show.
+
+The coordinator of a classic group answers the JoinGroups of all members of a generation at once. If
+one member tells of its answer seconds after another one, again and again, their clocks are apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aktor.trace.rebalances.parts import Name
+
+__all__ = ["Clocks"]
+
+#: So many answers are kept, and lists of leaders: the events of members whose clocks are apart come
+#: one after the other.
+ANSWERS: Final = 2_000
+LISTS: Final = 50
+
+#: In so many generations two clocks must be apart, or by so many seconds: once, a process may have
+#: stood still.
+AGAIN: Final = 2
+SURELY: Final = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Clocks:
+    """Owns when members of a group were answered."""
+
+    _answers: dict[tuple[int, str], tuple[float, Name]] = field(default_factory=dict)
+    _lists: dict[int, tuple[float, Name, Collection[str]]] = field(default_factory=dict)
+    #: Of each two: in how many generations they were compared, and the least that was between them.
+    _apart: dict[tuple[Name, Name], tuple[int, float]] = field(default_factory=dict)
+
+    def answered(
+        self, generation: int, at: float, member: str | None, name: Name, listed: Collection[str]
+    ) -> None:
+        """The JoinGroup of this member was answered; a leader was given the ids of all members."""
+        if listed and generation in self._lists:
+            return  # a static leader that was restarted is told the generation as it is (KIP-814)
+        if listed:
+            self._lists[generation] = at, name, frozenset(listed)
+            _cut(self._lists, LISTS)
+            for other in listed:
+                if other != member and (known := self._answers.get((generation, other))):
+                    self._compare(name, at, known[1], known[0])
+        elif member is not None:
+            leader = self._lists.get(generation)
+            if leader is not None and member in leader[2]:
+                self._compare(leader[1], leader[0], name, at)
+            self._answers[generation, member] = at, name
+            _cut(self._answers, ANSWERS)
+
+    def _compare(self, one: Name, at: float, other: Name, other_at: float) -> None:
+        count, least = self._apart.get((one, other), (0, float("inf")))
+        self._apart[one, other] = count + 1, min(least, abs(at - other_at))
+        _cut(self._apart, ANSWERS)
+
+    def apart(self, more_than: float) -> Mapping[tuple[Name, Name], float]:
+        """Those whose clocks are further apart than so many seconds, at least by these."""
+        return {
+            names: least
+            for names, (count, least) in self._apart.items()
+            if least > (more_than if count >= AGAIN else SURELY)
+        }
+
+
+def _cut(kept: dict[Any, Any], most: int) -> None:
+    if len(kept) > most:
+        del kept[next(iter(kept))]
