@@ -248,10 +248,18 @@ class _Wave:
         assigned = consumer.assignment()
         wanted: dict[TopicPartition, int | None] = {}
         for partition in sorted(self._left):
-            stands = partition in assigned and consumer.position(partition) == self._at[partition]
+            stands = partition in assigned and self._stands(partition)
             wanted[partition] = None if stands else self._at[partition]
         consumer.assign(wanted)
         consumer.resume(*wanted)
+
+    def _stands(self, partition: TopicPartition) -> bool:
+        """Whether the consumer is at the start of the range. After the task before this one it may
+        have heard that what it would fetch next is not there any more."""
+        try:
+            return self._consumer.position(partition) == self._at[partition]
+        except OffsetOutOfRangeError:
+            return False
 
     def _rows_wanted(self) -> int:
         """Not more rows than there are offsets. A poll that goes beyond the end of a range leaves

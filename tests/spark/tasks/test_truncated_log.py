@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaProducer
+from kafka.structs import TopicPartition
 
 from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailWith, Fault
 from aktor.broker.settings import ClusterSettings
-from aktor.errors import DataLossError
+from aktor.errors import DataLossError, LogTruncationError
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options.source import read_options
 from aktor.spark.tasks import worker
@@ -54,9 +55,17 @@ def read(kafka: EmbeddedKafka, start: int, end: int, *, strict: bool) -> list[st
     return [row["value"].decode() for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("strict", [True, pytest.param(False, marks=pytest.mark.gate)])
+@pytest.mark.parametrize(
+    ("strict", "between"),
+    [
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.gate),
+        pytest.param(False, True, marks=pytest.mark.gate),
+    ],
+    ids=["strict", "not strict", "heard between tasks"],
+)
 def test_records_that_another_leader_has_in_place_of_those_that_were_read_are_reported(
-    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture, *, strict: bool
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture, *, strict: bool, between: bool
 ) -> None:
     leader = kafka.leader("cut")
     assert leader is not None
@@ -75,6 +84,12 @@ def test_records_that_another_leader_has_in_place_of_those_that_were_read_are_re
     kafka.move_leader("cut", 0, other, unclean=True)
     write(kafka, "new", 15)
     kafka.clear_faults()
+    if between:
+        assert worker._kept is not None
+        consumer = worker._kept[2]
+        consumer.resume(TopicPartition("cut", 0))
+        with pytest.raises(LogTruncationError):
+            consumer.poll(30_000)
 
     if strict:
         with pytest.raises(DataLossError, match=re.escape(SAID)):
