@@ -94,7 +94,9 @@ class _Tasks:
         self._begin()
 
     def close(self) -> None:
-        """What still runs is cancelled."""
+        """What still runs is cancelled, once: it may await what it has to clean up."""
+        if self._closed:
+            return
         self._closed = True
         self._inbox.clear()
         for task in self._jobs:

@@ -159,16 +159,23 @@ def test_a_handler_that_fails_ends_it_and_its_record_is_given_out_again(
 def test_a_cancellation_ends_what_is_in_hand_and_commits_what_is_finished(
     kafka: Cluster, orders: TopicPartition, group: str, times: int
 ) -> None:
-    """Cancelled a second time it does not wait for handlers, and cancels them at once."""
+    """Cancelled a second time it does not wait for handlers, and cancels them at once, and once: a
+    handler may await what it has to clean up."""
 
     async def program() -> None:
-        begun, goes_on = asyncio.Event(), asyncio.Event()
+        begun, goes_on, is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         handled: list[int] = []
+        cleaned_up: list[int] = []
 
         async def handle(record: Any) -> None:
             if record.offset == 5:
                 begun.set()
-                await goes_on.wait()
+                try:
+                    await goes_on.wait()
+                except asyncio.CancelledError:
+                    await is_over.wait()
+                    cleaned_up.append(record.offset)
+                    raise
             handled.append(record.offset)
 
         async with quick(kafka, group, orders.topic) as consumer:
@@ -188,6 +195,9 @@ def test_a_cancellation_ends_what_is_in_hand_and_commits_what_is_finished(
                 goes_on.set()  # too late: what the handler did now would be done once more
             with pytest.raises(asyncio.CancelledError):
                 await processing
+            is_over.set()
+            await asyncio.sleep(0.01)
+            assert cleaned_up == ([] if times == 1 else [5])
             assert handled == [*range(6 if times == 1 else 5)]
             assert await consumer.committed(orders) == len(handled)
             assert (await consumer.getone()).offset == len(handled)
