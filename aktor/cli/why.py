@@ -311,14 +311,14 @@ def _print_json(tables: Tables) -> None:
 
 
 def _say_what_was_read(files: list[str], counts: Counter[str], *, lines: str) -> None:
-    """On stderr: how many lines there were, and which were not understood; and whose clocks are so
-    far apart that causes and pauses between them are in doubt."""
-    from aktor.trace.rebalances.files import CLOCKS
+    """On stderr: how many lines there were, and which were not understood; and whose clocks were
+    set, or are so far apart that causes and pauses between them are in doubt."""
+    from aktor.trace.rebalances.files import CLOCK
 
     of_files = f"{len(files)} file{'s' if len(files) > 1 else ''}"
-    clocks = sorted(what for what in counts if what.startswith(CLOCKS))
+    clocks = sorted(what for what in counts if what.startswith(CLOCK))
     for what in clocks[:MOST]:
-        _warn(f"{what}: causes and pauses between them are in doubt")
+        _warn(what)
     odd = [
         f"{what}: {count}"
         for what, count in sorted(counts.items())

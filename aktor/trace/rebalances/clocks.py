@@ -33,6 +33,7 @@ class Clocks:
     _lists: dict[int, tuple[float, Name, Collection[str]]] = field(default_factory=dict)
     #: Of each two: in how many generations they were compared, and the least that was between them.
     _apart: dict[tuple[Name, Name], tuple[int, float]] = field(default_factory=dict)
+    _set: dict[tuple[float, Name], float] = field(default_factory=dict)
 
     def answered(
         self, generation: int, at: float, member: str | None, name: Name, listed: Collection[str]
@@ -57,6 +58,15 @@ class Clocks:
         count, least = self._apart.get((one, other), (0, float("inf")))
         self._apart[one, other] = count + 1, min(least, abs(at - other_at))
         _cut(self._apart, ANSWERS)
+
+    def was_set(self, at: float, name: Name, seconds: float) -> None:
+        """This clock was set, or its machine slept."""
+        self._set[at, name] = seconds
+        _cut(self._set, LISTS)
+
+    def sets(self) -> Mapping[tuple[float, Name], float]:
+        """When which clocks were set, by so many seconds (the last `LISTS`)."""
+        return self._set
 
     def apart(self, more_than: float) -> Mapping[tuple[Name, Name], float]:
         """Those whose clocks are further apart than so many seconds, at least by these."""

@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +24,10 @@ from aktor.trace.rebalances.holds import called
 from aktor.trace.rebalances.lines import PATTERN, TORN, Event, NotUnderstoodError, parse
 from aktor.trace.rebalances.rows import Row
 
-__all__ = ["CLOCKS", "LATE", "UNREADABLE", "find", "rows_of"]
+__all__ = ["CLOCK", "LATE", "UNREADABLE", "find", "rows_of"]
 
-#: How what is counted begins that says whose clocks are apart.
-CLOCKS: Final = "the clocks of "
+#: How what is counted begins that says whose clocks are apart, or were set.
+CLOCK: Final = "the clock"
 
 #: A line that comes too late is left out, and counted: the lines of a file may be out of order by
 #: so many, of many files together. (Of one file by at least the second number.)
@@ -82,7 +83,12 @@ def rows_of(files: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
         counts["repeated"] += traces.repeated
         for names, seconds in traces.clocks.apart(SKEW).items():
             one, other = map(called, names)
-            counts[f"{CLOCKS}{one} and {other} are {seconds:.1f} s apart"] += 1
+            what = f"{CLOCK}s of {one} and {other} are {seconds:.1f} s apart"
+            counts[f"{what}: causes and pauses between them are in doubt"] += 1
+        for (at, name), seconds in traces.clocks.sets().items():
+            when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+            what = f"{CLOCK} of {called(name)} was set by {seconds:.1f} s, or its machine slept"
+            counts[f"{what}: its times from {when} on are shifted"] += 1
 
 
 def _merged(files: Sequence[str], counts: Counter[str]) -> Iterator[Event]:

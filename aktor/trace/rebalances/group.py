@@ -294,7 +294,10 @@ class GroupTraces:
 
     def _clock_set(self, life: Life, at: float, event: Event) -> None:
         step = _real(event, "seconds")
-        if life.part is not None and step is not None:
+        if step is None:
+            return
+        self.clocks.was_set(at, life.name, step)
+        if life.part is not None:
             life.part.clock_set += step
 
     def _called_back(self, life: Life, at: float, event: Event) -> None:

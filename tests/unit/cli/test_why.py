@@ -182,3 +182,20 @@ def test_clocks_that_are_apart_are_told(
     words = f"the clocks of alice on host-alice and bob on host-bob are {abs(ahead):.1f} s apart"
     assert (words in err) is told
     assert ("apart" in err) is told
+
+
+def test_a_clock_that_was_set_without_a_rebalance_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events: list[dict[str, Any]] = []
+    alice = Member(events, "alice")
+    alice.rebalances(BEGAN, BEGAN + 1, 1, because="first join", members=1)
+    alice.tells(BEGAN + 3660, "clock.set", seconds=3600.0)
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    err = capsys.readouterr().err
+    assert "the clock of alice on host-alice was set by 3600.0 s, or its machine slept" in err
+    assert "its times from 2027-01-15 09:01:00Z on are shifted" in err
