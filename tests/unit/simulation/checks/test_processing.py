@@ -41,7 +41,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
         processing.nothing_unfinished_is_committed,
         [
             ("x", "user.processes", {"order": "key"}),
-            ("x", "user.given", {"partition": "a-0", "offsets": [5, 6]}),
+            ("x", "records.delivered", {"partition": "a-0", "offsets": [(5, 6)]}),
             handler("ended", 6),
             ("x", "commit.sent", {"offsets": {"a-0": 7}, "kind": "asked"}),
         ],
