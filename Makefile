@@ -88,6 +88,7 @@ build: $(KERNEL)
 
 # What is compiled. Without a compiler nothing is built, and the twins in Python are used.
 $(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)build
+	@echo "compiling what is in C (half a minute, on a busy machine two)"
 	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace --parallel 2 && touch $@
 
 # One stamp for each extra of setup.cfg, written last: an interrupted installation is done again.

@@ -31,9 +31,11 @@ class Screen:
         """A line on each batch of the query that was not shown yet. Before its first one: what
         Spark does."""
         new = [one for one in query.recentProgress if one["batchId"] > self._shown]
-        if not new and self._shown < 0 and query.status["message"] != self._waiting:
-            self._waiting = query.status["message"]
-            self.console.print(f"  {self._waiting} ...")
+        # "Getting offsets from" the name of a Java class.
+        does = query.status["message"].partition(" from ")[0]
+        if not new and self._shown < 0 and does != self._waiting:
+            self._waiting = does
+            self.console.print(f"  {does} ...")
         for one in new:
             if one["batchId"] > self._shown:
                 self._shown = one["batchId"]
