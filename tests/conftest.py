@@ -106,6 +106,17 @@ def starts_java(item: pytest.Item) -> bool:
     return takes_spark or item.nodeid.startswith(JAVA_PROGRAMS)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Garbage is not collected meanwhile. All tests stay: to look at them again and again takes a
+    tenth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """What is there before the first test stays: collecting garbage, which many tests do, need not
     look at it again and again."""
