@@ -1,9 +1,9 @@
 """Kafka into Spark: our data source against Spark's own, with its defaults and at its best.
 
 Two cores for everything: the broker, Spark's JVM and its Python workers. One session. Each kind of
-query has its rounds, one source after the other in each: the JVM's compiler knows Parquet's code
-last, since it makes other queries slower afterwards. CPU seconds are those of the JVM and of all
-Python workers.
+query has its rounds, one source after the other in each. Those into Parquet come last: after them
+other queries were slower in earlier runs, perhaps since the JVM's compiler had changed its mind.
+CPU seconds are those of the JVM and of all Python workers.
 """
 
 from __future__ import annotations
