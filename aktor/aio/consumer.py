@@ -151,6 +151,19 @@ class InProcess:
             consumer._driver.run_at_once(committing)
 
 
+async def _within(
+    timeout: float | None, method: Callable[..., Awaitable[T]], *arguments: object
+) -> T:
+    """The result of this method, which is to come within so many seconds, if they are given."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await method(*arguments)
+    except TimeoutError:
+        raise KafkaTimeoutError(
+            f"{method.__name__}() had no answer of the brokers within {timeout:g} s"
+        ) from None
+
+
 def _no_future(_value: object, _error: BaseException | None) -> None:
     """Nobody was given a future of it."""
 
@@ -614,16 +627,20 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         from aktor.consumer.columns import arrow, arrow_range
 
         names = arrow.checked_columns(columns)
+        timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
+        # What is asked before and after the polls has its usual time, unless one is given.
+        limit = None if timeout_ms is None else timeout
         reading = arrow_range.Reading(
             functools.partial(self._poll_arrow, follows_policy=False),
             columns=names,
-            timeout=arguments.seconds(timeout_ms, self._settings.default_api_timeout),
+            timeout=timeout,
             progress=progress,
             clock=self._core.clock,
             log=self._core.log,
             skip_deleted=skip_deleted,
             subscribed=lambda: self._engine.subscribed_topics,
             in_group=self._settings.group_id is not None,
+            ask=functools.partial(_within, limit),
         )
         return await arrow_range.awaited(arrow_range.read(self, start, end, reading))
 

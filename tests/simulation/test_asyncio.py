@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from aktor.aio import AsyncConsumerRebalanceListener, KafkaConsumer
+from aktor.broker.faults import Fault, Swallow
 from aktor.simulation import Simulation
+from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
 
 #: The same storms each time; AKTOR_FIRST draws others.
@@ -118,6 +121,26 @@ def test_a_commit_that_is_cancelled_is_stored_or_not_and_committed_says_so() -> 
     for number, (before, after) in enumerate(found, 1):
         assert after in (before, number)
     assert {before == after for before, after in found} == {True, False}, "both happen"
+
+
+@pytest.mark.parametrize("start", ["earliest", datetime(2020, 1, 1, tzinfo=UTC), None])
+def test_a_table_ends_in_the_time_that_it_is_given_also_if_no_offset_is_found(start: Any) -> None:
+    took: list[float] = []
+
+    async def reads(sim: Simulation, topic: str) -> None:
+        async with KafkaConsumer[Any, Any](bootstrap_servers=sim.bootstrap_servers) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            await consumer.getmany(timeout_ms=1000)
+            sim.network.disturb(Fault(action=Swallow(), api="ListOffsets", times=1000))
+            began = sim.now
+            with pytest.raises(KafkaTimeoutError, match=r"within 0\.5 s"):
+                await consumer.to_table(start, timeout_ms=500)
+            took.append(sim.now - began)
+
+    with Simulation(seed=5) as sim:
+        sim.member(reads, sim, sim.topic("orders", records=20))
+        sim.run(at_most=100.0)
+    assert took[0] < 2
 
 
 @pytest.mark.parametrize("later", range(8))
