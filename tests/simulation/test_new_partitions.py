@@ -134,6 +134,7 @@ def given_while_the_topic_is_made_anew(
         pytest.param("classic", "its position", marks=pytest.mark.gate),
         ("classic", "named offsets"),
         pytest.param("consumer", "automatically", marks=pytest.mark.gate),
+        pytest.param("consumer", "its position", marks=pytest.mark.gate),
         pytest.param("consumer", "named offsets", marks=pytest.mark.gate),
     ],
 )

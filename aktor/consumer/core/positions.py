@@ -279,19 +279,20 @@ class Positions:
 
         An offset of the old topic means nothing in the new one: records below it would be skipped.
         A seek that comes later wins. Members of a KIP-848 group are assigned the new topic by their
-        coordinator.
+        coordinator. Until they have lost the old one, their positions are of that one, and are
+        committed for its id only.
         """
         core = self._core
         ids = self._topic_ids
         if self.follows_topics:
             return
         cluster, anew = ids.created_anew()
+        if not self._is_assigned_by_name:
+            anew = {}
         resets = {}
         is_new = self._reads_new_from_start and core.subscription.is_subscribed
         strategy = ResetStrategy.EARLIEST if is_new else None
-        for partition, state in (
-            core.delivery.partitions.items() if self._is_assigned_by_name else ()
-        ):
+        for partition, state in core.delivery.partitions.items():
             if partition.topic in anew:
                 offset = state.offset
                 if state.reset is not None:  # the new reset replaces the one under way
