@@ -280,7 +280,7 @@ class Handling:
         past records that are not finished. A commit of these positions would lose those records.
         """
         self._work.release(partitions)
-        self._pausing.let_go(partitions)
+        self._pausing.forget(partitions)
         self._commits.forget(partitions)
 
     # -- the end

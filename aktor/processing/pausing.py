@@ -165,19 +165,13 @@ class Pausing:
             self._paused.discard(partition)
             self._low.pop(partition, None)
 
-    def let_go(self, partitions: Collection[TopicPartition]) -> None:
-        """These are taken away: if they are given back, they must not be paused for ever."""
-        self._resume_ours(self._paused.intersection(partitions))
-        self.forget(partitions)
-
     def end(self) -> None:
         """What we have paused goes on."""
-        self._resume_ours(self._paused)
-
-    def _resume_ours(self, paused: Collection[TopicPartition]) -> None:
         owned = self._delivery.partitions
         resumed = [
-            partition for partition in paused if partition in owned and owned[partition].paused
+            partition
+            for partition in self._paused
+            if partition in owned and owned[partition].paused
         ]
         if resumed:
             self._consumer.resume(*sorted(resumed))

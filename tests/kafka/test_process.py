@@ -285,37 +285,6 @@ def test_a_second_member_is_handed_what_is_finished(kafka: Any, topic: str, grou
     assert set(handled.values()) == {1}, "nothing was handled twice"
 
 
-@pytest.mark.gate
-@pytest.mark.embedded("it is all on our side")
-def test_what_it_has_paused_goes_on_if_a_rebalance_takes_it_and_gives_it_back(
-    kafka: Any, topic: str, group: str
-) -> None:
-    filled(kafka, topic, 60, keys=1)
-    handled: Counter[tuple[int, int]] = Counter()
-    joined = threading.Event()
-
-    def handle(record: Any) -> None:
-        if not handled:
-            other = quick(kafka, topic, group_id=group)
-            threading.Thread(target=lambda: come_and_go(other), daemon=True).start()
-            joined.wait(PROMPT_S)
-        handled[record.partition, record.offset] += 1
-
-    def come_and_go(other: KafkaConsumer) -> None:
-        with other:
-            # The first member joins again when this handler has ended.
-            threading.Timer(1.0, joined.set).start()
-            wait_until(
-                lambda: other.poll(timeout_ms=50) or other.assignment(), "it is in the group"
-            )
-
-    with a_consumer(kafka, topic, group) as consumer:
-        consumer.process(handle, order="partition", max_pending=4)
-
-        assert sum(handled.values()) >= 60
-        assert committed(consumer) == 60
-
-
 def test_a_commit_interval_of_nothing_keeps_no_processor_busy(
     kafka: Any, topic: str, group: str
 ) -> None:

@@ -119,8 +119,6 @@ class Rebalancing:
         #: Where we stood in what the group has taken away, until it assigns partitions again; and
         #: the ids of these topics.
         self._left: dict[TopicPartition, tuple[Position, UUID | None]] = {}
-        #: What was paused of it: it stays paused if it is given back.
-        self._paused: frozenset[TopicPartition] = frozenset()
         #: The partitions for which a revoked or lost callback is running. If that callback calls
         #: the consumer, and the membership manager was restarted meanwhile, all partitions are
         #: lost: the lost callback is then run for the others only.
@@ -211,13 +209,12 @@ class Rebalancing:
 
     def forget_left(self) -> None:
         """All partitions are given up: the next assignment begins anew."""
-        self._left, self._paused = {}, frozenset()
+        self._left = {}
 
     def _note_left(self, taken: Iterable[TopicPartition]) -> None:
         """The group takes these away, and perhaps gives some back in its next assignment (an eager
         rebalance, or the member was expelled)."""
         partitions, ids = self._delivery.partitions, self._topic_ids.ids
-        self._paused |= {one for one in taken if one in partitions and partitions[one].paused}
         stood = {
             one: state.position or state.left
             for one in taken
@@ -242,12 +239,8 @@ class Rebalancing:
         # callback raises the epoch, so that it wins over both.
         self.has_assigned = True
         self._delivery.assign(sorted(step.assigned), by_group=True, left=self._still_there())
-        again = self._paused & step.assigned
-        self._delivery.pause(sorted(again), paused=True)
-        self._left, self._paused = {}, frozenset()
+        self._left = {}
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
-        if again:
-            self._publish(PausePartitions(partitions=again))
         error = yield from self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()
         # All partitions may be lost by now: a call in the callback may have found that the

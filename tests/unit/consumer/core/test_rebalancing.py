@@ -196,25 +196,6 @@ def test_where_we_stood_is_told_with_what_is_given_back_of_the_same_topic(
     assert said[-2].partitions[B].left is None
 
 
-@pytest.mark.parametrize("loss", list(Loss))
-def test_what_is_paused_stays_paused_if_it_is_taken_and_given_back_at_once(loss: Loss) -> None:
-    """As with kafka-python: who polls and expects nothing would drop what comes."""
-    delivery = a_delivery_that_gave_two_records()
-    delivery.pause([A], paused=True)
-    rebalancing, said = a_rebalancing(delivery)
-
-    drive(rebalancing.run(revoked(A, B, loss=loss)))
-    drive(rebalancing.run(assign(A, B)))
-
-    assert [one for one, state in delivery.partitions.items() if state.paused] == [A]
-    assert said[-2] == PausePartitions(partitions=frozenset({A}))
-
-    drive(rebalancing.run(revoked(A, loss=loss)))
-    drive(rebalancing.run(assign(kept=(B,))))
-    drive(rebalancing.run(assign(A, kept=(B,))))
-    assert not any(state.paused for state in delivery.partitions.values())
-
-
 def test_where_we_stood_does_not_count_after_another_assignment_or_once_all_is_given_up() -> None:
     port = ApplicationPort(Bell(), silent())
     port.tell(a_cluster_with(1))
