@@ -277,8 +277,14 @@ class Handling:
         """They were revoked or lost, and the user's listener has ended: forget them.
 
         Not before: if the loop ends in that listener, they are still owned, and their positions are
-        past records that are not finished. A commit of these positions would lose those records.
+        past records that are not finished. A commit of these positions would lose those records. If
+        they are given back, and nothing is committed, they may be read from these positions on: so
+        they go back now.
         """
+        consumed = self._around.engine.delivery.consumed(partitions)
+        with contextlib.suppress(KafkaError):  # the consumer has failed, or is closed
+            for partition, offset in self._work.unfinished(consumed).items():
+                self._around.consumer.seek(partition, offset.offset)
         self._work.release(partitions)
         self._pausing.forget(partitions)
         self._commits.forget(partitions)

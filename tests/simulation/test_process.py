@@ -69,6 +69,40 @@ def process_interrupted(invoices: Sink) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_was_not_begun_when_a_member_is_expelled_is_handled_though_nothing_is_committed(
+    protocol: str,
+) -> None:
+    """It goes on where it stood, and that is not behind what no handler has had."""
+    handled: list[int] = []
+
+    def work(sim: Simulation) -> None:
+        def handle(record: Any) -> None:
+            if record.offset == 0 and not handled:
+                sim.brokers.expire_somebody("g", sim.random)
+                time.sleep(8.0)
+            handled.append(record.offset)
+
+        with KafkaConsumer(
+            "orders",
+            bootstrap_servers="kafka:9092",
+            group_id="g",
+            group_protocol=protocol,
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.process(
+                handle, concurrency=1, order="partition", commit_interval_ms=3_600_000
+            )
+
+    with Simulation(5) as sim:
+        orders = sim.topic("orders", partitions=1)
+        sim.member(work, sim)
+        sim.run(for_=5)
+        orders.write(5)
+        sim.run(for_=40)
+    assert {*handled} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 @pytest.mark.parametrize("seed", all_but_the_first(1, seeds(4)))
 def test_every_record_is_billed_in_its_order_whatever_happens(
