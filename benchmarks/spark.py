@@ -94,6 +94,18 @@ def recommended_session() -> Iterator[Any]:
             yield spark
         finally:
             spark.stop()
+            _end_jvm()
+
+
+def _end_jvm() -> None:
+    """The JVM outlives a session, and has the folders of this one in its environment."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext
+    context._gateway.shutdown()
+    context._gateway.proc.stdin.close()
+    context._gateway.proc.wait()
+    context._gateway = context._jvm = None
 
 
 @contextmanager
