@@ -102,6 +102,15 @@ class InProcess:
     def config(self) -> Config:
         return self._consumer.config
 
+    async def settle(self) -> None:
+        """Wait for the end of a poll that was cancelled and goes on alone: the positions may be
+        past records that it will take back, and the first commit would be of these."""
+
+        def nothing() -> Waiting[None]:
+            yield from ()
+
+        await self._consumer._call("process (poll)", nothing)
+
     async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]:
         return await self._consumer._getmany((), timeout, limit, "process (poll)")
 

@@ -41,6 +41,7 @@ Partitions = Collection[TopicPartition]
 class AsyncConsumer(Consumer, Protocol):
     """What is called as a user would call it; see `aktor.aio.KafkaConsumer`."""
 
+    async def settle(self) -> None: ...
     async def poll(self, timeout: float, limit: int) -> dict[TopicPartition, list[Any]]: ...
     async def commit(
         self, choose: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]], timeout: float
@@ -188,6 +189,7 @@ class Processor(Handling):
         try:
             with self._installed(lambda users: _Listener(users, self)):
                 try:
+                    await self._consumer.settle()
                     while not self._is_over():
                         await self._turn()
                 except GeneratorExit:  # the event loop was closed: nothing can be awaited

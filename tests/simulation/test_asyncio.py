@@ -143,19 +143,22 @@ def test_a_table_ends_in_the_time_that_it_is_given_also_if_no_offset_is_found(st
     assert took[0] < 2
 
 
+@pytest.mark.parametrize("ends", ["as the listener ends", "before, and begins anew then"])
 @pytest.mark.parametrize("later", range(8))
-def test_process_that_is_cancelled_as_a_listener_ends_commits_no_record_that_it_did_not_get(
-    later: int,
+def test_process_that_is_cancelled_in_a_listener_commits_no_record_that_it_did_not_get(
+    later: int, ends: str
 ) -> None:
-    """Its poll goes on alone to its end, and what it gives out is taken back; the last commit comes
-    when that is done. `later`: so many rounds of the event loop after the end of the listener."""
+    """Its poll goes on alone to its end, and what it gives out is taken back. The last commit comes
+    when that is done, and so does the first one of a `process` that follows. `later`: so many
+    rounds of the event loop after the end of the listener."""
     found: list[Any] = []
 
     async def reads(sim: Simulation, topic: str) -> None:
-        ended = asyncio.Event()
+        comes, ended = asyncio.Event(), asyncio.Event()
 
         class Listener(AsyncConsumerRebalanceListener):
             async def on_partitions_assigned(self, assigned: Any) -> None:
+                comes.set()
                 await asyncio.sleep(1.0)  # meanwhile records come
                 ended.set()
 
@@ -165,6 +168,16 @@ def test_process_that_is_cancelled_as_a_listener_ends_commits_no_record_that_it_
         async def handle(record: Any) -> None:
             found.append(record.offset)
 
+        async def never_ends(record: Any) -> None:
+            await asyncio.sleep(1e6)
+
+        async def cancel(processing: asyncio.Task[Any], times: int) -> None:
+            for _ in range(times):
+                processing.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await processing
+
         async with KafkaConsumer[Any, Any](
             bootstrap_servers=sim.bootstrap_servers,
             group_id="g",
@@ -173,12 +186,18 @@ def test_process_that_is_cancelled_as_a_listener_ends_commits_no_record_that_it_
         ) as consumer:
             consumer.subscribe([topic], listener=Listener())
             processing = asyncio.create_task(consumer.process(handle))
+            if begins_anew := ends.startswith("before"):
+                await comes.wait()
+                await cancel(processing, 1)
             await ended.wait()
             for _ in range(later):
                 await asyncio.sleep(0)
-            processing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await processing
+            if begins_anew:
+                again = asyncio.create_task(consumer.process(never_ends, commit_interval_ms=0))
+                await asyncio.sleep(1.0)
+                await cancel(again, 2)
+            else:
+                await cancel(processing, 1)
             (partition,) = consumer.assignment()
             handled = len(found)
             assert (await consumer.committed(partition) or 0) == handled
