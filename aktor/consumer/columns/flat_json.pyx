@@ -77,6 +77,18 @@ cdef inline bint _string(Text *text, const uint8_t **begin, Py_ssize_t *size) no
     return True
 
 
+cdef inline bint _name(Text *text, const uint8_t **begin, Py_ssize_t *size) noexcept nogil:
+    """The name of a field that begins here, and its colon; False if there is none."""
+    if not _string(text, begin, size):
+        return False
+    _skip_spaces(text)
+    if text.at >= text.end or text.at[0] != 58:
+        return False
+    text.at += 1
+    _skip_spaces(text)
+    return True
+
+
 cdef inline bint _is_word(Text *text, const char *word, Py_ssize_t size) noexcept nogil:
     if text.end - text.at < size or memcmp(text.at, word, size):
         return False
@@ -189,13 +201,8 @@ cdef bint _skipped(Text *text, int depth) noexcept nogil:
         return True
     while True:
         if first == 123:
-            if not _string(text, &begin, &size):
+            if not _name(text, &begin, &size):
                 return False
-            _skip_spaces(text)
-            if text.at >= text.end or text.at[0] != 58:
-                return False
-            text.at += 1
-            _skip_spaces(text)
         if not _skipped(text, depth + 1):
             return False
         _skip_spaces(text)
@@ -330,13 +337,8 @@ cdef class FlatReader:
             text.at += 1
         else:
             while True:
-                if not _string(text, &begin, &size):
+                if not _name(text, &begin, &size):
                     return False
-                _skip_spaces(text)
-                if text.at >= text.end or text.at[0] != 58:
-                    return False
-                text.at += 1
-                _skip_spaces(text)
                 # Fields mostly come in one order.
                 field = NULL
                 for tried in range(self.count):

@@ -566,8 +566,9 @@ def _elsewhere(p: Picture) -> Reason | None:
     return Reason(WaitingFor.APPLICATION, text, app.polled_at, fault=False)
 
 
-#: Reasons of the whole consumer, the most important first.
-REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
+#: Those of the reasons below that keep records of every partition back. (The coordinator does so
+#: once the session is over, or while there are no partitions.)
+_COVERING: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _closed,
     _forked,
     _failed,
@@ -576,6 +577,11 @@ REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _nobody_there,
     _in_callback,
     _closing,
+)
+
+#: Reasons of the whole consumer, the most important first.
+REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
+    *_COVERING,
     _polls_late,
     _nothing_wanted,
     _group_refuses,
@@ -583,19 +589,6 @@ REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _no_assignment,
     _session,
     _waits_elsewhere,
-)
-
-#: Those of them that keep records of every partition back. (The coordinator does so once the
-#: session is over, or while there are no partitions.)
-_COVERING: Final = (
-    _closed,
-    _forked,
-    _failed,
-    _hangs,
-    _login_refused,
-    _nobody_there,
-    _in_callback,
-    _closing,
 )
 
 
