@@ -11,7 +11,14 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.fetching import Chunk, PausePartitions, RecordsFetched
 from aktor.events.lifecycle import Tick, Ticked
-from aktor.events.metadata import Broker, Cluster, ClusterChanged, PartitionInfo, TopicInfo
+from aktor.events.metadata import (
+    Broker,
+    Cluster,
+    ClusterChanged,
+    PartitionInfo,
+    RefreshMetadata,
+    TopicInfo,
+)
 from aktor.events.network import Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import (
@@ -26,12 +33,20 @@ from aktor.events.positions import (
     Validated,
     ValidatePositions,
 )
+from aktor.events.present import FetchNow
 from aktor.managers.fetch.manager import FetchManager
-from aktor.protocol.fetch import FetchedPartition, FetchResponse, NodeEndpoint
+from aktor.protocol.fetch import (
+    FetchedPartition,
+    FetchResponse,
+    NodeEndpoint,
+)
 from aktor.settings import Settings
 from aktor.trace import recording
 
 Partition = TopicPartition | int
+
+
+KIB = 1024
 
 
 def tp(partition: Partition) -> TopicPartition:
@@ -273,3 +288,15 @@ def forgotten(request: Request) -> set[int]:
 def chunks(said: Iterable[object]) -> list[Chunk]:
     """The chunks among what was said."""
     return [chunk for one in said if isinstance(one, RecordsFetched) for chunk in one.chunks]
+
+
+def refreshes(said: list[object]) -> list[RefreshMetadata]:
+    return [one for one in said if isinstance(one, RefreshMetadata)]
+
+
+def shown_late(harness: FetchHarness) -> dict[int, float]:
+    """Who owes an answer, by what `status()` is made of."""
+    harness.manager.note_present(harness.now)
+    shown = harness.manager.present
+    assert isinstance(shown, FetchNow)
+    return dict(shown.late)

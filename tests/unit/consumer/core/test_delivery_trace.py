@@ -1,0 +1,225 @@
+"""What the trace is told of what is assigned and given out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor.consumer.core.delivery import Delivery
+from aktor.events.positions import Position
+from aktor.trace import open_trace, recording
+from tests.unit.consumer.core.builders_chunks import (
+    A,
+    B,
+    C,
+    a_chunk,
+    read,
+)
+from tests.unit.consumer.core.builders_delivery import (
+    a_delivery,
+    interrupted_at,
+    resolve,
+)
+
+
+def told(events: list[dict[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
+    """Of each event its name and these values."""
+    return [(one["event"], *(one[key] for key in keys)) for one in events]
+
+
+def test_the_trace_tells_who_owns_what_and_where_a_partition_was_when_it_went() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace, "read_committed")
+
+    delivery.assign([A, B], by_group=True)
+    delivery.seek(A, Position(offset=7))
+    delivery.assign([A, C])
+    delivery.remove([A])
+
+    assert told(events, "partitions") == [
+        ("partitions.assigned", {"orders-0": 1, "orders-1": 2}),
+        ("partitions.released", {"orders-1": None}),
+        ("partitions.assigned", {"orders-2": 4}),
+        ("partitions.released", {"orders-0": 7}),
+    ]
+    assert (events[0]["by_group"], events[2]["by_group"]) == (True, False)
+    assert events[0]["isolation"] == "read_committed"
+
+
+def test_a_partition_that_is_assigned_again_with_an_offset_begins_there_in_a_new_epoch() -> None:
+    delivery = a_delivery()
+    delivery.assign([A])
+    before = delivery.partitions[A].epoch
+
+    delivery.assign([A], {A: 7})
+
+    assert delivery.partitions[A].offset == 7
+    assert delivery.partitions[A].epoch > before
+
+
+def test_an_assignment_that_changes_nothing_is_not_told() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A])
+
+    delivery.assign([A])
+    delivery.remove([B])
+
+    assert told(events) == [("partitions.assigned",)]
+
+
+def test_what_is_owned_is_told_at_whatever_line_an_interrupt_comes() -> None:
+    """The assignment is made again then, and finds nothing new (storm 2030 of migration)."""
+    lines = 0
+    while True:
+        trace, events = recording()
+        delivery = Delivery(read, trace)
+        lines += 1
+        with interrupted_at(lines, Delivery.assign) as happened:
+            delivery.assign([A])
+        delivery.assign([A])
+
+        assert set(told(events)) == {("partitions.assigned",)}
+        if not happened:
+            return
+
+
+def test_an_assignment_of_many_partitions_is_told_in_full() -> None:
+    trace, events = recording()
+    many = [TopicPartition("orders", number) for number in range(200)]
+
+    Delivery(read, trace).assign(many)
+
+    assert len(events[0]["partitions"]) == 200
+
+
+class Polls:
+    """Polls of one record each, of a consumer whose trace has a hook and no listener."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.events: list[dict[str, Any]] = []
+        self.trace = open_trace()
+        self.trace._outlet.listeners = ()  # the one that compares all events with the schema
+        self.trace.subscribe(self.events.append, level="debug")
+        self.delivery = Delivery(read, self.trace, clock=lambda: self.now)
+        self.delivery.assign([A, B])
+        resolve(self.delivery)
+        for partition in (A, B):
+            epoch = self.delivery.partitions[partition].epoch
+            self.delivery.put(a_chunk(partition, count=50, epoch=epoch))
+        self.events.clear()
+
+    def poll(self, *, every: float = 0.01, of: TopicPartition = A, limit: int = 1) -> None:
+        self.now += every
+        self.delivery.take(limit, only={of})
+
+    def told(self) -> list[tuple[Any, ...]]:
+        keys = ("partition", "offsets", "first_ago", "last_ago")
+        return [tuple(one.get(key) for key in keys) for one in self.events]
+
+
+def test_polls_that_follow_each_other_closely_are_traced_together() -> None:
+    polls = Polls()
+    for _ in range(9):
+        polls.poll()
+    assert polls.told() == [
+        ("orders-0", [[0, 0]], None, None),
+        ("orders-0", [[1, 4]], 0.03, 0.0),
+        ("orders-0", [[5, 8]], 0.03, 0.0),
+    ]
+
+    polls.poll(every=1.0)
+    polls.poll(every=1.0, limit=2)
+    assert polls.told()[3:] == [
+        ("orders-0", [[9, 9]], 0.0, 0.0),
+        ("orders-0", [[10, 11]], 0.0, 0.0),
+    ], "each at once, after a time without polls"
+
+
+def test_what_is_not_traced_yet_comes_before_the_next_event_of_the_application() -> None:
+    polls = Polls()
+    for of in (A, B, A, B, A):
+        polls.poll(every=0.002, of=of)
+    polls.now += 0.01
+
+    polls.trace.debug("position.sought", partitions={})
+
+    names = [one["event"] for one in polls.events[2:]]
+    assert names == ["records.delivered", "records.delivered", "position.sought"]
+    assert sorted(polls.told()[2:4]) == [
+        ("orders-0", [[1, 2]], 0.014, 0.01),
+        ("orders-1", [[1, 1]], 0.012, 0.012),
+    ]
+
+
+@pytest.mark.parametrize("then", ["finds nothing", "is taken back"])
+def test_what_is_not_traced_yet_is_when_a_poll_finds_nothing_or_is_taken_back(then: str) -> None:
+    polls = Polls()
+    polls.poll()
+    polls.poll()
+    if then == "finds nothing":
+        polls.delivery.take(1, only=set())
+    else:
+        polls.delivery.take_back()
+
+    assert polls.told()[1] == ("orders-0", [[1, 1]], 0.0, 0.0)
+
+
+def test_polls_between_which_offsets_are_missing_are_traced_one_by_one() -> None:
+    polls = Polls()
+    polls.poll()
+    polls.delivery.seek(A, Position(offset=9))
+    polls.delivery.put(a_chunk(A, 9, count=3, epoch=polls.delivery.partitions[A].epoch))
+    polls.events.clear()
+
+    polls.poll()
+
+    assert polls.told() == [("orders-0", [[9, 9]], None, None)]
+
+
+def test_a_listener_gets_each_poll_at_once() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A])
+    resolve(delivery)
+    delivery.put(a_chunk(count=3))
+    events.clear()
+
+    for _ in range(3):
+        delivery.take(1)
+
+    assert [one["offsets"] for one in events] == [[[0, 0]], [[1, 1]], [[2, 2]]]
+
+
+def test_the_trace_tells_by_runs_what_is_given_out_and_what_is_taken_back() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A])
+    resolve(delivery)
+    delivery.put(a_chunk(offset=0, count=3))
+    delivery.accept()
+    events.clear()
+
+    delivery.take(2)
+    delivery.take_back()
+
+    assert told(events, "partition") == [
+        ("records.delivered", "orders-0"),
+        ("records.taken_back", "orders-0"),
+    ]
+    assert (events[0]["offsets"], events[1]["offset"]) == ([[0, 1]], 0)
+
+
+def test_nobody_counts_the_runs_of_what_is_given_out_while_nobody_listens() -> None:
+    class Refusing(list[Any]):
+        def __getitem__(self, _: Any) -> Any:
+            raise AssertionError("it was looked at")
+
+    delivery = a_delivery()
+    delivery.put(a_chunk())
+    delivery.take(1)
+
+    delivery.give({A: Refusing()})
