@@ -229,6 +229,8 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     name: ClassVar[str] = "actor"
     dead_letters = 0
+    #: Whether the class has another `on_receive` than all actors have.
+    has_other_hook = False
     #: The event of the trace that led to what the actor will do at its next tick (0: none), and
     #: whether the actor has told that event itself.
     cause = 0
@@ -251,6 +253,8 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     def __init__(self, *, dispatcher: Dispatcher | None = None, incarnation: int = 1) -> None:
         self.dispatcher = dispatcher
         self.incarnation = incarnation
+        if type(self).on_receive is not CooperativeActor.on_receive:
+            self.has_other_hook = True
         MessageHandler.__init__(self)
         pykka.Actor.__init__(self)
 
@@ -289,7 +293,9 @@ class CooperativeActor(MessageHandler, pykka.Actor):
             envelope.reply_to.set(response)
 
     def on_receive(self, message: Any) -> None:
-        """Pykka's hook, for what came through its reference: handle, then say."""
+        """Pykka's hook, for each message: handle, then say. A program may put another in its place,
+        here or in a subclass, to look at messages: before the actor is made, or here at any time.
+        """
         for said in self.handle(message):
             self.say(said)
 
@@ -328,6 +334,10 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher = self.dispatcher
         dispatcher.tell(name, message, cause=dispatcher.strand.last)
+
+
+#: The hook of all actors. The dispatcher does itself what it does, as long as it is in its place.
+_ON_RECEIVE: Final = CooperativeActor.on_receive
 
 
 class _Thread(threading.Thread):
@@ -628,6 +638,8 @@ class Dispatcher:
                 actor.receive(message.envelope)
                 if actor.actor_stopped.is_set() and self._is_connected(actor):
                     self._stopped_by_others(actor, message)
+            elif actor.has_other_hook or CooperativeActor.on_receive is not _ON_RECEIVE:
+                actor.on_receive(message)
             else:
                 # (As `on_receive`. To call that would cost a fortieth of a round of ticks.)
                 for said in actor.handle(message):

@@ -226,6 +226,48 @@ def test_an_actor_starts_though_a_log_handler_raises_at_what_pykka_logs() -> Non
     assert heard == [("one", "there?")]
 
 
+@pytest.mark.parametrize("of", [CooperativeActor, Listener, None])
+def test_each_message_passes_the_public_hook_that_a_program_has_put_in_its_place(
+    of: type[CooperativeActor] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    take = CooperativeActor.on_receive
+
+    def look(self: CooperativeActor, message: Any) -> None:
+        seen.append(message)
+        take(self, message)
+
+    class Looking(Listener):
+        on_receive = look
+
+    kind = Listener if of else Looking
+    if of is not None:
+        monkeypatch.setattr(of, "on_receive", look)
+    heard: list[Any] = []
+    dispatcher = Dispatcher({str: ("one",)})
+    dispatcher.connect("one", kind.launch("one", heard, dispatcher=dispatcher))
+    dispatcher.publish("hello")
+    drain(dispatcher, 2)
+
+    assert heard == [("one", "hello")]
+    assert seen == ["hello"]
+
+
+def test_a_hook_of_all_actors_may_be_put_in_its_place_at_any_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dispatcher, heard = a_dispatcher("one", "two")
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        CooperativeActor, "on_receive", lambda self, message: seen.append((self.name, message))
+    )
+    dispatcher.publish("hello")
+    drain(dispatcher, 2)
+
+    assert heard == []
+    assert [message for _, message in seen] == ["hello", "hello"]
+
+
 def test_pykka_ask_works_on_a_cooperative_actor() -> None:
     class Echo(CooperativeActor):
         def on_receive(self, message: object) -> object:
