@@ -27,7 +27,7 @@ from collections.abc import (
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
 
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaTimeoutError, RebalanceInProgressError
 
 from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
@@ -153,8 +153,14 @@ class InProcess:
 
         It is sent at once. A call that waited for its turn might find that a rebalance came first,
         and set back the offsets of partitions that are another member's by then.
+
+        After a restart of actors the listener may have to hear what is lost, and a coroutine needs
+        a call that waits: nothing is committed then, and the next poll tells it.
         """
         consumer = self._consumer
+        if consumer._core.events.restarts():
+            callback(offsets, RebalanceInProgressError())
+            return
         with consumer._at_once("process (commit)"):
             committing = consumer._engine.commit_async(offsets, _no_future, callback)
             consumer._driver.run_at_once(committing)

@@ -13,7 +13,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from aktor.aio import AsyncConsumerRebalanceListener, KafkaConsumer
 from aktor.broker.faults import Fault, Swallow
+from aktor.events.lifecycle import Tick
 from aktor.simulation import Simulation
+from aktor.simulation.world.topic import Topic
 from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
 
@@ -207,3 +209,48 @@ def test_process_that_is_cancelled_in_a_listener_commits_no_record_that_it_did_n
         sim.member(reads, sim, sim.topic("orders", records=20))
         sim.run(at_most=100.0)
         sim.check()
+
+
+@pytest.mark.parametrize("actor", ["membership", "network", "commits"])
+def test_process_tells_its_listener_what_was_lost_by_a_crash_before_it_began(actor: str) -> None:
+    """It commits before it polls. The listener is a coroutine, and to commit without waiting has
+    none."""
+    found: list[int] = []
+    told: list[str] = []
+
+    class Listener(AsyncConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append("assigned")
+
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append("revoked")
+
+        async def on_partitions_lost(self, lost: Any) -> None:
+            told.append("lost")
+
+    async def handle(record: Any) -> None:
+        found.append(record.offset)
+
+    async def reads(sim: Simulation, topic: Topic) -> None:
+        async with KafkaConsumer[Any, Any](
+            bootstrap_servers=sim.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            consumer_timeout_ms=9000,
+        ) as consumer:
+            consumer.subscribe([topic], listener=Listener())
+            await consumer.process(handle)
+            topic.write(20)
+            sim.me.crash(actor, on=Tick)
+            await asyncio.sleep(5.0)
+            await consumer.process(handle, commit_interval_ms=0)
+
+    with Simulation(seed=5) as sim:
+        orders = sim.topic("orders", records=20)
+        sim.member(reads, sim, orders)
+        sim.run(at_most=100.0)
+        sim.check()
+        assert found == [*range(orders.end())]
+    lost = [] if actor == "commits" else ["lost", "assigned"]
+    assert told == ["assigned", *lost, "revoked"]
