@@ -310,7 +310,11 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.FIND_COORDINATOR: Rows(fatal=_TRY_ON),
     # An error that is not known to be final is retried, as by the Java client (OffsetFetcherUtils).
     Answer.LIST_OFFSETS: Rows(
-        codes={TopicAuthorizationFailedError: Do.RAISE, UnsupportedVersionError: Do.RAISE},
+        codes={
+            TopicAuthorizationFailedError: Do.RAISE,
+            UnsupportedVersionError: Do.RAISE,
+            UnsupportedForMessageFormatError: Do.RAISE,  # a duration: no record has a timestamp
+        },
         retriable=Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.RETRY | Do.REFRESH_METADATA,
         denied=Do.RETRY | Do.REFRESH_METADATA,
@@ -319,7 +323,9 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         codes={
             TopicAuthorizationFailedError: Do.RAISE,
             UnsupportedVersionError: Do.RAISE,
-            UnsupportedForMessageFormatError: Do.DONE,  # no record has a timestamp (before 0.10)
+            # No record has a timestamp (before 0.10), so none is found by its time. That is no
+            # answer to who asks where the log begins or ends: it is raised there.
+            UnsupportedForMessageFormatError: Do.DONE,
         },
         retriable=Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.RETRY | Do.REFRESH_METADATA,

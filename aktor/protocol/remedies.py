@@ -29,6 +29,7 @@ from kafka.errors import (
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
     UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
 
@@ -63,6 +64,8 @@ _EVERYWHERE: Final[Remedies] = {
     " client like this one; see the topic's compression.type",
     UnsupportedVersionError: "the brokers are too old for this request; upgrade them, or do"
     " without what asks for it",
+    UnsupportedForMessageFormatError: "the topic's records have no timestamps (the message format"
+    " before 0.10), so no offset is found by time; begin at 'earliest', 'latest' or an offset",
 }
 
 _READ_TOPIC: Final[Remedies] = {

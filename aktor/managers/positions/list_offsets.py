@@ -64,6 +64,8 @@ class ListedOffsets(Mutable, kw_only=False):
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
     refused: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
+    #: Why there is no offset, if the answer has an error that means that there is none.
+    without: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
     #: In which answer, and which broker has given it.
     answer: Answer = Answer.LIST_OFFSETS
     by: str = ""
@@ -86,6 +88,7 @@ class ListedOffsets(Mutable, kw_only=False):
             tp: UnknownTopicOrPartitionError() for tp in left_out
         }
         refusals: dict[TopicPartition, type[Exception]] = {}
+        without: dict[TopicPartition, type[Exception]] = {}
         for code, parts in by_code.items():
             kind = error_of(code)
             meaning = means(answer, kind)
@@ -95,15 +98,22 @@ class ListedOffsets(Mutable, kw_only=False):
                         troubles[tp] = OffsetNotAvailableError(f"it named the offset {part.offset}")
                     else:
                         offsets[tp] = _found(part)
+                if code:
+                    without.update(dict.fromkeys(parts, kind))
             elif Do.RAISE in meaning:
                 refusals.update(dict.fromkeys(parts, kind))
             else:
                 troubles.update((tp, kind()) for tp in parts)
-        return cls(offsets, troubles, refusals, answer, by)
+        return cls(offsets, troubles, refusals, without, answer, by)
 
-    def mark_unavailable(self, tp: TopicPartition) -> None:
-        """The leader does not know the offset yet (KIP-207)."""
-        self.troubles[tp] = OffsetNotAvailableError()
+    def is_no_end(self, tp: TopicPartition) -> None:
+        """An end of the log was asked for, and None is none: the leader does not know it yet
+        (KIP-207), or has refused to say."""
+        del self.offsets[tp]
+        if tp in self.without:
+            self.refused[tp] = self.without[tp]
+        else:
+            self.troubles[tp] = OffsetNotAvailableError()
 
     def refusals(
         self, of: Iterable[TopicPartition]

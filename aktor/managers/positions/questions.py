@@ -220,14 +220,14 @@ class OffsetQuestions:
             return  # another leader's refusal or the deadline has ended it
         for tp in asked.partitions:
             question.answered(tp)
+        for tp, offset in [*found.offsets.items()]:
+            if offset is None and question.asked.timestamps[tp] < 0:
+                found.is_no_end(tp)
         for error, _ in found.refusals(asked.partitions):
             self._end(Failed(ticket=asked.ticket, error=error))
             return
         for tp, offset in found.offsets.items():
-            if offset is None and question.asked.timestamps[tp] < 0:
-                found.mark_unavailable(tp)
-            else:
-                question.finds(tp, offset)
+            question.finds(tp, offset)
         if question.found.keys() >= question.asked.timestamps.keys():
             self._end(Answered(ticket=asked.ticket, value=question.found))
             return

@@ -9,6 +9,7 @@ import pytest
 from kafka.errors import (
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
+    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
 from kafka.structs import OffsetAndTimestamp, TopicPartition
@@ -100,6 +101,19 @@ def test_records_without_timestamps_have_no_offset_by_time() -> None:
     (said,) = answer(manager, ask(manager, a_question({T0: 1000})), offsets(errors={T0: 43}))
 
     assert said == Answered(ticket=7, value={T0: None})
+
+
+def test_who_asks_for_an_end_of_a_log_hears_at_once_that_its_format_is_refused() -> None:
+    manager = a_manager()
+
+    (said,) = answer(
+        manager, ask(manager, a_question({T0: -1, T1: 1000})), offsets(errors={T0: 43, T1: 43})
+    )
+
+    assert isinstance(said, Failed)
+    assert isinstance(said.error, UnsupportedForMessageFormatError)
+    assert "t-0" in str(said.error)
+    assert "t-1" not in str(said.error)
 
 
 def test_an_end_of_the_log_without_an_offset_is_asked_for_again() -> None:
