@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aktor.consumer.configuration.table import DEFAULT_CONFIG
 from aktor.structs import TopicPartition
@@ -56,6 +56,13 @@ _ELSEWHERE: Final = {
 }
 
 
+def _is_of_another_base(name: str, owner: type) -> bool:
+    """Whether a subclass has this name of a base that stands after ours: `start` of
+    `class Reader(KafkaConsumer, Thread)`."""
+    others = owner.__mro__[owner.__mro__.index(Elsewhere) + 1 :]
+    return any(name in vars(one) for one in others)
+
+
 class _Absent:
     """A name that is no attribute: who reads it is told what to call in place of it."""
 
@@ -63,7 +70,10 @@ class _Absent:
         self._name = name
         self._instead = f"which {client}'s consumer has. Here it is {instead}"
 
-    def __get__(self, consumer: object, owner: type) -> Never:
+    def __get__(self, consumer: object, owner: type) -> Any:
+        if _is_of_another_base(self._name, owner):
+            found: Any = super(Elsewhere, owner if consumer is None else consumer)
+            return getattr(found, self._name)
         of = f"type object {owner.__name__!r}" if consumer is None else f"{owner.__name__!r} object"
         raise AttributeError(
             f"{of} has no attribute {self._name!r}, {self._instead}", name=self._name, obj=consumer
@@ -85,7 +95,8 @@ class Elsewhere:
 
     def __dir__(self) -> list[str]:
         absent = {name for methods in _ELSEWHERE.values() for name in methods}
-        return [name for name in super().__dir__() if name not in absent]
+        own = {name for name in absent if _is_of_another_base(name, type(self))}
+        return [name for name in super().__dir__() if name not in absent - own]
 
 
 def check_topics(topics: Collection[Any]) -> None:

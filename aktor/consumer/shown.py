@@ -31,6 +31,26 @@ if TYPE_CHECKING:
 __all__ = ["Shown"]
 
 
+if TYPE_CHECKING:
+    replaceable = property
+else:
+
+    class replaceable(property):
+        """A property whose name a subclass may take for an attribute of its own: kafka-python's
+        consumer has none of this name."""
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            try:
+                return vars(instance)[self.fget.__name__]
+            except KeyError:
+                return self.fget(instance)
+
+        def __set__(self, instance, value):
+            vars(instance)[self.fget.__name__] = value
+
+
 class Shown:
     """The methods of a consumer that only look, in every state and from any thread."""
 
@@ -57,7 +77,7 @@ class Shown:
         look = _looks_later(self._engine, self._dispatcher, self._guard, self._core.log)
         self._dispatcher.watch_by(look)
 
-    @property
+    @replaceable
     def rebalances(self) -> list[MemberPart]:
         """This member's parts in the last 50 rebalances that are over, the oldest first; each with
         its trigger, how long each phase and each callback took, and how it ended.

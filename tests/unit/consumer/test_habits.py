@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -269,6 +270,54 @@ def test_the_constructor_calls_no_method_of_a_subclass() -> None:
 
     with Own("orders", bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0) as consumer:
         assert consumer.subscription() == {"orders"}
+
+
+def test_a_method_of_another_client_may_come_from_another_base_of_a_subclass() -> None:
+    """As `start` of a consumer that is a thread, too, or `stop` of a service's base class."""
+
+    class Service:
+        def stop(self) -> str:
+            return "stopped"
+
+        @property
+        def list_topics(self) -> list[str]:
+            return ["orders"]
+
+    class Reader(KafkaConsumer, Service, threading.Thread):
+        def __init__(self, *topics: str, **settings: Any) -> None:
+            threading.Thread.__init__(self)
+            KafkaConsumer.__init__(self, *topics, **settings)
+            self.seen: list[object] = []
+
+        def run(self) -> None:
+            self.seen.append(self.subscription())
+
+    with Reader("orders", bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0) as reader:
+        reader.start()
+        reader.join()
+
+    assert (reader.seen, reader.stop(), reader.list_topics) == ([{"orders"}], "stopped", ["orders"])
+    assert Reader.start is threading.Thread.start
+    assert {"start", "stop"} < set(dir(reader))
+    assert not {"getmany", "memberid"} & set(dir(reader))
+    with pytest.raises(AttributeError, match="aiokafka"):
+        reader.getmany  # noqa: B018
+
+
+def test_what_a_subclass_counts_may_have_the_name_of_what_only_looks(
+    consumer: KafkaConsumer,
+) -> None:
+    """kafka-python's consumer has none of these names: they are the subclass's to take."""
+
+    class Counting(KafkaConsumer):
+        def __init__(self, **settings: Any) -> None:
+            self.rebalances = self.status = self.why = 0
+            super().__init__(**settings)
+            self.rebalances += 1
+
+    with Counting(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0) as counting:
+        assert (counting.rebalances, counting.status, counting.why) == (1, 0, 0)
+    assert consumer.rebalances == []
 
 
 def test_close_of_a_subclass_runs_once_also_if_a_callback_calls_it(consumer: KafkaConsumer) -> None:
