@@ -28,6 +28,7 @@ from typing import (
     overload,
 )
 
+import kafka.consumer.group
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor.consumer import arguments, deserializers, habits
@@ -49,6 +50,7 @@ from aktor.consumer.core.iteration import Calls, Polled
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
+from aktor.consumer.internals import NAMES as VIEWS
 from aktor.consumer.internals import Internals
 from aktor.consumer.shown import Shown
 from aktor.consumer.system import HOST, Host
@@ -191,6 +193,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         **configs: Unpack[ConsumerSettings],
     ) -> None: ...
     def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
+        habits.check_names(self, KafkaConsumer, _OWN)
         super().__init__(ThreadGuard())
         habits.check_topics(topics)
         given, own = habits.with_defaults(type(self).DEFAULT_CONFIG, configs)
@@ -1237,6 +1240,16 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
 #: Methods whose `timeout_ms` is `request_timeout_ms` by default, not `default_api_timeout_ms`.
 _REQUESTS: Final = frozenset({"commit", "beginning_offsets", "end_offsets", "offsets_for_times"})
+
+#: What a consumer has inside, and kafka-python's has not: its class, and each instance.
+_OWN: Final = frozenset(
+    {name for name in dir(KafkaConsumer) if re.match("_[^_]", name)}
+    - set(dir(kafka.consumer.group.KafkaConsumer))
+    - set(VIEWS)
+    | {"_bell", "_close_asked", "_core", "_dispatcher", "_driver", "_ended", "_engine", "_gone"}
+    | {"_guard", "_host", "_last_subscription", "_make_bell", "_measured", "_polled", "_processor"}
+    | {"_rebalances", "_settings", "_system", "_to_close", "_warned"}
+)
 
 #: As it is when nobody has replaced it.
 _NEXT: Final = KafkaConsumer.__next__
