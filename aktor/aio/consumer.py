@@ -521,7 +521,11 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self._check_usable()
         if self._loop is not None:  # here, and not for each record
             self._check_loop()
-        return self
+        # A `getone` of a subclass, or one that was put in place of ours, is called for each record,
+        # as by aiokafka's iteration.
+        kind = type(self)
+        replaced = kind.getone is not _GETONE or "getone" in vars(self)
+        return _ByGetone(self) if replaced and kind.__anext__ is _ANEXT else self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
         """The next record, as `getone`; the iteration ends when the consumer is stopped."""
@@ -1104,3 +1108,24 @@ def _when_dropped(consumer: Any, act: Callable[..., object], *args: Any) -> Any:
 
 #: aiokafka's name of the class.
 AIOKafkaConsumer = KafkaConsumer
+
+
+class _ByGetone(Generic[K, V]):
+    """An iteration by another `getone` than ours."""
+
+    def __init__(self, consumer: KafkaConsumer[K, V]) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        try:
+            return await self._consumer.getone()
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+
+
+#: As they are when nobody has replaced them.
+_GETONE: Final = KafkaConsumer.getone
+_ANEXT: Final = KafkaConsumer.__anext__

@@ -467,6 +467,43 @@ def test_unsubscribe_goes_on_though_who_awaits_it_is_cancelled(
     run(program())
 
 
+@pytest.mark.parametrize("how", ["subclass", "put in place"])
+def test_an_iteration_calls_the_getone_that_is_in_place_of_ours(
+    kafka: EmbeddedCluster, orders: TopicPartition, how: str
+) -> None:
+    """As aiokafka's: programs count, decode and trace records there."""
+    seen: list[int] = []
+
+    class Counting(KafkaConsumer[Any, Any]):
+        async def getone(self, *partitions: TopicPartition) -> Any:
+            record = await super().getone(*partitions)
+            seen.append(record.offset)
+            return record
+
+    async def program() -> list[int]:
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest"}
+        kind = Counting if how == "subclass" else KafkaConsumer
+        consumer: Any = kind(orders.topic, bootstrap_servers=kafka.bootstrap_servers, **settings)
+        if how == "put in place":
+            own = consumer.getone
+
+            async def getone() -> Any:
+                record = await own()
+                seen.append(record.offset)
+                return record
+
+            consumer.getone = getone
+        async with consumer:
+            found = []
+            async for record in consumer:
+                found.append(record.offset)
+                if record.offset == COUNT - 1:
+                    await consumer.stop()
+        return found
+
+    assert asyncio.run(program()) == seen == [*range(COUNT)]
+
+
 def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition) -> None:
     async def program() -> None:
         async with assigned(kafka, orders, max_poll_records=7) as consumer:
