@@ -8,6 +8,7 @@ that it can be taken from any thread, also while the background thread hangs or 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Collection, Mapping, Sized
 from dataclasses import field
 from typing import Any, Final, NamedTuple, Protocol
@@ -214,7 +215,10 @@ def _pattern(subscription: Subscription) -> str:
 
 
 def _line_of(background: int | None, overdue: float) -> str:
-    return "" if overdue < LATE_POLL or background is None else line_of(background, ours=True)
+    # The watch looks on the background thread itself: where it is now says nothing.
+    if overdue < LATE_POLL or background is None or background == threading.get_ident():
+        return ""
+    return line_of(background, ours=True)
 
 
 def _only(value: Value | None, kind: type[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.partition import Stage
-from aktor.consumer.present import health, reasons
+from aktor.consumer.present import health, picture, reasons
 from aktor.consumer.present.picture import ApplicationNow, PartitionSeen, Picture
 from aktor.consumer.present.reasons import WaitingFor
 from aktor.consumer.present.watch import ahead_by
@@ -788,3 +789,10 @@ def test_a_thread_that_stands_still_between_two_clocks_says_nothing_of_them() ->
     assert ahead_by(lambda: times[-1], wall) == pytest.approx(1000.0, abs=0.02)
     stands_still = 1.03
     assert ahead_by(lambda: times[-1], wall) is None
+
+
+def test_the_background_thread_says_nothing_of_the_line_at_which_it_looks_itself() -> None:
+    line_of = picture._line_of
+
+    assert line_of(threading.get_ident(), 12.0) == ""
+    assert line_of(threading.main_thread().ident, 0.0) == ""
