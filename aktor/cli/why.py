@@ -190,9 +190,11 @@ def _moment(text: str, newest: float) -> float:
 
 def _print(tables: Tables) -> None:
     from aktor.trace.rebalances.holds import called, seconds
+    from aktor.trace.rebalances.silences import in_sentences
 
     told = list(_told(tables.rebalances))
-    told += [(row.began, row.sentence) for row in tables.silences]
+    told += in_sentences(tables.silences)
+    told += [(row.began, row.sentence) for row in tables.refusals]
     if not told:
         print("No rebalance and no silence of a group is in these logs.")
     for at, sentence in sorted(told):
@@ -230,19 +232,23 @@ def _print(tables: Tables) -> None:
     _print_head("Members, by the time that they spent in rebalances", len(members))
     for total in members[:MOST]:
         words = [
-            f"{total.rebalances} rebalances in {seconds(total.rebalancing_ms)}",
+            f"{_count(total.rebalances, 'rebalance')} in {seconds(total.rebalancing_ms)}",
             f"began {total.initiated}",
             f"longest callback {seconds(total.longest_callback_ms)}",
         ]
         others = {
-            "lost": total.lost,
-            "late polls": total.late_polls,
-            "refused commits": total.refused_commits,
-            "resets": total.resets,
+            "late poll": total.late_polls,
+            "refused commit": total.refused_commits,
+            "reset": total.resets,
         }
-        words += [f"{count} {what}" for what, count in others.items() if count]
+        words += [f"{total.lost} lost"] if total.lost else []
+        words += [_count(count, what) for what, count in others.items() if count]
         name = called((total.consumer, total.host))
         _print_line("        ", f"{total.group}: {name}: {', '.join(words)}")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _told(rebalances: Iterable[Rebalance]) -> Iterator[tuple[float, str]]:

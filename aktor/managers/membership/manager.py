@@ -337,7 +337,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """Why the group does not know the member any more: the error, and what has led to it, as
         far as is known here."""
         after = f" after {self._standstill.words}" if self._standstill.words else ""
-        return f"{reasons.FENCED}{error}{after}"
+        return f"{reasons.FENCED}{error.rstrip('.')}{after}"
 
     # -- leaving the group
 

@@ -57,6 +57,7 @@ class GroupPictures:
         self._owned = [row for row in tables.owned_partitions if row.group == group]
         self._downtimes = [row for row in tables.downtimes if row.group == group]
         self.silences = [row for row in tables.silences if row.group == group]
+        self.refusals = [row for row in tables.refusals if row.group == group]
         times = [at for row in self._spans for at in (row.began, row.ended)]
         times += [at for row in self.rebalances for at in (row.began, row.ended)]
         times += [row.last_delivered or row.assigned for row in self._owned]

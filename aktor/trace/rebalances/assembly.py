@@ -176,6 +176,7 @@ class Assembly:
         """What led to a later epoch than that in which these parts began. In a KIP-848 group a
         member that joins is done with its own part at once; the others hear of it by their next
         heartbeats, seconds later."""
+        earlier = list(earlier)
         since = [part.since_generation for part in self.parts if part.cause is Cause.PEER]
         known = [generation for generation in since if generation is not None]
         if not known or not self.generations:
@@ -187,7 +188,21 @@ class Assembly:
             if first < generation <= last
             and self.began - REACH <= departure.at <= self.began + SKEW
         ]
-        return min(found, key=lambda one: one[0], default=(0, None))[1]
+        if found:
+            return min(found, key=lambda one: one[0])[1]
+        # A coordinator that computes targets late (Kafka 4.3) takes several members in with the
+        # epoch that all have, and with nothing. What they are given later, they came for.
+        given = {
+            part.name
+            for part in self.parts
+            if part.cause is Cause.PEER and part.owned == 0 and part.added
+        }
+        came = [
+            departure
+            for _, departure in earlier
+            if departure.name in given and self.began - REACH <= departure.at <= self.began + SKEW
+        ]
+        return min(came, key=lambda departure: departure.at, default=None)
 
     @property
     def own_causes(self) -> Iterator[tuple[int, Departure]]:
@@ -337,7 +352,7 @@ def _sentence(
     if trigger is None:
         began = "what triggered it is in no trace (a session that ran out, or a member unseen)"
     else:
-        why = trigger.because or trigger.cause.value
+        why = (trigger.because or trigger.cause.value).rstrip(".")
         nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
         began = f"triggered by {'the brokers' if nobody else called(trigger.name)}: {why}"
     words = [f"{group}: {seconds(took)}, {began}"]
@@ -379,6 +394,9 @@ def _done_last(took: float, slowest: Part) -> list[str]:
     late = slowest.duration_ms < took / 2
     last = f"{name} was done last{f'; its own part took {own}' if late else f' after {own}'}"
     words = f"{last}, {seconds(spent)} of it in {phase}{_mostly(slowest, spent)}"
+    if slowest.refusal is not None:
+        times = "once" if slowest.refused == 1 else f"{slowest.refused} times"
+        words += f"; the coordinator refused it {times} or did not answer: {slowest.refusal}"
     return [words]
 
 

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
-from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
+from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, in_short, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
+from aktor.trace.rebalances.refusals import GROUP, LOGIN, TOPIC, Refusals, is_login
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
 from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
 from aktor.trace.rebalances.spans import Spans
@@ -60,6 +61,7 @@ class GroupTraces:
         self._by_generation: dict[int, Assembly] = {}
         self._departures: list[Departure] = []
         self._silences = Silences(group)
+        self._refusals = Refusals(group)
         self._spans = Spans(group)
         #: Topics that have another number of partitions now, as a member heard of it last.
         self._resized: dict[str, Resized] = {}
@@ -120,6 +122,7 @@ class GroupTraces:
                 self._end_part(life, life.part.seen, "unfinished")
             self._spans.end(life)
         self._rows += self._silences.close(self._now)
+        self._rows += self._refusals.close()
         self._rows += self._ownership.end()
         self._collect()
         for assembly in self._open:
@@ -155,6 +158,7 @@ class GroupTraces:
             return
         part = self._begin_part(life, at, _text(event, "because"))
         part.since_generation = _number(event, "generation")
+        part.owned = _number(event, "owned")
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
         # The state may have been entered just before this was told.
@@ -268,9 +272,13 @@ class GroupTraces:
             assembly.owners = self._ownership.now(assembly.members)
             self._due = min(self._due, assembly.due)
 
-    def _delayed(self, life: Life, _at: float, _event: Event) -> None:
+    def _delayed(self, life: Life, _at: float, event: Event) -> None:
         if life.part is not None:
             life.part.delayed += 1
+            life.refuse(in_short(_text(event, "because")))
+
+    def _heartbeat_failed(self, life: Life, _at: float, event: Event) -> None:
+        life.refuse(in_short(_text(event, "because")))
 
     def _left(self, life: Life, at: float, event: Event) -> None:
         self._depart(life, at, _text(event, "because"))
@@ -337,13 +345,16 @@ class GroupTraces:
         life.look_for_brokers(at)
 
     def _bootstrap_failed(self, life: Life, at: float, event: Event) -> None:
-        life.find_no_broker(at, _text(event, "because") or "no broker can be reached")
+        life.find_no_broker(at, in_short(_text(event, "because")) or "no broker can be reached")
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
         life.find_coordinator(at, _number(event, "node"), _text(event, "address"))
 
     def _coordinator_lost(self, life: Life, at: float, event: Event) -> None:
-        life.lose_coordinator(at, _text(event, "because") or "it was lost")
+        life.lose_coordinator(at, in_short(_text(event, "because")) or "it was lost")
+
+    def _coordinator_refused(self, life: Life, at: float, event: Event) -> None:
+        life.refuse_coordinator(at, in_short(_text(event, "because")) or "it was refused")
 
     # -- which parts belong together
 
@@ -505,6 +516,20 @@ class GroupTraces:
                 )
             )
 
+    def _connection_failed(self, life: Life, at: float, event: Event) -> None:
+        because = _text(event, "because")
+        if is_login(because):
+            self._add(self._refusals.tell(life.source, life.name, LOGIN, at, because))
+
+    def _group_failed(self, life: Life, at: float, event: Event) -> None:
+        because = _text(event, "because")
+        life.refuse(in_short(because))
+        self._add(self._refusals.tell(life.source, life.name, GROUP, at, because))
+
+    def _topic_refused(self, life: Life, at: float, event: Event) -> None:
+        because = _text(event, "because")
+        self._add(self._refusals.tell(life.source, life.name, TOPIC, at, because))
+
     def _add(self, row: Row | None) -> None:
         if row is not None:
             self._rows.append(row)
@@ -582,11 +607,15 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "clock.set": GroupTraces._clock_set,
     "cluster.changed": GroupTraces._cluster_changed,
     "commit.failed": GroupTraces._commit_failed,
+    "connection.failed": GroupTraces._connection_failed,
     "coordinator.found": GroupTraces._coordinator_found,
     "coordinator.lost": GroupTraces._coordinator_lost,
+    "coordinator.refused": GroupTraces._coordinator_refused,
     "coordinator.retried": GroupTraces._coordinator_lost,
     "delivery.resumed": GroupTraces._delivery_resumed,
     "delivery.stalled": GroupTraces._stalled,
+    "group.failed": GroupTraces._group_failed,
+    "heartbeat.failed": GroupTraces._heartbeat_failed,
     "member.epoch": GroupTraces._epoch,
     "member.left": GroupTraces._left,
     "member.lost": GroupTraces._lost,
@@ -605,6 +634,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "rebalance.triggered": GroupTraces._triggered,
     "subscription.told": GroupTraces._told_subscription,
     "topic.deleted": GroupTraces._topic_deleted,
+    "topic.refused": GroupTraces._topic_refused,
     DELIVERED: GroupTraces._delivered,
 }
 

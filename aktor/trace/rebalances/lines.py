@@ -24,11 +24,12 @@ DELIVERED: Final = "records.delivered"
 #: The events that are needed.
 EVENTS: Final = frozenset(
     {"bootstrap.failed", "bootstrap.started", "clock.set", "callback.failed", "callback.finished"}
-    | {"commit.failed", "coordinator.found"}
-    | {"coordinator.lost", "coordinator.retried", "member.epoch", "member.left", "member.lost"}
+    | {"commit.failed", "connection.failed", "coordinator.found", "coordinator.lost"}
+    | {"coordinator.refused", "coordinator.retried", "group.failed", "heartbeat.failed"}
+    | {"member.epoch", "member.left", "member.lost"}
     | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
     | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}
-    | {"cluster.changed", "subscription.told", "topic.deleted"}
+    | {"cluster.changed", "subscription.told", "topic.deleted", "topic.refused"}
     | {"delivery.resumed", "delivery.stalled", "partitions.paused", "partitions.resumed"}
     | {"rebalance.delayed", "rebalance.joined", "rebalance.triggered", DELIVERED}
 )

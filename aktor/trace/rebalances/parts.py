@@ -109,6 +109,11 @@ class Part:
     counted: int = 0
     attempts: int = 1
     delayed: int = 0
+    #: How many of its requests the coordinator refused or did not answer, and why the last one.
+    refused: int = 0
+    refusal: str | None = None
+    #: How many partitions it owned when it began; None: its trace does not say it.
+    owned: int | None = None
     #: Milliseconds by phase, and by callback the longest.
     spent: dict[str, float] = field(default_factory=dict)
     callbacks: dict[str, float] = field(default_factory=dict)
@@ -236,6 +241,12 @@ class Life:
         if self.part is not None and held_back is not None:
             self.part.waited("commit", held_back, at)
 
+    def refuse(self, because: str | None) -> None:
+        """A request of its rebalance, or a heartbeat, was refused or not answered."""
+        if self.part is not None and because is not None:
+            self.part.refused += 1
+            self.part.refusal = because
+
     def poll_late(self, at: float, because: str) -> None:
         """The application has not polled for too long: the member leaves the group."""
         self.hold_back(at)
@@ -275,6 +286,13 @@ class Life:
         at_address = f" at {address}" if address else ""
         broker = "" if node is None else f"broker {node}{at_address}: "
         self.away = Away(at, f"{broker}{because.rstrip('.')}", node)
+
+    def refuse_coordinator(self, at: float, because: str) -> None:
+        """A broker has answered, and does not tell this user who the coordinator is: whatever
+        the reason was before, it is this one now."""
+        self.find_coordinator(at, None, None)
+        self.reach_coordinator()
+        self.lose_coordinator(at, because)
 
     def reach_coordinator(self) -> None:
         """The coordinator has answered: if it is lost again, it is away anew."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 __all__ = ["At", "Downtime", "MemberPart", "Rebalance", "RefusedCommit", "Reset", "Row", "Silence"]
-__all__ += ["MemberTotal", "OwnedPartition", "Span", "Storm"]
+__all__ += ["MemberTotal", "OwnedPartition", "Refusal", "Span", "Storm"]
 
 #: A point in time: seconds since 1970.
 At = NewType("At", float)
@@ -166,6 +166,22 @@ class Silence(Row):
     #: What the next record waited for longest (`waiting_for` of `status()`), or "paused"; and in
     #: words, with who it was.
     reason: str | None
+    because: str | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Row):
+    """What brokers refused to a member: it may never have got into its group."""
+
+    #: The first time and the last one.
+    began: At
+    ended: At
+    consumer: str | None
+    host: str | None
+    #: "login", "group" or "topic".
+    refused: str
+    times: int
     because: str | None
     sentence: str
 

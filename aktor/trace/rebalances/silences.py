@@ -7,14 +7,16 @@ one owner to the next are in the table of downtimes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Silence
 
-__all__ = ["PAUSED", "Silences"]
+__all__ = ["PAUSED", "Silences", "in_sentences"]
 
 #: The reason of a silence that the application asked for; and its words.
 PAUSED = "paused"
@@ -22,6 +24,12 @@ PAUSED_WORDS = "the application had paused it"
 
 #: A pause by the application is told if it is as long, in seconds, as a silence has to be.
 LEAST = 1.0
+
+#: Silences that began within so many seconds may be one, and so many of them are named.
+TOGETHER = 2.0
+NAMES = 6
+
+_NUMBERS: Final = re.compile(r"[0-9.]+")
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +41,12 @@ class _Silent:
     #: When each reason was told, the reason, and the sentence.
     told: list[tuple[float, str | None, str | None]] = field(default_factory=list)
 
-    def main(self, until: float) -> tuple[str | None, str | None]:
-        """The reason that lasted longest, and its sentence."""
+    def main(self, until: float) -> tuple[float, str | None, str | None]:
+        """The reason that lasted longest, when it was told, and its sentence."""
         ends = [*(at for at, _, _ in self.told[1:]), until]
         begins = [self.began, *(at for at, _, _ in self.told[1:])]
         longest = max(range(len(self.told)), key=lambda n: ends[n] - begins[n])
-        return self.told[longest][1:]
+        return self.told[longest]
 
 
 @dataclass(slots=True, eq=False)
@@ -83,9 +91,12 @@ class Silences:
         self._silent.clear()
 
     def _row(self, partition: str, silent: _Silent, ended: float | None, seen: float) -> Silence:
-        reason, because = silent.main(seen)
+        told, reason, because = silent.main(seen)
         lasted = milliseconds(silent.began, seen)
         goes_on = "" if ended is not None else ", and it goes on"
+        # The reason has times of its own, as of then.
+        ago = milliseconds(silent.began, told)
+        then = f"; it said after {seconds(ago)}" if ago and reason != PAUSED else ""
         return Silence(
             group=self.group,
             partition=partition,
@@ -97,5 +108,33 @@ class Silences:
             reason=reason,
             because=because,
             sentence=f"{self.group}: {called(silent.name)} was given nothing of {partition} for"
-            f" {seconds(lasted)}{goes_on}: {because or reason or 'its trace does not say why'}.",
+            f" {seconds(lasted)}{goes_on}{then}:"
+            f" {(because or reason or 'its trace does not say why').rstrip('.')}.",
         )
+
+
+def in_sentences(rows: Iterable[Silence]) -> Iterator[tuple[float, str]]:
+    """When silences began, and what is to be said of them. What one consumer was given nothing of
+    for one reason, from about the same time on, is one sentence: a broker has many partitions."""
+    alike: dict[tuple[str | None, ...], list[Silence]] = {}
+    for row in sorted(rows, key=lambda row: row.began):
+        because = _NUMBERS.sub("", row.because or "")
+        key = row.group, row.consumer, row.host, row.reason, because
+        before = alike.setdefault(key, [])
+        if before and row.began > before[0].began + TOGETHER:
+            yield _as_one(before)
+            before.clear()
+        before.append(row)
+    yield from map(_as_one, alike.values())
+
+
+def _as_one(rows: list[Silence]) -> tuple[float, str]:
+    longest = max(
+        rows, key=lambda row: float("inf") if row.ended is None else row.ended - row.began
+    )
+    names = list(dict.fromkeys(row.partition for row in rows))
+    if len(names) == 1:
+        return longest.began, longest.sentence
+    told = ", ".join(names[:NAMES]) + (f", ... ({len(names)})" if len(names) > NAMES else "")
+    one, all_of_them = f"nothing of {longest.partition} for", f"nothing of {told} for up to"
+    return rows[0].began, longest.sentence.replace(one, all_of_them, 1)

@@ -17,6 +17,7 @@ from aktor.trace.rebalances.rows import (
     MemberTotal,
     OwnedPartition,
     Rebalance,
+    Refusal,
     RefusedCommit,
     Reset,
     Row,
@@ -33,6 +34,7 @@ TABLES: Final[Mapping[str, type[Row]]] = {
     "parts": MemberPart,
     "downtimes": Downtime,
     "silences": Silence,
+    "refusals": Refusal,
     "refused_commits": RefusedCommit,
     "resets": Reset,
     "storms": Storm,
@@ -86,6 +88,11 @@ class Tables:
     def silences(self) -> list[Silence]:
         """A row for each time that an owner was given nothing although there were records."""
         return typing.cast(list[Silence], self["silences"])
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """A row for each login, group and topic that brokers refused to a member."""
+        return typing.cast(list[Refusal], self["refusals"])
 
     @property
     def refused_commits(self) -> list[RefusedCommit]:

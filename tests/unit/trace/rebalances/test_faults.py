@@ -26,7 +26,7 @@ ONE = pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "cons
 SETTLED = 10.0
 
 #: What the broker adds to UNKNOWN_MEMBER_ID in a KIP-848 group.
-MORE = r"(: Member \S+ is not a member of group g\.)?"
+MORE = r"(: Member \S+ is not a member of group g)?"
 
 Fault = Callable[[Simulation, list[Member]], object]
 

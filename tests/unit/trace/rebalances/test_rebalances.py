@@ -565,6 +565,24 @@ def test_a_member_that_joined_before_the_others_last_epoch_is_not_blamed(
     assert (row.trigger, row.initiator) == ("unknown", None)
 
 
+def test_members_that_are_given_their_first_partitions_an_epoch_later_have_triggered_that(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    """Kafka 4.3 takes members in at once, with the epoch that all have, and computes later."""
+    assigned_anew = "the coordinator assigned other partitions"
+    alice.rebalances(30.0, 30.1, 2, because="first join", owns=["t-0", "t-1"])
+    bob.rebalances(60.0, 60.1, 2, because="first join")
+    given = {"because": assigned_anew, "rebalance": 2, "generation": 2}
+    alice.tells(61.0, "rebalance.triggered", **given, owned=2)
+    alice.rebalances(61.0, 61.5, 4, because=assigned_anew, gives_up=["t-1"])
+    bob.tells(62.0, "rebalance.triggered", **given, owned=0)
+    bob.rebalances(62.0, 62.1, 4, because=assigned_anew, owns=["t-1"])
+
+    *_, row = rows_of(events, Rebalance)
+
+    assert (row.trigger, row.initiator, row.moved) == ("join", "bob", 1)
+
+
 def test_of_records_that_are_told_of_later_the_times_count_at_which_they_were_given_out(
     events: list[Event], alice: Member, bob: Member
 ) -> None:

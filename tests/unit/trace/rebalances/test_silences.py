@@ -6,6 +6,7 @@ import pytest
 
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Silence
+from aktor.trace.rebalances.silences import in_sentences
 from tests.unit.trace.rebalances.told import BEGAN, Member, rows_of
 
 
@@ -36,7 +37,8 @@ def test_a_silence_lasts_from_when_it_began_until_records_come_again(
     assert (row.partition, row.consumer, row.reason) == ("t-0", "alice", "no leader")
     assert (row.began, row.ended, row.duration_ms) == (BEGAN + 10, BEGAN + 15, 5000)
     assert row.sentence == (
-        "g: alice on host-alice was given nothing of t-0 for 5.0 s: no broker leads it."
+        "g: alice on host-alice was given nothing of t-0 for 5.0 s; it said after 1.0 s: no broker"
+        " leads it."
     )
 
 
@@ -71,7 +73,9 @@ def test_a_silence_that_the_traces_do_not_end_goes_on(events: list[Event], alice
     (row,) = rows_of(events, Silence)
 
     assert (row.ended, row.duration_ms) == (None, None)
-    assert row.sentence.endswith("for 20.0 s, and it goes on: its leader is away.")
+    assert row.sentence.endswith(
+        "for 20.0 s, and it goes on; it said after 1.0 s: its leader is away."
+    )
 
 
 def test_a_silence_ends_when_the_partition_is_given_up_or_another_member_gets_it(
@@ -110,3 +114,30 @@ def test_odd_values_make_no_error(
     alice.tells(BEGAN + 2, "partitions.paused", **values)
 
     assert len(rows_of(events, Silence)) <= 1
+
+
+def test_partitions_that_were_silent_together_for_one_reason_are_one_sentence(
+    events: list[Event], alice: Member
+) -> None:
+    for number in range(8):
+        began, ended = BEGAN + 10 + number / 10, BEGAN + 20 + number
+        because = f"its leader (broker 1, b1:9092) has not answered for {1 + number / 10:.1f} s"
+        alice.tells(
+            *(began + 1, "delivery.stalled"),
+            topic="t",
+            partition=f"t-{number}",
+            reason="broker",
+            since=began,
+            because=because,
+        )
+        alice.tells(ended, "delivery.resumed", topic="t", partition=f"t-{number}")
+    stalls(alice, BEGAN + 41, "broker", "its leader (broker 1, b1:9092) is away", since=BEGAN + 40)
+
+    told = list(in_sentences(rows_of(events, Silence)))
+
+    assert sorted(at - BEGAN for at, _ in told) == [10, 40]
+    assert told[0][1] == (
+        "g: alice on host-alice was given nothing of t-0, t-1, t-2, t-3, t-4, t-5, ... (8) for up"
+        " to 16.3 s; it said after 1.0 s: its leader (broker 1, b1:9092) has not answered for"
+        " 1.7 s."
+    )

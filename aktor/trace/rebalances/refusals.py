@@ -1,0 +1,94 @@
+"""What brokers refused to a member besides its commits: its login, the group, or a topic.
+
+Such a member may never get into its group, so that no rebalance and no silence tells of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from aktor.trace.rebalances.causes import in_short
+from aktor.trace.rebalances.holds import called, seconds
+from aktor.trace.rebalances.parts import Name, milliseconds
+from aktor.trace.rebalances.rows import At, Refusal
+
+__all__ = ["GROUP", "LOGIN", "TOPIC", "Refusals", "is_login"]
+
+#: What was refused.
+LOGIN: Final = "login"
+GROUP: Final = "group"
+TOPIC: Final = "topic"
+_WORDS: Final = {LOGIN: "the login", GROUP: "the group", TOPIC: "a topic"}
+
+#: The same again after so many seconds is another row.
+AGAIN: Final = 60.0
+
+#: Brokers, ports and times, by which what is refused again differs.
+_NUMBERS: Final = re.compile(r"[0-9]+")
+
+
+def is_login(because: str | None) -> bool:
+    """Whether a connection failed because the user or the certificate was refused."""
+    return because is not None and because.startswith("AuthenticationError")
+
+
+@dataclass(slots=True, eq=False)
+class _Refused:
+    """What a member was refused, and how often."""
+
+    name: Name
+    began: float
+    last: float
+    because: str
+    times: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Refusals:
+    """Knows what the members of one group were refused last."""
+
+    group: str
+    _refused: dict[tuple[str, str], _Refused] = field(default_factory=dict)
+
+    def tell(
+        self, source: str, name: Name, what: str, at: float, because: str | None
+    ) -> Refusal | None:
+        """It was refused (`LOGIN`, `GROUP` or `TOPIC`). Returns the row of what was refused
+        before, if this is something else."""
+        words = in_short(because) or "its trace does not say why"
+        before = self._refused.get((source, what))
+        if before is not None and at - before.last <= AGAIN and _alike(words, before.because):
+            before.times += 1
+            before.last = max(before.last, at)
+            return None
+        self._refused[source, what] = _Refused(name, at, at, words)
+        return None if before is None else self._row(what, before)
+
+    def close(self) -> Iterator[Refusal]:
+        """The traces end."""
+        for (_, what), refused in sorted(self._refused.items()):
+            yield self._row(what, refused)
+        self._refused.clear()
+
+    def _row(self, what: str, refused: _Refused) -> Refusal:
+        times, lasted = refused.times, milliseconds(refused.began, refused.last)
+        again = "" if times == 1 else f" {times} times within {seconds(lasted)}"
+        return Refusal(
+            group=self.group,
+            began=At(refused.began),
+            ended=At(refused.last),
+            consumer=refused.name[0],
+            host=refused.name[1],
+            refused=what,
+            times=times,
+            because=refused.because,
+            sentence=f"{self.group}: {called(refused.name)} was refused {_WORDS[what]}{again}:"
+            f" {refused.because.rstrip('.')}.",
+        )
+
+
+def _alike(one: str, other: str) -> bool:
+    return _NUMBERS.sub("", one) == _NUMBERS.sub("", other)
