@@ -5,7 +5,7 @@
 #   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
 #   ARGS="--plain"       for `make demo`: passed on (--help says what there is)
-#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses four processes ("-n 0 ...": one)
+#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses five processes ("-n 0 ...": one)
 #   SINCE=main           for `make check`: what has changed since this commit (HEAD: what is not committed)
 #   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
 #   ARGS="--jobs 2"      for `make mutations` (bugs put into our code: does a simulated storm find
@@ -26,11 +26,11 @@ NODES ?= 1
 PORT ?= 9092
 JOBS ?= 1
 # One process begins with the tests that start Spark, one with those on a real Kafka and one with
-# those on embedded ones, which mostly wait; tests that compute are shared by all processes that have
-# nothing else to do.
+# those on embedded ones. These mostly wait: so two others, at a lower priority, begin with the tests
+# that compute, which are shared by all processes that have nothing else to do.
 # A test process that falls ends the run: pytest-xdist would start another one, lose its tests and
 # wait for them for ever.
-BESIDE ?= -n 4 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+BESIDE ?= -n 5 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 # What is left to .ci/run, which says "CHOOSE=" and so leaves out nothing.
 CHOOSE ?= not gate
 SINCE ?= $(shell git merge-base HEAD main 2>/dev/null || echo HEAD)
@@ -38,7 +38,7 @@ SINCE ?= $(shell git merge-base HEAD main 2>/dev/null || echo HEAD)
 # test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-test: venv
+test: $(WITH)compiled
 	@if missing=$$($(PY) -m tests.kafka.real --missing); then $(PY) -m tests.kafka.real --prepare; \
 	else echo "left out: the tests of tests/kafka on a real Kafka (they run on the embedded one), since $$missing"; fi
 	@$(PY) -m pytest $(BESIDE) -m "$(CHOOSE)" $(ARGS)
@@ -85,6 +85,15 @@ clean:
 venv: $(WITH)test $(KERNEL)
 
 build: $(KERNEL)
+
+# All processes of a test run begin at the same time, and each would compile the modules of tests for
+# itself (pytest rewrites their asserts, which takes twelve seconds): two do, each its half, once.
+# What they find wrong, the test run says.
+$(WITH)compiled: | venv
+	@echo "compiling the tests (once)"
+	@for half in 0 1; do find tests -name 'test_*.py' | sort | awk "NR % 2 == $$half" | \
+	  xargs $(PY) -m pytest -n 0 -q -q -p no:cacheprovider --collect-only >/dev/null 2>&1 & done; wait
+	@touch $@
 
 # What is compiled. Without a compiler nothing is built, and the twins in Python are used.
 $(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)build

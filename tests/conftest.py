@@ -44,9 +44,9 @@ SPARK = ("tests/kafka/test_spark", "tests/spark/rebalances/")
 #: Those that start a program of Java, or the job over traces.
 JAVA_PROGRAMS = ("tests/clients/test_java_tools.py", "tests/spark/rebalances/test_job.py")
 
-#: The processes: one begins with the tests that start Spark, one with those on a real Kafka, one
-#: with those on embedded ones, and the others compute. With fewer, nothing runs beside tests on
-#: brokers.
+#: So many processes at least: one begins with the tests that start Spark, one with those on a real
+#: Kafka, one with those on embedded ones, and the others compute. With fewer, nothing runs beside
+#: tests on brokers.
 ENOUGH = 4
 
 #: Tests that share what they compute, each group in one process.

@@ -25,6 +25,7 @@ from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import ListOffsets
 from aktor.events.routes import ROUTES
 from aktor.simulation.world.crashes import HEARS_OF, in_start_order
+from tests.gate import all_but_the_first
 from tests.scenarios.harness import T0, Harness
 from tests.scenarios.reading import a_member, read
 from tests.scenarios.world import Sabotage, World, seeds
@@ -49,6 +50,10 @@ NOT_PROVOKED = {(actor, ActorsRestarted) for actor in HEARS_OF} | {
     ("network", Rebootstrap),
     ("coordinator", Rebootstrap),
 }
+
+PROVOKED = [point for point in POINTS if point not in NOT_PROVOKED]
+#: In an order of which the first half has each actor.
+BY_TURNS = [*PROVOKED[::2], *PROVOKED[1::2]]
 
 
 def test_the_scenario_provokes_every_message_but_the_ones_that_are_listed() -> None:
@@ -80,7 +85,7 @@ def test_the_scenario_goes_well_when_nobody_falls_over() -> None:
 )
 @pytest.mark.parametrize(
     ("actor", "message"),
-    [point for point in POINTS if point not in NOT_PROVOKED],
+    all_but_the_first(len(PROVOKED[::2]), BY_TURNS),
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_a_consumer_recovers_when(actor: str, message: type, times: int, seed: int) -> None:
@@ -102,9 +107,15 @@ STOPS: dict[str, Callable[[CooperativeActor], object]] = {
     "its event": lambda actor: actor.actor_stopped.set(),
 }
 
+#: Each actor in each way. Of the first ones each has another actor, and each way comes.
+STOPPED = [
+    (actor.name, [*STOPS][(number + turn) % len(STOPS)])
+    for turn in range(len(STOPS))
+    for number, actor in enumerate(ACTORS)
+]
 
-@pytest.mark.parametrize("how", STOPS)
-@pytest.mark.parametrize("actor", [one.name for one in ACTORS])
+
+@pytest.mark.parametrize(("actor", "how"), all_but_the_first(len(ACTORS), STOPPED))
 def test_a_consumer_recovers_when_pykka_stops_an_actor(actor: str, how: str) -> None:
     """Its supervisor has not ordered it, so it is a crash."""
     harness = Harness(seed=0)

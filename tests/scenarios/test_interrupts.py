@@ -40,8 +40,8 @@ GHOST = TopicPartition("ghosts", 0)
 #: How many lines are tried of each program, with each kind of interrupt.
 SAMPLE = 10 * int(os.environ.get("AKTOR_SEEDS", "1"))
 
-#: Each part has every second one of them. The second part is left to .ci/run.
-PARTS = 2
+#: Each part has every fourth one of them. The other parts are left to .ci/run.
+PARTS = 4
 
 
 @pytest.mark.parametrize("part", all_but_the_first(1, range(PARTS)))

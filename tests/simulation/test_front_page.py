@@ -55,6 +55,6 @@ def test_the_bug_of_the_front_page_is_found() -> None:
     assert found.value.checks == {"at-least-once"}
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(2, range(SEEDS)))
+@pytest.mark.parametrize("seed", all_but_the_first(1, range(SEEDS)))
 def test_the_mended_loop_of_the_front_page_passes(seed: int) -> None:
     judge_of(mended())(seed)
