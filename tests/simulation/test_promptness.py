@@ -23,7 +23,9 @@ from aktor.simulation.world.cluster import SETTINGS
 from tests.gate import all_but_the_first
 
 Manner = Literal["eager", "cooperative", "consumer"]
-MANNERS = pytest.mark.parametrize("manner", ["eager", "cooperative", "consumer"])
+MANNERS = pytest.mark.parametrize(
+    "manner", all_but_the_first(2, ["eager", "consumer", "cooperative"])
+)
 SEEDS = pytest.mark.parametrize("seed", all_but_the_first(1, range(2)))
 
 PARTITIONS = 6

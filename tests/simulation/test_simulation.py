@@ -589,6 +589,7 @@ def test_the_command_runs_until_it_is_interrupted_and_then_sums_up() -> None:
 
 
 @pytest.mark.gate
+@pytest.mark.timeout(400)  # a dozen storms, in a process that gives way to others
 def test_the_command_says_what_fails_and_shrinks_it_to_the_fault_that_matters(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
