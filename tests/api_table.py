@@ -20,7 +20,7 @@ PUBLIC: Final = {
     "aktor.coordinator.assignors": "For `partition_assignment_strategy`.",
     "aktor.metrics": "For `metric_reporters`. [Metrics](metrics.md).",
     "aktor.metrics.metrics_reporter": "The base class of reporters.",
-    "aktor.net.sasl.oauth": "The base class of token providers, for OAUTHBEARER.",
+    "aktor.net.sasl.oauth": "Providers of tokens, for OAUTHBEARER: their base class, and one.",
     "aktor.partitioner": "Which partition a key is in.",
     "aktor.future": "What `commit_async` returns.",
     "aktor.cluster": "For programs that make a `ClusterMetadata` of their own.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import pickle
@@ -12,12 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.errors import AuthenticationError, BootstrapError
+from aktor.net.sasl.oauth import ClientCredentials
+from aktor.spark.options import client_settings, producer_settings
+from aktor.spark.sink.confluent_producer import ConfluentProducer
+from aktor.spark.sink.kafka_python_producer import KafkaPythonProducer
+from aktor.spark.sink.rows import RowLayout
 from aktor.trace.file import trace_file
 from tests.kafka.real import KafkaCluster, topics
 from tests.kafka.real.certificates import make_certificates
@@ -37,6 +45,7 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
+from tests.token_endpoint import TokenEndpoint
 
 pytestmark = pytest.mark.real("the embedded Kafka has neither TLS nor ACLs")
 
@@ -99,6 +108,73 @@ def bobs(kind: ResourceType, name: str, operation: ACLOperation) -> ACL:
 
 
 # -- who gets in
+
+
+@pytest.fixture
+def token_endpoint() -> Iterator[TokenEndpoint]:
+    """An identity provider for alice."""
+    found = TokenEndpoint(lambda _: UnsecuredToken("alice").token())
+    yield found
+    found.close()
+
+
+def test_client_credentials_let_alice_in_and_all_connections_share_a_token(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str, token_endpoint: TokenEndpoint
+) -> None:
+    tokens = ClientCredentials(token_endpoint.url, "billing", "canary-7f3")
+    door = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": tokens}
+
+    with through(secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **door) as consumer:
+        assert len(read(consumer, 3)) == 3
+        shown = repr(consumer.config) + repr(consumer.status())
+    assert len(token_endpoint.asked) == 1
+    assert "canary" not in shown
+
+
+def test_client_credentials_that_are_refused_are_told_with_the_reason(
+    secure_kafka: KafkaCluster, orders: TopicPartition, token_endpoint: TokenEndpoint
+) -> None:
+    tokens = ClientCredentials(token_endpoint.url, "billing", "canary-7f3")
+    for _ in range(20):
+        token_endpoint.will(401, {"error": "invalid_client"})
+    door = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": tokens}
+
+    with (
+        through(secure_kafka, "SASL_PLAINTEXT", orders.topic, **door) as consumer,
+        pytest.raises(AuthenticationError, match=r"401 Unauthorized, invalid_client") as refused,
+    ):
+        consumer.poll(20_000)
+    assert "canary" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_options_of_spark_let_alice_in_to_read_and_to_write(
+    secure_kafka: KafkaCluster, topic: str, token_endpoint: TokenEndpoint
+) -> None:
+    topics.create_topic(secure_kafka.bootstrap_servers, topic)
+    options = {
+        "bootstrap.servers": secure_kafka.address("SASL_PLAINTEXT"),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": token_endpoint.url,
+        "sasl.jaas.config": 'a.OAuthBearerLoginModule required clientId="b" clientSecret="c";',
+    }
+    settings = producer_settings.read(options, transactional=False)
+    layout = RowLayout(StructType([StructField("value", BinaryType())]), topic)
+    for make in (ConfluentProducer, KafkaPythonProducer):
+        producer = make(settings, None)
+        with contextlib.closing(producer):
+            batch = pa.RecordBatch.from_pydict({"value": [make.__name__.encode()]})
+            for rows in layout.rows(batch, 0):
+                producer.send(rows)
+            producer.flush()
+
+    with KafkaConsumer(**client_settings.consumer_settings(options)) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        assert [r.value for r in read(consumer, 2)] == [
+            b"ConfluentProducer",
+            b"KafkaPythonProducer",
+        ]
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])

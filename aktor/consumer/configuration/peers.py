@@ -91,7 +91,8 @@ _ADVICE: Final[dict[str, tuple[str, ...]]] = {
         *("sasl_kerberos_keytab", "sasl_kerberos_kinit_cmd", "sasl_kerberos_min_time_*"),
         *("sasl_kerberos_principal", "sasl_kerberos_ticket_*"),
     ),
-    "give a sasl_oauth_token_provider, whose token() fetches a token": (
+    "give a sasl_oauth_token_provider, whose token() fetches a token:"
+    " aktor.net.sasl.oauth.ClientCredentials does it by a client's id and secret": (
         *("enable_sasl_oauthbearer_unsecure_jwt", "sasl_client_callback_handler_class"),
         *("sasl_login_*", "sasl_oauthbearer_*"),
     ),

@@ -706,7 +706,10 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             unset=("",),
             default=None,
             for_connections=True,
-            meaning="an `AbstractTokenProvider`; OAUTHBEARER needs it",
+            meaning=(
+                "an `AbstractTokenProvider`, as [`ClientCredentials`](api.md#aktornetsasloauth);"
+                " OAUTHBEARER needs it"
+            ),
         ),
         Setting(
             name="sasl_kerberos_name",

@@ -28,7 +28,7 @@ from aktor.errors import (
     ConfigurationError,
     FrameError,
 )
-from aktor.spark.options import java_settings
+from aktor.spark.options import java_settings, oauth
 from aktor.spark.options.java_settings import Refused, Translate, ignored
 
 __all__ = [
@@ -259,7 +259,7 @@ def settings(options: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, 
     found: dict[str, Any] = {}
     for name, text in options.items():
         found |= _translation(name, known)(text)
-    return found
+    return oauth.together(found)
 
 
 def _translation(name: str, known: Mapping[str, Any]) -> Translate:

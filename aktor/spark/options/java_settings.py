@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from aktor.errors import ConfigurationError
+from aktor.spark.options import oauth
 
 __all__ = ["ignored", "Refused", "Rule", "Translate", "rule_for", "translated_names"]
 
@@ -35,9 +36,7 @@ def ignored(_text: str) -> dict[str, Any]:
 
 Rule: TypeAlias = Refused | Translate
 
-_JAAS: Final = re.compile(
-    r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
-)
+_JAAS: Final = re.compile(r"([\w.]+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)")
 
 
 def rule_for(name: str) -> Rule | None:
@@ -63,11 +62,14 @@ def _servers(text: str) -> dict[str, Any]:
 
 
 def _jaas(text: str) -> dict[str, Any]:
-    """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
+    """What a JAAS line has: user name and password (PlainLoginModule, ScramLoginModule), or id and
+    secret of a client (OAuthBearerLoginModule)."""
     for module, way in _OTHER_LOGINS.items():
         if module in text:
             raise ConfigurationError(f"kafka.sasl.jaas.config names {module}: {way}")
     found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
+    if "OAuthBearerLoginModule" in text:
+        return oauth.of_jaas(found)
     if {"username", "password"} - found.keys():
         raise ConfigurationError(
             "kafka.sasl.jaas.config must have username and password, as 'org.apache.kafka.common."
@@ -79,10 +81,22 @@ def _jaas(text: str) -> dict[str, Any]:
     }
 
 
-def _mechanism(text: str) -> dict[str, Any]:
-    if text.strip() == "OAUTHBEARER":
-        raise ConfigurationError(f"kafka.sasl.mechanism is OAUTHBEARER: {_NOT_OAUTH}")
-    return {"sasl_mechanism": text.strip()}
+def _oauth_class(name: str, *accepted: str) -> Translate:
+    """A class of Java's that does what is done here anyway; another one does something else."""
+
+    def check_class(text: str) -> dict[str, Any]:
+        if text.strip().rpartition(".")[2] not in accepted:
+            raise ConfigurationError(f"kafka.{name}: {_LOGIN}. {_OAUTH_ONLY}")
+        return {}
+
+    return check_class
+
+
+def _oidc(text: str) -> dict[str, Any]:
+    """librdkafka's word for a login with a token endpoint."""
+    if text.strip() != "oidc":
+        raise ConfigurationError(f"kafka.sasl.oauthbearer.method: {oauth.HOW}")
+    return {}
 
 
 def _unquoted(text: str) -> str:
@@ -120,11 +134,7 @@ def _false(name: str, why: str) -> Translate:
 
 
 _A_CLASS: Final = "it names a class of Java's, and here is no Java: "
-_NOT_OAUTH: Final = Refused(
-    "a login by OAUTHBEARER needs an object that fetches tokens, and Spark's options are text: use"
-    " kafka.sasl.mechanism=PLAIN or SCRAM-SHA-512 with kafka.sasl.jaas.config, or certificates"
-    " (kafka.ssl.keystore.location)"
-)
+_OAUTH_ONLY: Final = Refused(oauth.HOW[0].upper() + oauth.HOW[1:])
 _KERBEROS: Final = (
     "here is no Java. Leave the line out, and set kafka.sasl.mechanism=GSSAPI (it needs the package"
     " gssapi; kafka.sasl.kerberos.service.name is kafka unless you set it). The ticket is the"
@@ -146,7 +156,6 @@ _LOGIN: Final = Refused(
 _OTHER_LOGINS: Final = {
     "Krb5LoginModule": _KERBEROS,
     "IAMLoginModule": _MSK,
-    "OAuthBearerLoginModule": _NOT_OAUTH,
 }
 
 _RULES: Final[dict[str, Rule]] = {
@@ -154,9 +163,21 @@ _RULES: Final[dict[str, Rule]] = {
     "security.protocol": lambda text: {"security_protocol": text.strip().upper()},
     # Logins, certificates: translated.
     "sasl.jaas.config": _jaas,
-    "sasl.mechanism": _mechanism,
+    "sasl.mechanism": lambda text: {"sasl_mechanism": text.strip()},
     "sasl.username": lambda text: {"sasl_plain_username": text},
     "sasl.password": lambda text: {"sasl_plain_password": text},
+    "sasl.oauthbearer.client.credentials.client.id": oauth.part("client_id"),
+    "sasl.oauthbearer.client.credentials.client.secret": oauth.part("client_secret"),
+    "sasl.oauthbearer.client.id": oauth.part("client_id"),
+    "sasl.oauthbearer.client.secret": oauth.part("client_secret"),
+    "sasl.oauthbearer.header.urlencode": oauth.part("header_urlencode"),
+    "sasl.oauthbearer.jwt.retriever.class": _oauth_class(
+        "sasl.oauthbearer.jwt.retriever.class",
+        *("ClientCredentialsJwtRetriever", "DefaultJwtRetriever"),
+    ),
+    "sasl.oauthbearer.method": _oidc,
+    "sasl.oauthbearer.scope": oauth.part("scope"),
+    "sasl.oauthbearer.token.endpoint.url": oauth.part("url"),
     "ssl.truststore.location": lambda text: {"ssl_cafile": text},
     "ssl.truststore.type": _pem("ssl.truststore.type"),
     "ssl.keystore.location": lambda text: {"ssl_certfile": text, "ssl_keyfile": text},
@@ -203,7 +224,9 @@ _RULES: Final[dict[str, Rule]] = {
     "ssl.keystore.certificate.chain": Refused(f"{_INLINE}kafka.ssl.keystore.location"),
     "ssl.truststore.certificates": Refused(f"{_INLINE}kafka.ssl.truststore.location"),
     "sasl.client.callback.handler.class": _LOGIN,
-    "sasl.login.callback.handler.class": _LOGIN,
+    "sasl.login.callback.handler.class": _oauth_class(
+        "sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler"
+    ),
     "sasl.login.class": _LOGIN,
     # What only Java's client needs to be told: names of algorithms, passwords of stores that are
     # no PEM files, the renewal of tickets (here the system's ticket cache is used), of tokens.
@@ -261,5 +284,5 @@ _BEGINNINGS: Final[dict[str, Rule]] = {
         " out (other providers are classes of Java's)"
     ),
     "metrics.context.": ignored,
-    "sasl.oauthbearer.": _NOT_OAUTH,
+    "sasl.oauthbearer.": Refused(oauth.HOW),
 }

@@ -34,6 +34,7 @@ _CONNECTION: Final = {
     "send_buffer_bytes": "socket.send.buffer.bytes",
     "sasl_kerberos_service_name": "sasl.kerberos.service.name",
     "sasl_mechanism": "sasl.mechanism",
+    "sasl_oauth_token_provider": "",
     "sasl_plain_password": "sasl.password",
     "sasl_plain_username": "sasl.username",
     "security_protocol": "security.protocol",
@@ -113,6 +114,8 @@ class ProducerSettings:
         for name, theirs in _CONNECTION.items():
             if theirs and name in self.given:
                 found[theirs] = _FOR_CONFLUENT.get(name, _as_it_is)(self.given[name])
+        if tokens := self.given.get("sasl_oauth_token_provider"):
+            found |= tokens.for_librdkafka()
         for name, (theirs, _) in _PRODUCER.items():
             if theirs:
                 found[theirs] = _FOR_CONFLUENT.get(name, _as_it_is)(self.get(name))
@@ -142,7 +145,8 @@ class ProducerSettings:
         for name, value in self.given.items():
             if client_settings.SECRETS.search(name.replace("_", ".")) and value:
                 text = text.replace(str(value), "***")
-        return text
+        tokens = self.given.get("sasl_oauth_token_provider")
+        return text if tokens is None else str(tokens.without_secrets(text))
 
 
 def _as_it_is(value: Any) -> Any:

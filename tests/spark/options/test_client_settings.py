@@ -85,15 +85,27 @@ def test_a_jaas_line_has_the_user_and_the_password() -> None:
     }
 
 
+OAUTH = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+}
+
+
 @pytest.mark.parametrize(
     ("given", "way"),
     [
         ({"sasl.jaas.config": "a.b.Krb5LoginModule required keyTab='/k';"}, "KRB5_CLIENT_KTNAME"),
         ({"sasl.jaas.config": "a.b.IAMLoginModule required;"}, "sasl.mechanism=AWS_MSK_IAM"),
-        ({"sasl.jaas.config": "a.OAuthBearerLoginModule required clientId='canary';"}, "PLAIN"),
+        (OAUTH | {"sasl.jaas.config": "a.OAuthBearerLoginModule required;"}, "client credentials"),
+        (OAUTH | {"sasl.jaas.config": "OAuthBearerLoginModule required sub='canary';"}, "has sub"),
         ({"sasl.client.callback.handler.class": "a.b.IAMClientCallback"}, "AWS_MSK_IAM"),
-        ({"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_SSL"}, "PLAIN or SCRAM"),
-        ({"sasl.oauthbearer.token.endpoint.url": "https://a"}, "PLAIN or SCRAM"),
+        ({"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_SSL"}, "token.endpoint.url"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://a"}, "sasl.mechanism=OAUTHBEARER"),
+        ({"sasl.oauthbearer.assertion.file": "/canary"}, "clientSecret="),
+        ({"sasl.login.callback.handler.class": "a.b.Mine"}, "client credentials"),
+        ({"sasl.oauthbearer.jwt.retriever.class": "a.JwtBearerJwtRetriever"}, "token.endpoint.url"),
+        ({"sasl.oauthbearer.method": "default"}, "token.endpoint.url"),
     ],
 )
 def test_a_login_of_javas_that_is_refused_names_the_way_that_there_is(

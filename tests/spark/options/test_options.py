@@ -90,7 +90,7 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
         ({"kafka__key__deserializer": "x"}, "binary"),
         ({"kafka__security__providers": "x"}, "here is no Java"),
         ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
-        ({"kafka__sasl__oauthbearer__scope": "x"}, "use kafka.sasl.mechanism=PLAIN or"),
+        ({"kafka__sasl__oauthbearer__scope": "x"}, "set kafka.sasl.mechanism=OAUTHBEARER"),
         ({"kafka__sasl__login__class": "x"}, "use kafka.sasl.jaas.config"),
         ({"kafka__config__providers": "vault"}, "are replaced without it"),
         ({"kafka__config__providers__vault__class": "x"}, "are replaced without it"),

@@ -1,0 +1,1 @@
+"""Rules of what takes kafka-python's names of logins."""
