@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from aktor.broker import EmbeddedKafka
 from examples.spark_demo import picture, pipeline
 from examples.spark_demo.orders import Orders
 from examples.spark_demo.screen import Screen
+
+#: How often a query is started at most.
+STARTS = 3
 
 ALL_WELL, SOMETHING_WRONG, NO_SPARK, INTERRUPTED = 0, 1, 2, 130
 
@@ -44,8 +48,9 @@ def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> i
     screen = Screen()
     kafka.create_topic("orders", 4)
     orders = Orders(kafka.bootstrap_servers, "orders", per_second=arguments.rate)
-    screen.say("Spark starts: a JVM, and then its first Python processes (5 to 20 s)")
-    spark = pipeline.a_session(folder / "spark.log")
+    screen.say("Spark starts (5 to 20 s, on a busy machine a minute)")
+    with screen.waiting(pipeline.what_starts):
+        spark = pipeline.a_session(folder)
     try:
         orders.start()
         where = spark, kafka.bootstrap_servers, "orders", folder
@@ -56,7 +61,8 @@ def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> i
         orders.finish()
         screen.say("all orders are written; the query reads what is left, and ends")
         _finish(where, screen)
-        found = pipeline.revenue(spark, folder)
+        with screen.waiting(lambda: "the Parquet files are read"):
+            found = pipeline.revenue(spark, folder)
     finally:
         spark.stop()
     screen.chart(found)
@@ -71,23 +77,49 @@ def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> i
 def _run_for(seconds: float, where: Any, screen: Screen) -> None:
     """Run the query for a while after its first batch, then stop it, in the middle of a batch
     perhaps."""
-    query = pipeline.start_query(*where, all_of_it=False)
-    deadline = None
-    while query.isActive and (deadline is None or time.monotonic() < deadline):
+
+    def once() -> None:
+        query = _started(where, screen, all_of_it=False)
+        deadline = None
+        while query.isActive and (deadline is None or time.monotonic() < deadline):
+            screen.progress(query)
+            if deadline is None and query.lastProgress:
+                deadline = time.monotonic() + seconds
+            time.sleep(0.2)
+        if query.exception() is not None:
+            raise query.exception()
+        query.stop()
         screen.progress(query)
-        if deadline is None and query.lastProgress:
-            deadline = time.monotonic() + seconds
-        time.sleep(0.2)
-    if query.exception() is not None:
-        raise query.exception()
-    query.stop()
+
+    _patiently(once, screen)
 
 
 def _finish(where: Any, screen: Screen) -> None:
-    query = pipeline.start_query(*where, all_of_it=True)
-    while not query.awaitTermination(0.5):
+    def once() -> None:
+        query = _started(where, screen, all_of_it=True)
+        while not query.awaitTermination(0.5):
+            screen.progress(query)
         screen.progress(query)
-    screen.progress(query)
+
+    _patiently(once, screen)
+
+
+def _started(where: Any, screen: Screen, *, all_of_it: bool) -> Any:
+    with screen.waiting(lambda: "Spark asks a Python process for the columns, and plans the query"):
+        return pipeline.start_query(*where, all_of_it=all_of_it)
+
+
+def _patiently(run: Callable[[], None], screen: Screen) -> None:
+    """Spark ends a query whose Python process has not connected within 10 s. It has read nothing,
+    so it is started again."""
+    for _ in range(STARTS - 1):
+        try:
+            return run()
+        except Exception as error:
+            if "failed to connect back" not in str(error):
+                raise
+        screen.say("the machine is so busy that Spark gave up its Python process: once more")
+    run()
 
 
 def _verdict(screen: Screen, orders: Orders, found: dict[tuple[int, str], int]) -> int:

@@ -1,0 +1,97 @@
+"""What `make demo-spark` says: nothing is silent for long, and no number is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from examples.spark_demo.screen import Screen
+
+
+@dataclass
+class Query:
+    """What is shown of a query of Spark."""
+
+    recentProgress: list[dict[str, Any]] = field(default_factory=list)
+    status: dict[str, str] = field(default_factory=lambda: {"message": "Initializing sources"})
+
+    def did(self, *numbers: int) -> None:
+        """These batches are finished."""
+        for number in numbers:
+            source = {"latestOffset": '{"o":{"0":9}}', "endOffset": '{"o":{"0":7}}'}
+            self.recentProgress.append(
+                {
+                    "batchId": number,
+                    "numInputRows": 5,
+                    "sources": [source],
+                    "stateOperators": [],
+                    "durationMs": {"triggerExecution": 3},
+                }
+            )
+
+
+def test_before_the_first_batch_it_says_every_five_seconds_what_is_awaited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = 0.0
+    screen, query = Screen(clock=lambda: now), Query()
+
+    for second in range(13):
+        now = float(second)
+        screen.progress(query)
+
+    assert capsys.readouterr().out.splitlines() == [
+        "  Initializing sources ...",
+        "  Initializing sources ... 5 s",
+        "  Initializing sources ... 10 s",
+    ]
+
+
+def test_between_two_batches_it_says_after_five_seconds_what_is_awaited(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = 0.0
+    screen, query = Screen(clock=lambda: now), Query(status={"message": "Processing new data"})
+    query.did(0)
+
+    for second in (0, 4, 6, 9, 12):
+        now = float(second)
+        screen.progress(query)
+
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("  batch  0:")
+    assert others == ["  Processing new data ...", "  Processing new data ... 6 s"]
+
+
+def test_batches_that_were_not_reported_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    screen, query = Screen(), Query()
+    query.did(0, 1)
+    screen.progress(query)
+    again = Query()
+    again.did(4, 6)
+
+    screen.progress(again)
+
+    said = capsys.readouterr().out.splitlines()
+    assert [line[:10] for line in said if line.startswith("  batch")] == [
+        *("  batch  0", "  batch  1", "  batch  4", "  batch  6"),
+    ]
+    assert [line for line in said if "(" in line] == [
+        "  (batches 2 to 3: done while the query was stopped, so Spark did not report it)",
+        "  (batch 5: done while the query was stopped, so Spark did not report it)",
+    ]
+
+
+def test_while_something_is_awaited_each_new_stage_is_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen, said = Screen(clock=lambda: 0.0), ""
+    stages = iter(["a JVM starts", "a JVM starts"])
+
+    with screen.waiting(lambda: next(stages, "the JVM makes a session")):
+        while "session" not in said:
+            said += capsys.readouterr().out
+
+    assert said == "  a JVM starts ...\n  the JVM makes a session ...\n"
