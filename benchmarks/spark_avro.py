@@ -61,12 +61,23 @@ def _pipelines(site: Site, spark: Any) -> Table:
         read = spark.read.format("aktor").options(**given, decode="avro", avroSchema=SCHEMA)
         return read.options(columns="value", **options).load()
 
+    def needed() -> Any:
+        read = spark.read.format("aktor").options(**given, decode="avro", avroSchema=SCHEMA)
+        return read.schema("value struct<amount: double, paid: boolean>").load()
+
     def own() -> Any:
         read = spark.read.format("kafka").options(**given | TUNED).load()
         return read.select(from_avro("value", SCHEMA, {"mode": "PERMISSIVE"}).alias("value"))
 
     title = f"spark_avro: {count:,} values of five fields"
-    return compared(site, spark, ours, own, name=OWN, title=title, count=count, filters=_FILTERS)
+    return compared(
+        *(site, spark, ours, own),
+        needed=needed,
+        name=OWN,
+        title=title,
+        count=count,
+        filters=_FILTERS,
+    )
 
 
 def _values(count: int) -> Iterator[bytes]:

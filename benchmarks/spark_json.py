@@ -115,12 +115,23 @@ def _pipelines(site: Site, spark: Any) -> Table:
         read = spark.read.format("aktor").options(**given, decode="json", **options)
         return read.schema(_DECODED).load()
 
+    def needed() -> Any:
+        read = spark.read.format("aktor").options(**given, decode="json")
+        return read.schema("value struct<amount: double, paid: boolean>").load()
+
     def own() -> Any:
         read = spark.read.format("kafka").options(**given | TUNED).load()
         return read.selectExpr(f"from_json(cast(value as string), '{FIELDS}') as value")
 
     title = f"spark_json: {count:,} values"
-    return compared(site, spark, ours, own, name=OWN, title=title, count=count, filters=_FILTERS)
+    return compared(
+        *(site, spark, ours, own),
+        needed=needed,
+        name=OWN,
+        title=title,
+        count=count,
+        filters=_FILTERS,
+    )
 
 
 def _values(count: int, bad: int | None) -> Iterator[bytes]:
