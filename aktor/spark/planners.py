@@ -63,12 +63,18 @@ def start() -> None:
 
 def _run(work: Any) -> NoReturn:
     """Nothing of the process that was forked goes on in this one."""
+    code: Any = 0
     try:
         work()
+    except SystemExit as error:
+        code = error.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
     except BaseException:
         sys.excepthook(*sys.exc_info())
-        os._exit(1)
-    os._exit(0)
+        code = 1
+    os._exit(code & 0xFF)
 
 
 def _serve(listening: socket.socket, daemon: int) -> None:

@@ -178,3 +178,22 @@ def test_what_is_imported_before_a_fork_starts_no_thread() -> None:
     found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
 
     assert found.stdout == "True 1 False\n"
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        ("sys.exit(-1)", 255, ""),  # PySpark's runner, after it has told Spark of an error
+        ("sys.exit(None)", 0, ""),
+        ("sys.exit('no')", 1, "no\n"),
+        ("1 / 0", 1, "ZeroDivisionError"),
+    ],
+)
+def test_a_forked_process_exits_as_a_program_does(work: str, code: int, said: str) -> None:
+    program = f"import sys; from aktor.spark import planners; planners._run(lambda: {work})"
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert run.returncode == code
+    assert said in run.stderr
+    assert bool(said) == bool(run.stderr)
