@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
 
-from aktor.processing.deadline import call_within
 from aktor.processing.failures import Failure
 
 __all__ = ["AsyncDeadLetter", "DeadLetter", "dead_letter"]
@@ -106,7 +106,7 @@ class DeadLetter(LetterWriter):
 
     def __call__(self, failure: Failure) -> None:
         """Write it, and wait until the broker has it."""
-        call_within(self._timeout, lambda: self._write_letter(failure), what=self._too_late())
+        _call_within(self._timeout, lambda: self._write_letter(failure), what=self._too_late())
 
     def _write_letter(self, failure: Failure) -> None:
         is_confluent = hasattr(self._producer, "produce")
@@ -167,3 +167,33 @@ class AsyncDeadLetter(LetterWriter):
                 )
         except TimeoutError:
             raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s") from None
+
+
+def _call_within(timeout: float, call: Callable[[], None], *, what: str) -> None:
+    """Call it on a thread of its own, and wait for its end: it is code of the user, or of a library
+    of the user, and must end in time.
+
+    Such a call knows nothing of our deadline: `KafkaProducer.send` may wait `max_block_ms` for
+    metadata, a serializer for a registry. If it is not done in time it goes on in the background,
+    and what becomes of it is not known.
+
+    Raises:
+        KafkaTimeoutError: `what` was not done within `timeout` seconds.
+        What the call raises.
+    """
+    ended = threading.Event()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=run, name="aktor-dead-letter", daemon=True).start()
+    if not ended.wait(min(timeout, threading.TIMEOUT_MAX)):
+        raise KafkaTimeoutError(f"{what} within {timeout:g} s")
+    if errors:
+        raise errors.pop()

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
@@ -20,7 +21,6 @@ from aktor.processing.failures import Failure
 from aktor.processing.pausing import Pausing
 from aktor.processing.plan import Plan, Processed
 from aktor.processing.pools import Pools
-from aktor.processing.raw import raw_record
 from aktor.processing.surroundings import Surroundings
 from aktor.processing.work import Task, Work
 from aktor.processing.workers import NoWorkerError
@@ -148,7 +148,7 @@ class Handling:
         if self._plan.on_error == "raise":
             raise error
         partition = TopicPartition(error.topic, error.partition)
-        task = self._work.add_aside(partition, raw_record(error))
+        task = self._work.add_aside(partition, _raw_record(error))
         self._around.consumer.seek(partition, error.offset + 1)
         task.attempts, task.error = 1, error.__cause__ or error
         self._give_up(task)
@@ -320,3 +320,23 @@ def _facts(task: Task) -> dict[str, Any]:
         "attempts": task.attempts,
         "because": type(task.error).__name__,
     }
+
+
+def _raw_record(error: RecordDeserializationError) -> ConsumerRecord:
+    """The record that a deserializer refused, as it came: its key and value are bytes. Its time and
+    leader epoch are not known."""
+    return ConsumerRecord(
+        topic=error.topic,
+        partition=error.partition,
+        leader_epoch=None,
+        offset=error.offset,
+        timestamp=None,
+        timestamp_type=None,
+        key=error.key,
+        value=error.value,
+        headers=error.headers,
+        checksum=None,
+        serialized_key_size=-1 if error.key is None else len(error.key),
+        serialized_value_size=-1 if error.value is None else len(error.value),
+        serialized_header_size=-1,
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka.structs import TopicPartition
 
-from aktor.processing.raw import ConsumerRecord
+from aktor.structs import ConsumerRecord
 
 P = TopicPartition("orders", 0)
 
