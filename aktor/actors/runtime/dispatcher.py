@@ -231,10 +231,6 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     dead_letters = 0
     #: Whether the class has another `on_receive` than all actors have.
     has_other_hook = False
-    #: The event of the trace that led to what the actor will do at its next tick (0: none), and
-    #: whether the actor has told that event itself.
-    cause = 0
-    has_told_cause = False
     #: See `ActorStatus`.
     broker_version: tuple[int, ...] | None = None
     #: What the actor knows of the present, for `status()` and `why()`: a frozen value, which the
@@ -255,6 +251,10 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         self.incarnation = incarnation
         if type(self).on_receive is not CooperativeActor.on_receive:
             self.has_other_hook = True
+        #: The event of the trace that led to what the actor will do at its next tick (0: none), and
+        #: whether the actor has told that event itself.
+        self.cause = 0
+        self.has_told_cause = False
         MessageHandler.__init__(self)
         pykka.Actor.__init__(self)
 
@@ -327,13 +327,13 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         """Tell the message to each receiver that the routes name for its type."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher = self.dispatcher
-        dispatcher.publish(message, cause=dispatcher.strand.last)
+        dispatcher.publish(message, dispatcher.strand.last)
 
     def tell(self, name: str, message: Message) -> None:
         """Tell one actor by name."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher = self.dispatcher
-        dispatcher.tell(name, message, cause=dispatcher.strand.last)
+        dispatcher.tell(name, message, dispatcher.strand.last)
 
 
 #: The hook of all actors. The dispatcher does itself what it does, as long as it is in its place.
@@ -493,9 +493,10 @@ class Dispatcher:
         """The actors that run now. From any thread."""
         return tuple(self._actors.copy().values())
 
-    # -- talking (any thread)
+    # -- talking (any thread). `cause` is given by position: each message comes through here, and
+    # Python takes longer to call a function by keywords.
 
-    def publish(self, message: Message, *, wake: bool = True, cause: int = 0) -> None:
+    def publish(self, message: Message, cause: int = 0, wake: bool = True) -> None:
         """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken.
         `cause`: the event of the trace that has led to the message."""
         names = self._routes.get(type(message), ())
@@ -532,7 +533,7 @@ class Dispatcher:
             if wake and self._sleeping:
                 self._wake_for_mail()
 
-    def tell(self, name: str, message: Message, *, wake: bool = True, cause: int = 0) -> None:
+    def tell(self, name: str, message: Message, cause: int = 0, wake: bool = True) -> None:
         """Tell the receiver called `name`."""
         actor = self._actors.get(name)
         if actor is not None:
@@ -629,8 +630,9 @@ class Dispatcher:
         elif kind is Tick:
             self.ticks.asked(actor.name)
             cause = actor.cause  # what it was told since it acted last
+        strand = self.strand
         if cause:
-            self.strand.follow(cause)
+            strand.follow(cause)
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
@@ -646,9 +648,9 @@ class Dispatcher:
                     actor.say(said)
         except BaseException as error:
             self._crashed(actor, message, error)
-        if last := self.strand.last:
+        if last := strand.last:
             actor.note_cause(kind, cause, last)
-            self.strand.follow(0)  # what comes from outside has no cause of ours
+            strand.follow(0)  # what comes from outside has no cause of ours
 
     def _is_connected(self, actor: CooperativeActor) -> bool:
         return self._actors.get(actor.name) is actor
