@@ -229,8 +229,6 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     name: ClassVar[str] = "actor"
     dead_letters = 0
-    #: Whether the class has another `on_receive` than all actors have.
-    has_other_hook = False
     #: See `ActorStatus`.
     broker_version: tuple[int, ...] | None = None
     #: What the actor knows of the present, for `status()` and `why()`: a frozen value, which the
@@ -249,8 +247,8 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     def __init__(self, *, dispatcher: Dispatcher | None = None, incarnation: int = 1) -> None:
         self.dispatcher = dispatcher
         self.incarnation = incarnation
-        if type(self).on_receive is not CooperativeActor.on_receive:
-            self.has_other_hook = True
+        #: Whether the class has another `on_receive` than all actors have.
+        self.has_other_hook = type(self).on_receive is not CooperativeActor.on_receive
         #: The event of the trace that led to what the actor will do at its next tick (0: none), and
         #: whether the actor has told that event itself.
         self.cause = 0
