@@ -17,6 +17,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
 from aktor.consumer.core.credit import Credit
+from aktor.consumer.core.held import Held, runs
 from aktor.consumer.core.in_hand import Given
 from aktor.consumer.core.partition import Partition
 from aktor.events.fetching import Chunk
@@ -219,8 +220,7 @@ class Delivery:
         self._queue: OrderedDict[Partition, None] = OrderedDict()
         #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
-        #: What polls gave out last, and of these what is not traced yet.
-        self._held: dict[TopicPartition, Held] = {}
+        #: What polls gave out, and is not traced yet.
         self._untold: dict[TopicPartition, Held] = {}
         #: The positions before the last records were given out: (partition, its epoch, its offset,
         #: its leader epoch).
@@ -637,20 +637,21 @@ class Delivery:
     def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
         """As `take`, into columns, until they are full; returns the rows of each partition."""
         taken: dict[TopicPartition, Sequence[Any]] = {}
+        traced = self.log.hears_debug
         filling = Filling(columns)
         for state in self._in_turn():
             before = columns.rows
             self._read(state, filling)
             if columns.rows == before:
                 self.pass_by(state)
-            elif self.log.hears_debug:
+            elif traced:
                 taken[state.topic_partition] = columns.between(before, columns.rows)
             else:
                 taken[state.topic_partition] = range(before, columns.rows)
             if columns.full:
                 break
         if taken:
-            self.give(taken)
+            self.give(taken, traced=traced)
         return taken
 
     def _in_turn(self, only: Set[TopicPartition] | None = None) -> Iterator[Partition]:
@@ -665,37 +666,52 @@ class Delivery:
 
     # -- the door: records leave here, and nowhere else do positions move past them
 
-    def give(self, taken: Mapping[TopicPartition, Sequence[Any]]) -> None:
-        """Give these records out: the positions move past all that was taken.
+    def give(self, taken: Mapping[TopicPartition, Sequence[Any]], *, traced: bool = True) -> None:
+        """Give these records out: the positions move past all that was taken. If they are not
+        `traced`, `taken` need only say how many there are.
 
         This is the last thing that a call does. If the call is interrupted before it returns, the
         user did not get the records, and `take_back` sets the positions back.
         """
         states = [self.partitions[partition] for partition in taken]
-        self.given = [(state, state.epoch, state.consumed) for state in states]
+        self.given = given = [(state, state.epoch, state.consumed) for state in states]
         if not is_this(self.given_to):
             self.given_to = this_caller()
         for state in states:
             self.pass_by(state)
-        if self.log.hears_debug:
-            for topic_partition, records in taken.items():
-                self._trace(topic_partition, records)
+        if traced and self.log.hears_debug:
+            now = self._clock()
+            for number, records in enumerate(taken.values()):  # (`zip` with `strict` is slow)
+                state, _, before = given[number]
+                held = state.traced
+                # As many records as offsets, and the leader epoch of those before: no gap. (No
+                # function is called, and no record looked at: that would be most of the cost.)
+                if (
+                    held is not None
+                    and held.first is not None
+                    and held.next == before[0]
+                    and held.epoch == state.leader_epoch
+                    and state.offset == held.next + len(records)
+                    and now < held.until
+                ):
+                    held.next, held.last_at = state.offset, now
+                else:
+                    self._trace(state, records, now)
 
-    def _trace(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
+    def _trace(self, state: Partition, records: Sequence[Any], now: float) -> None:
         """Trace that a poll gives these records out: at once, or soon together with the next."""
-        now = self._clock()
-        held = self._held.get(topic_partition)
+        held = state.traced
         if held is not None and held.takes(records, now):
             if held.first_at == now:  # the first ones since the last event
-                self._untold[topic_partition] = held
+                self._untold[state.topic_partition] = held
                 self.log.hold(self.tell_held)
             if now >= held.until:
                 self.tell_held()
             return
         self.tell_held()
-        self.tell(topic_partition, records)
+        self.tell(state.topic_partition, records)
         if self.log.may_hold:
-            self._held[topic_partition] = Held(records[-1], now)
+            state.traced = Held(records[-1], now)
 
     def tell_held(self) -> None:
         """Trace what polls gave out that followed others so closely that they were not traced."""
@@ -821,81 +837,3 @@ class Delivery:
     def _drop_buffered(self, state: Partition) -> None:
         if dropped := state.drop_buffered():
             self.credit.let_go(dropped)
-
-
-#: What polls give out within so many seconds of each other is traced together.
-HOLD: Final = 0.04
-
-#: The most runs in one trace event: a longer list would be cut.
-RUNS_MAX: Final = 50
-
-
-class Held:
-    """Records of a partition that polls have given out one after the other, and that are traced
-    together. (A consumer that is behind polls thousands of times a second, and to trace a poll took
-    as long as the poll.)"""
-
-    __slots__ = ("_epoch", "_last", "first", "first_at", "last_at", "time", "until")
-
-    def __init__(self, told: Any, now: float) -> None:
-        """`told` is the last record that was traced, at once."""
-        self._last, self._epoch = told.offset, told.leader_epoch
-        self.begin(now)
-
-    def begin(self, now: float) -> None:
-        """All was traced."""
-        self.until = now + HOLD
-        #: The first offset, and its timestamp; None: there are no records.
-        self.first: int | None = None
-        self.time = -1
-        self.first_at = self.last_at = now
-
-    def takes(self, records: Sequence[Any], now: float) -> bool:
-        """Hold these records, too, if they follow without a gap."""
-        first, last = records[0], records[-1]
-        begin, end = first.offset, last.offset
-        if (
-            begin != self._last + 1
-            or end - begin >= len(records)
-            or not first.leader_epoch == last.leader_epoch == self._epoch
-        ):
-            return False
-        if self.first is None:
-            self.first, self.time, self.first_at = begin, first.timestamp, now
-        self.last_at, self._last = now, end
-        return True
-
-    @property
-    def values(self) -> dict[str, list[Any]]:
-        """As `runs` has them."""
-        return {"offsets": [[self.first, self._last]], "times": [self.time]}
-
-
-def runs(records: Sequence[Any]) -> Iterator[dict[str, list[Any]]]:
-    """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
-    which is all of one leader epoch; in parts that an event can hold."""
-    first, last = records[0], records[-1]
-    if first.leader_epoch == last.leader_epoch and last.offset - first.offset < len(records):
-        yield {"offsets": [[first.offset, last.offset]], "times": [first.timestamp]}
-        return
-    offsets: list[list[int]] = []
-    times: list[int] = []
-    for first, last in _runs(records):
-        offsets.append([first.offset, last.offset])
-        times.append(first.timestamp)
-        if len(offsets) == RUNS_MAX:
-            yield {"offsets": offsets, "times": times}
-            offsets, times = [], []
-    if offsets:
-        yield {"offsets": offsets, "times": times}
-
-
-def _runs(records: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """The first and the last record of each run."""
-    first = last = records[0]
-    for record in records[1:]:
-        if record.offset != last.offset + 1 or record.leader_epoch != last.leader_epoch:
-            yield first, last
-            first = record
-        last = record
-    yield first, last

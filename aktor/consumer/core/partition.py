@@ -23,6 +23,8 @@ from aktor.state_table import follow
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
+    from aktor.consumer.core.held import Held
+
 __all__ = ["STAGES", "Consumed", "Partition", "Stage", "StageEvent"]
 
 
@@ -137,6 +139,7 @@ class Partition:
         "stage",
         "subscribed",
         "topic_partition",
+        "traced",
     )
 
     def __init__(
@@ -182,6 +185,8 @@ class Partition:
         self.reader: RecordReader | None = None
         #: Records that were decoded for an iteration and not handed out; given out first.
         self.held: list[ConsumerRecord] = []
+        #: What the trace was told last of what polls have given out; None: nothing yet.
+        self.traced: Held | None = None
 
     # -- what happens to it
 
