@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.delivery import Delivery
@@ -15,6 +17,7 @@ from tests.unit.consumer.core.builders_chunks import (
     B,
     C,
     a_chunk,
+    a_chunk_of,
     read,
 )
 from tests.unit.consumer.core.builders_delivery import (
@@ -22,6 +25,7 @@ from tests.unit.consumer.core.builders_delivery import (
     interrupted_at,
     resolve,
 )
+from tests.unit.records.building import a_batch, values
 
 
 def told(events: list[dict[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
@@ -98,7 +102,7 @@ def test_an_assignment_of_many_partitions_is_told_in_full() -> None:
 class Polls:
     """Polls of one record each, of a consumer whose trace has a hook and no listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, filled: bool = True) -> None:
         self.now = 0.0
         self.events: list[dict[str, Any]] = []
         self.trace = open_trace()
@@ -107,7 +111,7 @@ class Polls:
         self.delivery = Delivery(read, self.trace, clock=lambda: self.now)
         self.delivery.assign([A, B])
         resolve(self.delivery)
-        for partition in (A, B):
+        for partition in (A, B) if filled else ():
             epoch = self.delivery.partitions[partition].epoch
             self.delivery.put(a_chunk(partition, count=50, epoch=epoch))
         self.events.clear()
@@ -178,6 +182,59 @@ def test_polls_between_which_offsets_are_missing_are_traced_one_by_one() -> None
     polls.poll()
 
     assert polls.told() == [("orders-0", [[9, 9]], None, None)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(1, 5), st.sampled_from([0, 0, 0, 2]), st.sampled_from([0, 0, 0, 1])),
+        min_size=1,
+        max_size=8,
+    ),
+    limits=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+)
+def test_what_is_traced_is_what_was_given_out_whatever_lies_between(
+    batches: list[tuple[int, int, int]], limits: list[int]
+) -> None:
+    # Records of a compacted topic: each batch with the offsets that are missing behind it, and
+    # whether another leader has written it.
+    polls, data, offset, epoch = Polls(filled=False), b"", 0, 5
+    for count, missing, elected in batches:
+        epoch += elected
+        data += a_batch(
+            values(*(b"%d" % number for number in range(count))),
+            base_offset=offset,
+            last_offset_delta=count - 1 + missing,
+            leader_epoch=epoch,
+        )
+        offset += count + missing
+    polls.delivery.put(a_chunk_of(data, end=offset, epoch=polls.delivery.partitions[A].epoch))
+    out: dict[int, int] = {}
+    while polls.delivery.anything_ready:
+        polls.now += 0.002
+        taken = polls.delivery.take(limits[len(out) % len(limits)])
+        out |= {record.offset: record.leader_epoch for record in taken.get(A, [])}
+    polls.delivery.take(1)
+
+    runs = [run for one in polls.events for run in one["offsets"]]
+
+    assert [number for first, last in runs for number in range(first, last + 1)] == list(out)
+    assert all(out[first] == out[last] for first, last in runs), "one leader epoch each"
+
+
+def test_a_poll_from_further_back_is_not_added_to_what_is_not_traced_yet() -> None:
+    # One record, and the position is where it would be after one more: it has gone back by two,
+    # and two offsets behind the record are missing.
+    polls = Polls()
+    polls.poll()
+    polls.poll()
+    state = polls.delivery.seek(A, Position(offset=0))
+    data = a_batch(values(b"again"), base_offset=0, last_offset_delta=2)
+    polls.delivery.put(a_chunk_of(data, end=3, epoch=state.epoch))
+
+    polls.poll()
+
+    assert [one["offsets"] for one in polls.events] == [[[0, 0]], [[1, 1]], [[0, 0]]]
 
 
 def test_a_listener_gets_each_poll_at_once() -> None:
