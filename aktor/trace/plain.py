@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["plain", "plain_event", "text_of"]
+__all__ = ["named", "plain", "plain_event", "text_of"]
 
 #: Keys whose values never leave the process, whatever they hold.
 _SECRET: Final = ("password", "secret", "token", "credential", "auth_bytes")
@@ -51,14 +51,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, BaseException):
-        text = text_of(value)
-        name = type(value).__name__
-        return text if text.startswith(name) else f"{name}: {text}"
+        return named(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
-        named = ((str(plain(key)), item) for key, item in value.items())
-        return {key: "***" if _is_secret(key) else plain(item) for key, item in named}
+        keyed = ((str(plain(key)), item) for key, item in value.items())
+        return {key: "***" if _is_secret(key) else plain(item) for key, item in keyed}
     if hasattr(value, "topic") and hasattr(value, "partition"):
         return f"{value.topic}-{value.partition}"
     if hasattr(value, "_asdict"):
@@ -75,6 +73,17 @@ def _cut(items: list[Any]) -> list[Any]:
     if len(items) > _LIST_MAX:
         return [*items[:_LIST_MAX], f"... {len(items) - _LIST_MAX} more"]
     return items
+
+
+def named(error: BaseException) -> str:
+    """An error as "Type: text", with its name once. The text of an error of kafka-python begins
+    with its name, and that of a broker's refusal with its number and its name: "[Error 29]
+    TopicAuthorizationFailedError: ..."."""
+    name, text = type(error).__name__, text_of(error)
+    numbered, _, rest = text.partition("] ")
+    if numbered.startswith("[Error ") and rest.startswith(name):
+        return rest
+    return text if text.startswith(name) else f"{name}: {text}"
 
 
 def text_of(value: Any) -> str:

@@ -31,6 +31,7 @@ from aktor.actors.sockets.in_flight import RAW_TOKEN, Agreed, InFlightRequest, w
 from aktor.errors import AuthenticationError
 from aktor.settings import Settings
 from aktor.state_table import follow
+from aktor.trace.plain import named
 from aktor.values import Value
 
 __all__ = [
@@ -275,7 +276,7 @@ class Conversation:
             text = f"broker {self._diagnosis.broker}: {error}"
             self.news.append(Broken(request_id, IncompatibleBrokerVersion(text)))
         except Exception as error:
-            text = f"{type(body).__name__} cannot be encoded: {type(error).__name__}: {error}"
+            text = f"{type(body).__name__} cannot be encoded: {named(error)}"
             self.news.append(Broken(request_id, KafkaError(text)))
 
     def _write(self, body: Any, request_id: int | None) -> None:
@@ -343,7 +344,7 @@ class Conversation:
             try:
                 response = bytes(frame) if due.api_key == RAW_TOKEN else due.decode(frame)
             except Exception as error:  # kafka-python's decoder raises whatever comes
-                reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
+                reason = f"{due.name} of {len(frame)} bytes: {named(error)}"
                 raise self._diagnosis.malformed(reason, error) from error
             if due.request_id is None:
                 self._go_on(response)

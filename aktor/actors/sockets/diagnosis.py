@@ -17,6 +17,7 @@ from kafka.errors import KafkaConnectionError
 from aktor.actors.sockets.asked_versions import older_than
 from aktor.actors.sockets.frames import BadLength
 from aktor.errors import AuthenticationError, FrameError
+from aktor.trace.plain import named
 
 __all__ = ["Diagnosis", "Phase", "facts_of", "is_hang_up", "reason_of"]
 
@@ -119,7 +120,7 @@ class Diagnosis:
                 return self.failed(f"the name cannot be looked up: {error.strerror}", error)
             case OSError():
                 return self.failed(error.strerror or str(error), error)
-        return self.failed(f"{type(error).__name__}: {error}", error)
+        return self.failed(named(error), error)
 
     def _explain_hang_up(self, error: Exception) -> Exception:
         text = f"the broker closed the connection {self.phase.value}"

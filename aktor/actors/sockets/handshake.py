@@ -21,6 +21,7 @@ from aktor.actors.sockets.sasl import make_mechanism, without_tokens
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.remedies import remedy
 from aktor.settings import Settings
+from aktor.trace.plain import named
 from aktor.values import Value
 from aktor.version import __version__
 
@@ -163,7 +164,7 @@ class Handshake:
         try:
             return (yield Work(work))  # type: ignore[no-any-return]
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
+            text = named(error)
             if mechanism_of(self._settings) == "OAUTHBEARER":
                 text = without_tokens(text)
             raise self._diagnosis.refused(text, error) from error

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kafka.future import Future
 
+from aktor.trace.plain import named
 from aktor.values import Mutable
 
 __all__ = ["PATIENCE", "LoginThreads", "on_thread"]
@@ -33,7 +34,7 @@ def on_thread(loop: Any, work: Callable[[], Any], ended: Ended) -> None:
         except Exception as error:
             failure = error
         except BaseException as error:  # a token provider exits: only this attempt ends by it
-            failure = RuntimeError(f"{type(error).__name__}: {error}")
+            failure = RuntimeError(named(error))
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(lambda: ended(result, failure))
 

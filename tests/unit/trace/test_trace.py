@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from aktor.consumer.configuration.secrets import Secret
+from aktor.errors import AuthenticationError
 from aktor.trace import open_trace, recording, silent
 
 A = TopicPartition("orders", 0)
@@ -362,6 +364,33 @@ def test_an_error_that_says_its_own_name_says_it_once() -> None:
     from kafka.errors import KafkaTimeoutError
 
     assert as_traced(KafkaTimeoutError("too late")) == "KafkaTimeoutError: too late"
+
+
+def every_class_of_kafka_errors() -> list[type[Exception]]:
+    kinds = [KafkaError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return [kind for kind in kinds if kind.__module__ == "kafka.errors"]
+
+
+@pytest.mark.parametrize("kind", every_class_of_kafka_errors(), ids=lambda kind: kind.__name__)
+def test_an_error_of_kafka_is_traced_with_its_name_once_and_without_its_number(
+    kind: type[Exception],
+) -> None:
+    text = as_traced(kind("no"))
+
+    assert (text.startswith(f"{kind.__name__}: "), text.count(kind.__name__)) == (True, 1)
+
+
+def test_an_error_of_ours_is_traced_with_its_name_once() -> None:
+    refused = AuthenticationError(broker="kafka-1:9092", mechanism="PLAIN", reason="no")
+
+    assert as_traced(refused).startswith("AuthenticationError: authentication with broker kafka-1")
+    assert as_traced(refused).count("Error") == 1
+
+
+def test_the_number_in_the_text_of_another_error_stays() -> None:
+    assert as_traced(ValueError("[Error 5] no")) == "ValueError: [Error 5] no"
 
 
 def test_a_long_list_is_cut_and_says_by_how_much() -> None:
