@@ -685,7 +685,7 @@ class Delivery:
                 state, _, before = given[number]
                 held = state.traced
                 # As many records as offsets, and the leader epoch of those before: no gap. (No
-                # function is called, and no record looked at: that would be most of the cost.)
+                # record is looked at: that would be most of the cost.)
                 if (
                     held is not None
                     and held.first is not None
@@ -694,7 +694,7 @@ class Delivery:
                     and state.offset == held.next + len(records)
                     and now < held.until
                 ):
-                    held.next, held.last_at = state.offset, now
+                    held.go_on(held.next + len(records), now)
                 else:
                     self._trace(state, records, now)
 
@@ -711,7 +711,7 @@ class Delivery:
         self.tell_held()
         self.tell(state.topic_partition, records)
         if self.log.may_hold:
-            state.traced = Held(records[-1], now)
+            state.was_traced(Held(records[-1], now))
 
     def tell_held(self) -> None:
         """Trace what polls gave out that followed others so closely that they were not traced."""

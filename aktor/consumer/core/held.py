@@ -50,6 +50,10 @@ class Held:
         self.last_at, self.next = now, end + 1
         return True
 
+    def go_on(self, end: int, now: float) -> None:
+        """Hold all records below `end`, too: they follow without a gap, and some are held."""
+        self.next, self.last_at = end, now
+
     @property
     def values(self) -> dict[str, list[Any]]:
         """As `runs` has them."""

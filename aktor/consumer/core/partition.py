@@ -271,6 +271,10 @@ class Partition:
         self.error = error
         self.fetched_anew = True
 
+    def was_traced(self, told: Held) -> None:
+        """The trace was told of records that a poll has given out."""
+        self.traced = told
+
     def advance(self, offset: int, leader_epoch: int) -> None:
         """The user has been given all records below `offset`."""
         self.leader_epoch = -1  # if an interrupt comes here, the old epoch would be wrong
