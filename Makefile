@@ -5,7 +5,7 @@
 #   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
 #   ARGS="--plain"       for `make demo`: passed on (--help says what there is)
-#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses five processes ("-n 0 ...": one)
+#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses four processes ("-n 0 ...": one)
 #   SINCE=main           for `make check`: what has changed since this commit (HEAD: what is not committed)
 #   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
 #   ARGS="--jobs 2"      for `make mutations` (bugs put into our code: does a simulated storm find
@@ -26,11 +26,11 @@ NODES ?= 1
 PORT ?= 9092
 JOBS ?= 1
 # One process begins with the tests that start Spark, one with those on a real Kafka and one with
-# those on embedded ones. These mostly wait: so two others, at a lower priority, begin with the tests
+# those on embedded ones. These mostly wait: so the fourth, at a lower priority, begins with the tests
 # that compute, which are shared by all processes that have nothing else to do.
 # A test process that falls ends the run: pytest-xdist would start another one, lose its tests and
 # wait for them for ever.
-BESIDE ?= -n 5 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+BESIDE ?= -n 4 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 # What is left to .ci/run, which says "CHOOSE=" and so leaves out nothing.
 CHOOSE ?= not gate
 SINCE ?= $(shell git merge-base HEAD main 2>/dev/null || echo HEAD)
