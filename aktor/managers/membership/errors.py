@@ -8,6 +8,7 @@ from aktor.events.metadata import Broker
 from aktor.protocol.error_codes import Answer, name_of
 from aktor.protocol.remedies import remedy
 from aktor.settings import Settings
+from aktor.trace.plain import named
 
 __all__ = ["assignor_failed", "no_patterns", "refusal"]
 
@@ -51,14 +52,12 @@ def no_patterns(regex: str) -> str:
     )
 
 
-def assignor_failed(
-    error: BaseException | None, *, group: str | None, assignor: str | None
-) -> Exception:
+def assignor_failed(error: BaseException, *, group: str | None, assignor: str | None) -> Exception:
     """The error if an assignor raised: that is the fault of the user's code, or of another member's
     subscription, and no reason for the actor to crash."""
     failure: Exception = KafkaError(
         f"the assignor {assignor!r} failed in group {group!r}"
-        f" ({type(error).__name__}: {error}); use another partition_assignment_strategy or"
+        f" ({named(error)}); use another partition_assignment_strategy or"
         " mend the assignor"
     )
     failure.__cause__ = error

@@ -253,7 +253,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         try:
             offers = member.offers()
         except AssignorError as error:
-            self._assignor_failed(error.__cause__, error.assignor)
+            self._assignor_failed(error.__cause__ or error, error.assignor)
             return
         body = group_requests.join_group(
             settings, member.me, offers=offers, because=member.rebalance.because
@@ -294,7 +294,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             )
         )
 
-    def _assignor_failed(self, error: BaseException | None, assignor: str = "") -> None:
+    def _assignor_failed(self, error: BaseException, assignor: str = "") -> None:
         """An assignor has raised: the member fails. `assignor` names it, if it is not the one that
         the group has chosen."""
         named, group = assignor or self._member.assignor, self.settings.group_id
