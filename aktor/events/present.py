@@ -159,11 +159,13 @@ class Hindrance(Value):
 
 
 class FetchNow(Value):
-    """The partitions that are not fetched, since when the answers of brokers are late, and the
-    brokers from which partitions are read instead of from their leaders (KIP-392)."""
+    """The partitions that are not fetched, since when brokers owe an answer that brings records,
+    with what these refuse the whole Fetch if they do, and the brokers from which partitions are
+    read instead of from their leaders (KIP-392)."""
 
     hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
     late: Mapping[int, float] = field(default_factory=dict)
+    refusals: Mapping[int, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 

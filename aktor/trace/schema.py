@@ -183,7 +183,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "consumer.started",
             "info",
-            "`KafkaConsumer(...)` was called; the first event of a consumer",
+            "`KafkaConsumer(...)` was called; only its actors tell that they start before it",
             "aktor reader kafka_python",
         ),
         _event(
@@ -898,7 +898,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "delivery.stalled",
             "debug warning",
             "an owned partition, not paused, gets nothing for a second; a warning if that is a"
-            " fault",
+            " fault; told again if it goes on for another reason",
             "topic partition reason because since lag",
         ),
         _event(

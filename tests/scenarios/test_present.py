@@ -14,6 +14,8 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     GroupMaxSizeReachedError,
     KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
 )
@@ -333,6 +335,31 @@ def test_a_committed_offset_that_is_refused_says_with_what(world: World) -> None
     assert "UnstableOffsetCommit" in status.why
 
 
+def test_a_position_that_cannot_be_found_says_with_which_error(world: World) -> None:
+    world.cluster.fail_next("OffsetFetch", TopicAuthorizationFailedError, times=1000)
+    consumer = a_member(world)
+
+    status = poll_for(world, consumer, 5.0, raising=TopicAuthorizationFailedError)
+
+    assert re.search(r"its committed offset is being looked up for [45]\.\d s", status.why)
+    assert "TopicAuthorizationFailedError: OffsetFetch for the topic 'orders'" in status.why
+    told = world.host(consumer).named("delivery.stalled")
+    found = "no position was found for 1.0 s: TopicAuthorizationFailedError: OffsetFetch for the"
+    assert {one["because"].partition(" topic")[0] for one in told} == {found}
+
+
+def test_a_leader_that_refuses_each_fetch_as_a_whole_is_named(world: World) -> None:
+    consumer = a_reader(world)
+    world.cluster.fail_next("Fetch", UnknownError, times=1000)
+    world.cluster.fill("orders", 10)
+
+    status = poll_for(world, consumer, 5.0, raising=UnknownError)
+
+    told = r"its leader \(broker \d, b\d:9092\) has refused each Fetch for [45]\.\d s: UnknownError"
+    assert re.search(told, status.why), status.why
+    assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.REFUSED}
+
+
 def test_who_waits_in_a_commit_is_not_said_to_be_fetched_nor_to_wait_in_a_poll(
     world: World,
 ) -> None:
@@ -451,6 +478,26 @@ def test_a_partition_whose_leader_is_gone_is_stalled_once_and_resumes(world: Wor
     (resumed,) = world.host(consumer).named("delivery.resumed")
     assert (resumed["topic"], resumed["partition"]) == ("orders", "orders-0")
     assert 8.0 < resumed["seconds"] < 45.0
+
+
+def test_a_stall_that_goes_on_for_another_reason_is_told_again(world: World) -> None:
+    consumer = a_reader(world)
+    lose(world, consumer, world.cluster.log("orders", 0).leader)
+    poll_for(world, consumer, 8.0)
+    world.cluster.unreachable.clear()
+    world.cluster.forbidden.add("orders")
+    poll_for(world, consumer, 40.0, raising=TopicAuthorizationFailedError)
+
+    told = [one for one in stalls(world, consumer) if one[0] == "orders-0"]
+    assert told == [("orders-0", "broker"), ("orders-0", "refused")]
+    assert world.host(consumer).named("delivery.resumed") == []
+    first, *_, last = (
+        one
+        for one in world.host(consumer).named("delivery.stalled")
+        if one["partition"] == "orders-0"
+    )
+    assert first["since"] == last["since"]
+    assert "may not be described by this principal" in last["because"]
 
 
 def test_records_that_an_unconfirmed_session_withholds_are_stalled(world: World) -> None:

@@ -698,15 +698,17 @@ def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
             text = "its position is being looked up"
             return Reason(WaitingFor.POSITION, text, -math.inf, fault=False)
         return None
+    old = p.now - waiting.since >= FAULT_AFTER
+    if waiting.stage == "failed":
+        text = f"no position was found{_for(waiting.since, p.now)}: {_first_line(waiting.trouble)}"
+        return Reason(WaitingFor.POSITION, text, waiting.since, old, "The next poll raises it.")
     text = {
         "committed": "its committed offset is being looked up",
         "reset": "its position is being looked up (ListOffsets)",
         "validation": "it is being asked whether the new leader has what was read",
         "truncated": "its log was truncated below the position",
-        "failed": "no position was found; poll raises the error",
     }.get(waiting.stage, "its position is being looked up")
     text = f"{text}{_for(waiting.since, p.now)}{_asked(p, waiting)}"
-    old = p.now - waiting.since >= FAULT_AFTER
     then = "" if waiting.asked_at < math.inf else _in(waiting.retry_at, p.now, "the next attempt")
     then = f"{then[0].upper()}{then[1:]}." if then and waiting.trouble else ""
     return Reason(WaitingFor.POSITION, text, waiting.since, old, then)
@@ -721,7 +723,7 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         said.append(f"{name} was asked {ago} ago and has not answered")
     trouble = waiting.trouble
     if waiting.stage == "committed" and p.commits is not None:
-        trouble = p.commits.trouble
+        trouble = p.commits.trouble or trouble
     if trouble:
         said.append(f"last: {_first_line(trouble)}")
     return f" ({'; '.join(said)})" if said else ""
@@ -741,13 +743,16 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
 
 def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     node = _source_node(p, tp)
-    since = None if node is None else p.fetch.late.get(node)
-    if since is None or p.now - since < FAULT_AFTER:
+    since = math.inf if node is None else p.fetch.late.get(node, math.inf)
+    if node is None or p.now - since < FAULT_AFTER:
         return None
     broker = _source(p, tp)
     name = f"broker {node}" if broker is None else _broker_name(broker)
-    text = f"{_source_word(p, tp)} ({name}) has not answered a Fetch{_for(since, p.now)}"
-    return Reason(WaitingFor.BROKER, text, since, fault=True)
+    source, lasts = f"{_source_word(p, tp)} ({name})", _for(since, p.now)
+    if refusal := p.fetch.refusals.get(node):
+        text = f"{source} has refused each Fetch{lasts}: {refusal}"
+        return Reason(WaitingFor.REFUSED, text, since, fault=True)
+    return Reason(WaitingFor.BROKER, f"{source} has not answered a Fetch{lasts}", since, fault=True)
 
 
 def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:

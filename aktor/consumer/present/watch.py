@@ -49,7 +49,7 @@ _UNASKED: Final = frozenset({WaitingFor.THROTTLED})
 
 
 class _Stall:
-    """One stall that was told: since when, and why it began."""
+    """One stall that was told: since when, and the reason that was told last."""
 
     __slots__ = ("reason", "since")
 
@@ -113,15 +113,19 @@ class Watch:
             if stalled is None:
                 if known is not None:
                     self._resumed(tp, p, "records can be delivered")
-            elif known is None and p.now - stalled >= STALLED_AFTER:
-                self._begin(tp, p, reason, stalled)
+            elif p.now - stalled < STALLED_AFTER:
+                continue
+            elif known is None:
+                self._tell(tp, p, reason, stalled)
+            elif known.reason is not reason.waiting_for:
+                self._tell(tp, p, reason, known.since)
         self._forget_gone(p, waiting)
 
     def _forget_gone(self, p: Picture, waiting: Mapping[TopicPartition, Reason]) -> None:
         for tp in [tp for tp in self._stalls if tp not in waiting]:
             self._resumed(tp, p, "it is not assigned any more")
 
-    def _begin(self, tp: TopicPartition, p: Picture, reason: Reason, since: float) -> None:
+    def _tell(self, tp: TopicPartition, p: Picture, reason: Reason, since: float) -> None:
         self._stalls[tp] = _Stall(since, reason.waiting_for)
         facts = {
             "topic": tp.topic,

@@ -173,9 +173,10 @@ class FetchManager(RequestManager):
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
         )
         self._plan = FetchPlan(self._room)
-        #: Brokers whose answer to a Fetch is late, or that have failed to answer the last one, and
-        #: since when it is owed.
+        #: Brokers whose answer to a Fetch is late, or that have failed to answer the last one, or
+        #: have refused it, and since when it is owed; and with what they have refused it.
         self._late: dict[int, float] = {}
+        self._refusals: dict[int, str] = {}
         #: The partitions of which the application may have bytes that it did not read yet.
         self._buffered: dict[TopicPartition, None] = {}
         self._nodes: dict[int, _Node] = {}
@@ -222,6 +223,7 @@ class FetchManager(RequestManager):
             self.present = FetchNow(
                 hindered=plan.hindered.copy(),
                 late=self._late.copy(),
+                refusals=self._refusals.copy(),
                 replicas=plan.replicas.copy(),
             )
 
@@ -558,11 +560,11 @@ class FetchManager(RequestManager):
         asked: Asked = received.request.context
         response: FetchResponse = received.response
         node = self._finished(asked)
-        if self._late and not asked.sessionless:
-            self._owes_nothing(asked.node)
         if response.error_code:
             self._on_refused(node, asked, received)
             return
+        if self._late and not asked.sessionless:
+            self._owes_nothing(asked.node)
         size = sum(len(partition.records) for partition in response.partitions)
         session = node.sessionless.session if asked.sessionless else node.session
         self._metrics.answered(response.partitions, size, received.now, session=session)
@@ -618,8 +620,9 @@ class FetchManager(RequestManager):
         return node
 
     def _owes_nothing(self, *nodes: int) -> None:
-        """These have answered, or are asked no more."""
+        """These have brought what was asked for, or are asked no more."""
         for node in nodes:
+            self._refusals.pop(node, None)
             if self._late.pop(node, None) is not None:
                 self._plan.show_again()
 
@@ -636,7 +639,13 @@ class FetchManager(RequestManager):
             return
         at_once = node.session.refused(error)
         self.log.info("session.restarted", node=asked.node, because=error.__name__)
-        if not at_once:
+        if at_once:
+            self._owes_nothing(asked.node)
+        else:
+            if asked.node not in self._refusals:
+                self._late[asked.node] = received.now
+            self._refusals[asked.node] = error.__name__
+            self._plan.show_again()
             retry_at = node.backoff.failed(received.now, received.jitter)
             self._trace_failure(asked, error.__name__, retry_at - received.now)
         because = f"node {asked.node} refused a fetch: {error.__name__}"
@@ -653,7 +662,7 @@ class FetchManager(RequestManager):
             self._trace_failure(asked, failed.error, node.sessionless.again_at - failed.now)
             return
         node.failed()
-        if asked.node not in self._late:
+        if self._refusals.pop(asked.node, None) or asked.node not in self._late:
             self._late[asked.node] = failed.now
             self._plan.show_again()
         if isinstance(failed.error, KafkaTimeoutError):

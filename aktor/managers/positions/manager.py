@@ -49,6 +49,7 @@ from aktor.managers.positions.resets import Resets
 from aktor.managers.positions.validation import Validation
 from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import no_offset, out_of_range
+from aktor.trace.plain import named
 
 __all__ = ["PositionManager"]
 
@@ -344,12 +345,18 @@ class PositionManager(RequestManager):
         partition = self._partitions[tp]
         exchange, asked = partition.exchange, partition.asked
         under_way = asked if exchange.in_flight else None
+        since, trouble = now, ""
+        if before is not None and (before.stage == stage or "failed" in (before.stage, stage)):
+            # Also if each poll raises that it has failed, and the next one tries it again.
+            since, trouble = before.since, before.trouble
+        if partition.trouble is not None:
+            trouble = named(partition.trouble)
         return PositionNow(
             stage=stage,
-            since=before.since if before is not None and before.stage == stage else now,
+            since=since,
             node=None if under_way is None else under_way.node,
             asked_at=math.inf if under_way is None else under_way.at,
-            trouble="" if partition.trouble is None else str(partition.trouble),
+            trouble=trouble,
             retry_at=exchange.retry_at,
         )
 

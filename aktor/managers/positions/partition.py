@@ -255,6 +255,10 @@ class Partition(Mutable):
         self.trouble = trouble
         self.exchange.failed(now, jitter)
 
+    def refused(self, error: Exception) -> None:
+        """No position can be found, for this reason: the application decides what to do."""
+        self.trouble = error
+
 
 class Partitions:
     """Owns the assigned partitions: their states and epochs, and how each way to a position ends.
@@ -340,7 +344,11 @@ class Partitions:
 
     def fail(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
         """No position can be found for these; the application decides what to do."""
-        epochs = {tp: self.move(tp, Trigger.REFUSED).epoch for tp in partitions}
+        epochs = {}
+        for tp in partitions:
+            partition = self.move(tp, Trigger.REFUSED)
+            partition.refused(error)
+            epochs[tp] = partition.epoch
         if not epochs:
             return
         self._log.warning("position.failed", partitions=list(epochs), because=error)
