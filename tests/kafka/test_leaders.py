@@ -117,4 +117,5 @@ def test_no_offset_of_a_deleted_topic_is_used_in_the_one_that_has_its_name(
         found = read(consumer, 20)
 
     assert offsets(found) == list(range(20))
-    assert named(events, "topic.recreated")
+    # It may have been looked up between its end and its new beginning.
+    assert named(events, "topic.recreated") or named(events, "topic.deleted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,11 +88,17 @@ def test_batches_that_were_not_reported_are_explained(capsys: pytest.CaptureFixt
 def test_while_something_is_awaited_each_new_stage_is_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    screen, said = Screen(clock=lambda: 0.0), ""
-    stages = iter(["a JVM starts", "a JVM starts"])
+    screen, shown = Screen(clock=lambda: 0.0), threading.Event()
+    stages = iter(["a JVM starts", "a JVM starts", "the JVM makes a session"])
 
-    with screen.waiting(lambda: next(stages, "the JVM makes a session")):
-        while "session" not in said:
-            said += capsys.readouterr().out
+    def what() -> str:
+        stage = next(stages, None)
+        if stage is None:  # the ones before are shown
+            shown.set()
+        return stage or "the JVM makes a session"
 
+    with screen.waiting(what):
+        assert shown.wait(60)
+
+    said = capsys.readouterr().out
     assert said == "  a JVM starts ...\n  the JVM makes a session ...\n"
