@@ -607,7 +607,10 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             raise StopIteration("KafkaConsumer closed")
         if self._has_another_poll():
             return None
-        self._begin_call()
+        try:
+            self._begin_call()
+        except ConsumerClosedError:  # the same, a few lines later
+            raise self._engine.call.own(StopIteration("KafkaConsumer closed")) from None
         record: ConsumerRecord[K, V] | None = self._run(
             self._engine.next_record(
                 self._core.clock() + self.config["consumer_timeout_ms"] / 1000,

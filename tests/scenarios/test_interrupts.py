@@ -112,6 +112,20 @@ def test_a_call_that_a_handler_closes_as_it_comes_in_says_that_the_consumer_is_c
         assert consumer.status().state == "closed"
 
 
+@pytest.mark.parametrize("records", [4, 20])
+def test_an_iteration_that_a_handler_closes_ends_whatever_line_it_is_at(records: int) -> None:
+    """Found on a busy machine: a loop over the consumer was ended by ConsumerClosedError."""
+    for line in range(1, 60):
+        with World() as world:
+            world.cluster.create_topic("orders", partitions=2)
+            world.cluster.fill("orders", records)
+            consumer = a_member(world, consumer_timeout_ms=50)
+            assert read(world, consumer, 4)
+
+            with Injection(world, at=[line], act=consumer.close):
+                next(consumer, None)
+
+
 def seek_unassigned(consumer: KafkaConsumer, go: str) -> None:
     with pytest.raises(ValueError, match="Unassigned partition"):
         getattr(consumer, go)(TopicPartition("orders", 5))
