@@ -250,14 +250,14 @@ class Partition(Mutable):
         self.asked = AskedOf(node, now)
         self.exchange.sent()
 
+    def refused(self, error: Exception) -> None:
+        """No position can be found, for this reason: the application decides what to do."""
+        self.trouble = error
+
     def failed(self, trouble: Exception | None, now: float, jitter: float) -> None:
         """The attempt has failed with this; None: it was not made, since no leader is known."""
         self.trouble = trouble
         self.exchange.failed(now, jitter)
-
-    def refused(self, error: Exception) -> None:
-        """No position can be found, for this reason: the application decides what to do."""
-        self.trouble = error
 
 
 class Partitions:
