@@ -25,7 +25,7 @@ from aktor.errors import (
 )
 from aktor.processing import Processed, Retries, dead_letter
 from tests.kafka.real.topics import create_topic, delete_topic, produce
-from tests.kafka.support import PROMPT_S, named, quick, traced, wait_until
+from tests.kafka.support import PROMPT_S, SOON_S, named, quick, traced, wait_until
 
 #: Long enough to join the group on a busy machine; then nothing comes any more.
 IDLE_MS = 3000
@@ -217,22 +217,24 @@ def test_it_ends_with_what_is_in_hand_finished_and_committed(
 ) -> None:
     filled(kafka, topic, 400, partitions=1, keys=50)
     begun, ended = [], []
-    asked = threading.Event()
+    asks, asked = threading.Event(), threading.Event()
 
     def handle(record: Any) -> None:
         begun.append(record.offset)
+        if len(ended) >= 50:
+            asks.set()
+            assert asked.wait(SOON_S)
         time.sleep(0.005)
         ended.append(record.offset)
-        if len(ended) == 50:
-            asked.set()
 
     def ask() -> None:
-        asked.wait(PROMPT_S)
+        asks.wait(SOON_S)
         if how == "wakeup":
             consumer.wakeup()
         else:
             signals = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
             os.kill(os.getpid(), signals.get(how, signal.SIGUSR1))
+        asked.set()
 
     consumer = a_consumer(kafka, topic, group)
     before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
@@ -264,7 +266,7 @@ def test_a_second_member_is_handed_what_is_finished(kafka: Any, topic: str, grou
     def handle(record: Any) -> None:
         time.sleep(0.005)
         handled[record.partition, record.offset] += 1
-        if len(handled) == 100:
+        if len(handled) >= 100:
             joins.set()
 
     def run(consumer: KafkaConsumer) -> None:
@@ -274,7 +276,7 @@ def test_a_second_member_is_handed_what_is_finished(kafka: Any, topic: str, grou
 
     first = threading.Thread(target=run, args=[a_consumer(kafka, topic, group)])
     first.start()
-    assert joins.wait(PROMPT_S)
+    assert joins.wait(SOON_S)
     second = threading.Thread(target=run, args=[a_consumer(kafka, topic, group)])
     second.start()
     for one in (first, second):

@@ -758,9 +758,10 @@ def test_idle_brokers_cost_next_to_nothing() -> None:
         for client in clients:
             client.send(versions_frame())
             client.receive()
-        busy = kafka.server.ask(lambda: time.thread_time())
+        busy, began = kafka.server.ask(lambda: (time.thread_time(), time.monotonic()))
         time.sleep(0.4)
         busy = kafka.server.ask(lambda: time.thread_time()) - busy
+        share = busy / (time.monotonic() - began)  # it may have slept for longer
         for client in clients:
             client.close()
-    assert busy < 0.02
+    assert share < 0.05

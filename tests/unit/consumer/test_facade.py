@@ -7,6 +7,7 @@ import copy
 import gc
 import logging
 import pickle
+import socket
 import sys
 import threading
 import time
@@ -412,26 +413,28 @@ def test_at_the_exit_the_background_thread_rests_again_after_each_call(name: str
 
 
 def test_at_the_exit_the_background_thread_runs_while_a_call_of_another_thread_does() -> None:
-    consumer = a_consumer()
-    consumer._dispatcher.rest()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a poll of it is long
+        consumer = a_consumer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}")
+        consumer._dispatcher.rest()
 
-    def poll() -> None:
-        with contextlib.suppress(KafkaError):
-            consumer.poll(1000)
+        def poll() -> None:
+            with contextlib.suppress(KafkaError, WakeupError):
+                consumer.poll(60_000)
 
-    polling = threading.Thread(target=poll, daemon=True)
-    polling.start()
-    while not consumer._guard.away:
-        time.sleep(0.001)
+        polling = threading.Thread(target=poll, daemon=True)
+        polling.start()
+        while not consumer._guard.away:
+            time.sleep(0.001)
 
-    assert consumer.status().state.startswith("running")
+        assert consumer.status().state.startswith("running")
 
-    thread = consumer._dispatcher._thread
-    assert thread is not None
-    assert not thread.rests
-    polling.join(20.0)
-    assert thread.rests
-    consumer.close()
+        thread = consumer._dispatcher._thread
+        assert thread is not None
+        assert not thread.rests
+        consumer.wakeup()
+        polling.join(20.0)
+        assert thread.rests
+        consumer.close()
 
 
 class Deaf(logging.Handler):

@@ -249,17 +249,20 @@ def test_whatever_a_coroutine_raises_is_told_and_the_others_go_on(
 ) -> None:
     outcomes: Outcomes = queue.SimpleQueue()
     workers = Coroutines(2, name="test")
+    is_told = threading.Event()
 
     async def abort(_argument: Any) -> None:
         raise raised
 
-    async def wait_a_little(_argument: Any) -> None:
-        await asyncio.sleep(0.05)
+    async def wait(_argument: Any) -> None:
+        while not is_told.is_set():
+            await asyncio.sleep(0.001)
 
-    workers.submit(Job(wait_a_little, None, outcomes.put))
+    workers.submit(Job(wait, None, outcomes.put))
     workers.submit(Job(abort, None, outcomes.put))
 
     assert isinstance(outcomes.get(timeout=SOON), raised)
+    is_told.set()
     assert outcomes.get(timeout=SOON) is None
     workers.close()
 
@@ -907,6 +910,6 @@ def test_a_job_does_not_wait_for_a_thread_that_has_another() -> None:
     submit()
     submit()
 
-    assert {begun.get(timeout=2), begun.get(timeout=2)} == {"test-2", "test-3"}
+    assert {begun.get(timeout=SOON), begun.get(timeout=SOON)} == {"test-2", "test-3"}
     may_end.set()
     three.close()
