@@ -49,9 +49,9 @@ from tests.kafka.support import (
 NEW: Mapping[str, Any] = {"group_protocol": "consumer"}
 ASSIGNORS = pytest.mark.parametrize("assignor", ["uniform", "range"])
 
-#: The brokers notice a member that is gone after 6 s without a heartbeat, of which there are two a
+#: The broker notices a member that is gone after 15 s without a heartbeat, of which there are two a
 #: second. To hand over takes up to a second until there is a new target, and two heartbeats.
-BEFORE_A_SESSION_S = 5.0
+BEFORE_A_SESSION_S = 12.0
 
 #: Kafka looks every 10 s for new topics that match a pattern.
 REGEX_REFRESH_S = 10.0

@@ -24,6 +24,9 @@ OFFSETS_PARTITIONS = 4
 PROTOCOLS = pytest.mark.parametrize("manner", ["eager", "consumer"])
 ROLES = pytest.mark.parametrize("role", ["bystander", "coordinator"])
 
+#: Where a coordinator is frozen: a heartbeat waits for half of it.
+SESSION_S = 12.0
+
 #: From the death of a broker until its partitions flow again: 3 s until the controller notices, up
 #: to a second to elect and spread the news, and a client that looks every half second.
 RESUME_AFTER_DEATH_S = 10.0
@@ -32,13 +35,13 @@ RESUME_AFTER_DEATH_S = 10.0
 #: successor must be elected first (3 s were measured), on a machine that takes its time.
 RESUME_AFTER_SHUTDOWN_S = 3.0 + PROMPT_S
 
-#: A frozen broker's connections stay open, and only patience tells: half a session (3 s) for a
+#: A frozen broker's connections stay open, and only patience tells: half a session (6 s) for a
 #: heartbeat. From when Kafka has elected another leader: metadata is asked once a second while a
 #: fetch is late; a heartbeat that went to the frozen one once more has up to half a session.
-RESUME_AFTER_FREEZE_S = 8.0
+RESUME_AFTER_FREEZE_S = 5.0 + SESSION_S / 2
 FETCHED_AFTER_ELECTION_S = 1.0 + PROMPT_S
-COMMITTED_AFTER_ELECTION_S = 3.0 + PROMPT_S
-FREEZE_S = 9.0
+COMMITTED_AFTER_ELECTION_S = SESSION_S / 2 + PROMPT_S
+FREEZE_S = 3.0 + SESSION_S / 2
 FREEZING = pytest.mark.once("it takes 12 s; a frozen broker is met below in 3 s")
 
 
@@ -211,7 +214,7 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
     kafka3: Cluster, topic: str, group: str, role: str
 ) -> None:
     # Auto-commit: what a member does then depends on the leaders of its partitions alone.
-    with World(kafka3, topic, group, enable_auto_commit=True) as world:
+    with World(kafka3, topic, group, session_s=SESSION_S, enable_auto_commit=True) as world:
         settled_and_loaded(world)
         world.call_witness()
 
@@ -235,7 +238,7 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
 def test_commits_go_to_another_coordinator_when_theirs_freezes(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
-    with World(kafka3, topic, group) as world:
+    with World(kafka3, topic, group, session_s=SESSION_S) as world:
         settled_and_loaded(world)
 
         node = world.coordinator()

@@ -9,7 +9,7 @@ import pytest
 
 from aktor import TopicPartition
 from tests.kafka.embedded import Cluster
-from tests.kafka.fault_support import SESSION_S, Manner, Verdict, World
+from tests.kafka.fault_support import SHORT_SESSION_S, Manner, Verdict, World
 from tests.kafka.support import PROMPT_S, quick
 
 pytestmark = pytest.mark.once("brokers are well here; members and their sessions take the time")
@@ -25,7 +25,9 @@ DAWDLE_S = 8.0
 
 
 def settled_and_loaded(world: World, *, a_is_a_process: bool = False, **settings_of_a: int) -> None:
-    """Three members share the partitions, and records flow."""
+    """Three members share the partitions, and records flow. The session of a process is short."""
+    if a_is_a_process and world.manner != "consumer":
+        settings_of_a["session_timeout_ms"] = round(SHORT_SESSION_S * 1000)
     world.join("a", process=a_is_a_process, **settings_of_a)
     world.join("b", "c")
     world.settled(*MEMBERS)
@@ -62,7 +64,7 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
 
         assert verdict.faults == []
         of_orphans, of_others = longest_waits(verdict, orphans)
-        assert of_orphans < SESSION_S + PROMPT_S
+        assert of_orphans < SHORT_SESSION_S + PROMPT_S
         assert of_others < PROMPT_S
 
 

@@ -37,7 +37,7 @@ def settings_of(nodes: int) -> ClusterSettings:
             consumer_min_heartbeat_interval=0.1,
             consumer_heartbeat_interval=0.5,
             consumer_min_session_timeout=1.0,
-            consumer_session_timeout=6.0,
+            consumer_session_timeout=6.0 if nodes > 1 else 15.0,
         ),
         cleaner_backoff=0.5,
         transactions=TransactionSettings(offsets_topic_partitions=OFFSETS_PARTITIONS),
