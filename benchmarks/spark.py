@@ -13,12 +13,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from aktor.spark.bytecode import add_bytecode, archives
+from benchmarks.processors import Processors
 from benchmarks.site import Site
 from benchmarks.tables import Table, at_least, at_most, ratio, spread
 from benchmarks.throughput import value
@@ -307,46 +308,6 @@ def _folder() -> Iterator[Path]:
 def timed(spark: Any, query: Callable[[], None]) -> tuple[float, float]:
     """Seconds of the clock, and of the processors in the JVM and its descendants."""
     jvm = spark.sparkContext._gateway.proc.pid
-    cpu, start = cpu_of(jvm), time.perf_counter()
+    processors, start = Processors(jvm), time.perf_counter()
     query()
-    return time.perf_counter() - start, cpu_of(jvm) - cpu
-
-
-def cpu_of(root: int) -> float:
-    """Processor seconds of a process and all its descendants, those that have ended included."""
-    used = {pid: sum(map(int, fields[11:15])) for pid, fields in _processes().items()}
-    return sum(used.get(pid, 0) for pid in family(root)) / os.sysconf("SC_CLK_TCK")
-
-
-def cpu_of_each(root: int) -> dict[int, float]:
-    """Processor seconds of a process and of each of its descendants that are there, by their id;
-    without those that have ended. Of two measurements, only who is in both can be compared."""
-    of_family = family(root)
-    return {
-        pid: sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-        for pid, fields in _processes().items()
-        if pid in of_family
-    }
-
-
-def family(root: int) -> set[int]:
-    """A process and all its descendants."""
-    parents = {pid: int(fields[1]) for pid, fields in _processes().items()}
-    found = {root}
-    grown = True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= more
-        grown = bool(more)
-    return found
-
-
-def _processes() -> dict[int, list[str]]:
-    """The fields of /proc/PID/stat from the third one on, of all processes."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                found[int(entry.name)] = fields
-    return found
+    return time.perf_counter() - start, processors.seconds()

@@ -13,8 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.processors import Processors, cpu_of_each, family
 from benchmarks.site import Site
-from benchmarks.spark import SOURCES, cpu_of, cpu_of_each, family
+from benchmarks.spark import SOURCES
 from benchmarks.spark import available_now as run_all
 from benchmarks.tables import Table, at_most, spread
 from benchmarks.throughput import value
@@ -40,11 +41,11 @@ def small(site: Site, spark: Any) -> Table:
         for name, kind, more in SOURCES[:2]:
             options = _options(site, topic, "earliest") | more
             folder = Path(tempfile.mkdtemp())
-            cpu, began = cpu_of(jvm), time.perf_counter()
+            processors, began = Processors(jvm), time.perf_counter()
             run_all(spark, kind, options, folder)
             took = time.perf_counter() - began
             time.sleep(1.5)  # until the planner that has ended is counted
-            used = cpu_of(jvm) - cpu
+            used = processors.seconds()
             shutil.rmtree(folder, ignore_errors=True)
             if site.quick or number >= UNCOUNTED:
                 found.setdefault(name, []).append((took, used))
