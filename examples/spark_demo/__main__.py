@@ -25,6 +25,9 @@ from examples.spark_demo.screen import Screen
 #: How often a query is started at most.
 STARTS = 3
 
+#: How much of the log is shown when none of them came to anything.
+LINES = 30
+
 ALL_WELL, SOMETHING_WRONG, NO_SPARK, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -91,7 +94,7 @@ def _run_for(seconds: float, where: Any, screen: Screen) -> None:
         query.stop()
         screen.progress(query)
 
-    _patiently(once, screen)
+    patiently(once, screen, where[-1] / pipeline.LOG)
 
 
 def _finish(where: Any, screen: Screen) -> None:
@@ -101,7 +104,7 @@ def _finish(where: Any, screen: Screen) -> None:
             screen.progress(query)
         screen.progress(query)
 
-    _patiently(once, screen)
+    patiently(once, screen, where[-1] / pipeline.LOG)
 
 
 def _started(where: Any, screen: Screen, *, all_of_it: bool) -> Any:
@@ -109,17 +112,21 @@ def _started(where: Any, screen: Screen, *, all_of_it: bool) -> Any:
         return pipeline.start_query(*where, all_of_it=all_of_it)
 
 
-def _patiently(run: Callable[[], None], screen: Screen) -> None:
-    """Spark ends a query whose Python process has not connected within 10 s. It has read nothing,
-    so it is started again."""
-    for _ in range(STARTS - 1):
+def patiently(run: Callable[[], None], screen: Screen, log: Path) -> None:
+    """Spark ends a query whose Python process has not connected within 10 s: on a busy machine, or
+    since that process has ended with an error. It has read nothing, so it is started again; in the
+    end what the processes of Spark have printed is shown."""
+    for start in range(1, STARTS + 1):
         try:
             return run()
         except Exception as error:
             if "failed to connect back" not in str(error):
                 raise
-        screen.say("the machine is so busy that Spark gave up its Python process: once more")
-    run()
+            if start == STARTS:
+                screen.say(f"{STARTS} times no Python process came to Spark; the end of {log}:")
+                print(*log.read_text(errors="replace").splitlines()[-LINES:], sep="\n")
+                raise
+        screen.say("Spark gave up a Python process that had not connected within 10 s: once more")
 
 
 def _verdict(screen: Screen, orders: Orders, found: dict[tuple[int, str], int]) -> int:

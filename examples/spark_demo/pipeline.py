@@ -18,6 +18,8 @@ SCHEMA = (
     " rawValue binary"
 )
 
+#: What the processes of Spark print, in the folder of the demo.
+LOG = "spark.log"
 
 #: For a JVM that lives half a minute: no second compiler, and no threads that collect garbage. It
 #: starts with a third less of the processor's time.
@@ -37,7 +39,7 @@ def what_starts() -> str:
 
 def a_session(folder: Path) -> Any:
     """Spark on two cores of this machine, with our source. What its processes print goes into
-    `spark.log` in this folder."""
+    a file in this folder."""
     from pyspark.sql import SparkSession
 
     from aktor.spark import register
@@ -56,7 +58,7 @@ def a_session(folder: Path) -> Any:
         "spark.driver.extraJavaOptions": JAVA,
     }.items():
         builder = builder.config(name, value)
-    with _printing_into(folder / "spark.log"):
+    with _printing_into(folder / LOG):
         spark = builder.getOrCreate()
     register(spark)
     return spark

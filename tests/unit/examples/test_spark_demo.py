@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from examples.spark_demo.__main__ import STARTS, patiently
 from examples.spark_demo.screen import Screen
 
 
@@ -102,3 +104,40 @@ def test_while_something_is_awaited_each_new_stage_is_a_line(
 
     said = capsys.readouterr().out
     assert said == "  a JVM starts ...\n  the JVM makes a session ...\n"
+
+
+@pytest.mark.parametrize("fails", range(STARTS + 1))
+def test_a_query_that_spark_gave_up_is_started_again_and_in_the_end_the_reason_is_shown(
+    fails: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("ModuleNotFoundError: No module named 'aktor'\n")
+    starts = []
+
+    def run() -> None:
+        starts.append(1)
+        if len(starts) <= fails:
+            raise RuntimeError("Python worker failed to connect back.")
+
+    if fails < STARTS:
+        patiently(run, Screen(), log)
+    else:
+        with pytest.raises(RuntimeError, match="failed to connect back"):
+            patiently(run, Screen(), log)
+
+    said = capsys.readouterr().out
+    assert len(starts) == min(fails + 1, STARTS)
+    assert said.count("once more") == len(starts) - 1
+    assert ("ModuleNotFoundError" in said) == (fails == STARTS)
+
+
+def test_another_error_of_a_query_is_not_tried_again(tmp_path: Path) -> None:
+    starts = []
+
+    def run() -> None:
+        starts.append(1)
+        raise RuntimeError("DataLossError")
+
+    with pytest.raises(RuntimeError, match="DataLossError"):
+        patiently(run, Screen(), tmp_path / "log")
+    assert len(starts) == 1
