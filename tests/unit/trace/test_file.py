@@ -356,7 +356,12 @@ def test_a_pipe_whose_reader_does_not_read_loses_lines_and_holds_nobody_up(
         file.flush()
     os.close(reader)
 
-    assert numbers == list(range(len(numbers)))
+    # Which ones are lost depends on when the thread fills the pipe: with the first of them, or when
+    # there are too many. (Compared outside of `assert`, which takes minutes over a difference.)
+    begins_well = numbers[:WAITING_MAX] == list(range(WAITING_MAX))
+    in_order = numbers == sorted(set(numbers))
+    assert begins_well
+    assert in_order
     assert WAITING_MAX <= len(numbers) < wanted
     assert "lines of it are lost" in capfd.readouterr().err
 
