@@ -44,6 +44,7 @@ from aktor.consumer.system import HOST
 from aktor.simulation.history import Event, told_by
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
+from tests.kafka.real.metadata import coordinates
 from tests.kafka.referee import Telling, Verdict, Written, judge, longest_wait
 from tests.kafka.support import ROOT, hurried, wait_until
 
@@ -57,6 +58,10 @@ POLL_MS: Final = 100
 #: that a machine that stands still for some seconds puts nobody out.
 SHORT_SESSION_S: Final = 6.0
 SESSION_S: Final = 30.0
+
+#: How often an outsider looks for a group's coordinator, and how long a broker may take to answer.
+LOOK_S: Final = 0.2
+LOOK_TIMEOUT_S: Final = 1.0
 
 #: A group that notices things as soon as the issue's figures ask for; the rest are defaults.
 SETTINGS: Final[Mapping[str, Any]] = {
@@ -508,6 +513,43 @@ class Witness(threading.Thread):
             self.times[read.partition()].append((time.monotonic(), read.offset()))
 
 
+class CoordinatorWatch(threading.Thread):
+    """Asks for a group's commits, as anybody may: when Kafka had a coordinator for whoever asked.
+
+    Metadata names another leader before it is at work: it has to hear of that itself, and to load
+    the commits of its groups, which takes seconds on a busy machine.
+    """
+
+    def __init__(self, bootstrap: list[str], group: str) -> None:
+        super().__init__(name="coordinator-watch", daemon=True)
+        self._servers, self._group = bootstrap, group
+        self._ending = threading.Event()
+        self._answered_at = time.monotonic()
+        self._longest = 0.0
+
+    def run(self) -> None:
+        while not self._ending.wait(LOOK_S):
+            for address in self._servers:
+                with contextlib.suppress(OSError):
+                    if coordinates(address, self._group, LOOK_TIMEOUT_S):
+                        self._note_answer()
+                        break
+
+    def end(self) -> None:
+        """It has seen enough."""
+        self._ending.set()
+
+    @property
+    def longest(self) -> float:
+        """The longest time in which nobody was the coordinator, in seconds."""
+        return max(self._longest, time.monotonic() - self._answered_at)
+
+    def _note_answer(self) -> None:
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._answered_at)
+        self._answered_at = now
+
+
 # -- all together
 
 #: What events are worth telling of a test that failed, by how they begin.
@@ -554,6 +596,7 @@ class World:
         self._settings = hurried(usual, own)
         self._writer = Writer(kafka.bootstrap_servers, topic)
         self._witness: Witness | None = None
+        self._watch: CoordinatorWatch | None = None
         self._loaded_at = 0.0
         #: What disturbed the group between `load` and `finish`; a test says what may.
         self.unrest: list[str] = []
@@ -574,6 +617,8 @@ class World:
         self._writer.abandon()
         if self._witness is not None:
             self._witness.end()
+        if self._watch is not None:
+            self._watch.end()
         for member in self.members.values():
             member.abandon()
 
@@ -630,6 +675,16 @@ class World:
         assert self._witness is not None, "nobody was called"
         acknowledged = self._writer.acknowledged[partition]
         return longest_wait(self._witness.times[partition], acknowledged)[0]
+
+    def watch_coordinator(self) -> None:
+        """From now on somebody else looks whether the group has a coordinator, see `nobody_for`."""
+        self._watch = CoordinatorWatch(self.kafka.bootstrap_servers, self.group)
+        self._watch.start()
+
+    def nobody_for(self) -> float:
+        """The longest time in which Kafka had no coordinator for the group, whoever asked."""
+        assert self._watch is not None, "nobody looked"
+        return self._watch.longest
 
     def coordinator(self) -> int:
         """The broker that coordinates the group."""

@@ -9,7 +9,7 @@ import pytest
 
 from aktor import TopicPartition
 from tests.kafka.embedded import Cluster
-from tests.kafka.fault_support import SHORT_SESSION_S, Manner, Verdict, World
+from tests.kafka.fault_support import SESSION_S, SHORT_SESSION_S, Manner, Verdict, World
 from tests.kafka.support import PROMPT_S, quick
 
 pytestmark = pytest.mark.once("brokers are well here; members and their sessions take the time")
@@ -57,6 +57,7 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
     with World(kafka3, topic, group, manner=manner) as world:
         settled_and_loaded(world, a_is_a_process=True)
         orphans = world.shares()["a"]
+        world.watch_coordinator()
 
         world.kill("a")
         world.settled("b", "c")
@@ -64,7 +65,8 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
 
         assert verdict.faults == []
         of_orphans, of_others = longest_waits(verdict, orphans)
-        assert of_orphans < SHORT_SESSION_S + PROMPT_S
+        # While the coordinator stands still, as on a busy machine, it ends no session.
+        assert of_orphans < SHORT_SESSION_S + PROMPT_S + world.nobody_for()
         assert of_others < PROMPT_S
 
 
@@ -111,12 +113,12 @@ def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not
 def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    may_take = round(MAY_TAKE_S * 1000)
-    with World(kafka3, topic, group, manner=manner, max_poll_interval_ms=may_take) as world:
-        settled_and_loaded(world)
-        owned = world.shares()["a"]
+    with World(kafka3, topic, group, manner=manner) as world:
+        # The others may take as long as a busy machine makes them.
+        settled_and_loaded(world, max_poll_interval_ms=round(MAY_TAKE_S * 1000))
 
         began = world.dawdle("a", seconds=DAWDLE_S)
+        owned = world.shares()["a"]  # now: it may have been out and in again
         world.settled("b", "c", ignoring="a")
         world.settled(*MEMBERS)
         verdict = world.finish()
@@ -180,7 +182,10 @@ def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
 
         assert verdict.faults == []
         assert verdict.repeated == 0
-        assert verdict.resume < 2 * PROMPT_S  # one rebalance may meet the next
+        # One rebalance may meet the next. On a busy machine each takes seconds, but who is waited
+        # for in vain is so for a session, or half of it: sooner no timer of the classic protocol
+        # ends.
+        assert verdict.resume < (SESSION_S / 2 if manner == "eager" else 2 * PROMPT_S)
 
 
 def test_after_a_clean_end_the_group_stands_where_its_members_were_and_the_next_one_goes_on(

@@ -1,4 +1,4 @@
-"""Two questions to one broker: who is in the cluster, and who coordinates a group.
+"""Questions to one broker: who is in the cluster, who coordinates a group, and does this one.
 
 Asked over a plain socket, so that the answer is what this one broker knows: a client library would
 ask whichever broker it likes, and log every connection that a starting broker refuses.
@@ -10,7 +10,7 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
-METADATA, FIND_COORDINATOR = 3, 10
+METADATA, OFFSET_FETCH, FIND_COORDINATOR = 3, 9, 10
 #: A broker that is down refuses at once; one that is up may stand still for seconds.
 ANSWER_TIMEOUT_S = 10.0
 
@@ -67,6 +67,17 @@ def ask_coordinator(address: str, group: str) -> int | None:
     return answer.int32() if error == 0 else None
 
 
+def coordinates(address: str, group: str, timeout: float) -> bool:
+    """Whether this broker is at work as the coordinator of `group`: it tells the group's commits.
+    Raises OSError if it doesn't answer within `timeout` seconds."""
+    name = group.encode()
+    everything = struct.pack(">i", -1)
+    body = struct.pack(">h", len(name)) + name + everything
+    answer = _ask(address, OFFSET_FETCH, 2, body, timeout)
+    answer.at = len(answer.data) - 2  # behind the offsets
+    return answer.int16() == 0
+
+
 def _partition(answer: _Answer, topic: str) -> Partition:
     answer.int16()  # error: no leader, or a replica is down; the fields below tell the same
     return Partition(
@@ -78,11 +89,13 @@ def _partition(answer: _Answer, topic: str) -> Partition:
     )
 
 
-def _ask(address: str, api_key: int, version: int, body: bytes) -> _Answer:
+def _ask(
+    address: str, api_key: int, version: int, body: bytes, timeout: float = ANSWER_TIMEOUT_S
+) -> _Answer:
     host, port = address.rsplit(":", 1)
     client = b"tests"
     header = struct.pack(">hhih", api_key, version, 1, len(client)) + client
-    with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S) as connection:
+    with socket.create_connection((host, int(port)), timeout=timeout) as connection:
         connection.sendall(struct.pack(">i", len(header + body)) + header + body)
         with connection.makefile("rb") as stream:
             size = stream.read(4)
