@@ -27,13 +27,26 @@ from aktor.processing import Processed, Retries, dead_letter
 from tests.kafka.real.topics import create_topic, delete_topic, produce
 from tests.kafka.support import PROMPT_S, SOON_S, named, quick, traced, wait_until
 
-#: Long enough to join the group on a busy machine; then nothing comes any more.
+#: If nothing comes for so long, nothing comes any more.
 IDLE_MS = 3000
 
 
 def a_consumer(kafka: Any, topic: str, group: str | None, **configs: Any) -> KafkaConsumer:
     configs = {"consumer_timeout_ms": IDLE_MS, "enable_auto_commit": False} | configs
     return quick(kafka, topic, group_id=group, auto_offset_reset="earliest", **configs)
+
+
+def a_member(kafka: Any, topic: str, group: str, **configs: Any) -> KafkaConsumer:
+    """The only one of its group, which has joined it and read nothing yet: on a busy machine that
+    may take longer than nothing may come."""
+    consumer = a_consumer(kafka, topic, group, **configs)
+    deadline = time.monotonic() + SOON_S
+    while not consumer.assignment():
+        assert time.monotonic() < deadline, "it does not join its group"
+        consumer.poll(50, max_records=1)
+    for one in consumer.assignment():
+        consumer.seek(one, 0)
+    return consumer
 
 
 def filled(kafka: Any, topic: str, count: int, *, partitions: int = 2, keys: int = 5) -> None:
@@ -60,7 +73,7 @@ def test_every_record_is_handled_in_the_order_of_its_key(
 ) -> None:
     filled(kafka, topic, 400)
     seen: dict[bytes, list[int]] = defaultdict(list)
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         done = consumer.process(
             lambda record: seen[record.key].append(int(record.value)), concurrency=4
         )
@@ -83,7 +96,7 @@ def test_what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic(
         if record.value == b"7" or (record.value == b"9" and tries[b"9"] < 3):
             raise ValueError("no")
 
-    with a_producer(kind, kafka) as producer, a_consumer(kafka, topic, group) as consumer:
+    with a_producer(kind, kafka) as producer, a_member(kafka, topic, group) as consumer:
         letters = dead_letter(f"{topic}-dead", producer)
         done = consumer.process(handle, retries=Retries(2, backoff_ms=1), on_error=letters)
 
@@ -127,7 +140,7 @@ def test_an_error_is_raised_and_the_next_call_goes_on_from_its_record(
         handled.append(record.offset)
 
     may_pass: list[bool] = []
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         with pytest.raises(HandlerError, match="offset 20") as raised:
             consumer.process(handle, order="partition")
         assert isinstance(raised.value.__cause__, ValueError)
@@ -146,7 +159,7 @@ def test_records_that_cannot_be_deserialized_are_put_aside_like_others(
     produce(kafka.bootstrap_servers, topic, [b"1", b"not a number", b"3"])
     failures: list[Any] = []
     seen: list[int] = []
-    with a_consumer(kafka, topic, group, value_deserializer=int) as consumer:
+    with a_member(kafka, topic, group, value_deserializer=int) as consumer:
         with pytest.raises(RecordDeserializationError):
             consumer.process(lambda record: seen.append(record.value))
         done = consumer.process(lambda record: seen.append(record.value), on_error=failures.append)
@@ -170,7 +183,7 @@ def test_coroutines_run_together(kafka: Any, topic: str, group: str) -> None:
         await asyncio.sleep(0.02)
         running -= 1
 
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         done = consumer.process(handle, concurrency=20, order="none")
 
         assert done.finished == committed(consumer) == 50
@@ -186,7 +199,7 @@ def handle_in_a_process(record: Any) -> None:
 def test_processes_take_records_and_give_errors_back(kafka: Any, topic: str, group: str) -> None:
     filled(kafka, topic, 20, partitions=1)
     failures: list[Any] = []
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         done = consumer.process(
             handle_in_a_process, concurrency=2, workers="processes", on_error=failures.append
         )
@@ -205,7 +218,7 @@ def test_auto_commit_would_commit_what_is_not_finished(kafka: Any, topic: str, g
 
 def test_a_handler_may_not_call_the_consumer(kafka: Any, topic: str, group: str) -> None:
     filled(kafka, topic, 1)
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         with pytest.raises(HandlerError) as raised:
             consumer.process(lambda _record: consumer.commit())
         assert isinstance(raised.value.__cause__, ConcurrentAccessError)
@@ -236,7 +249,7 @@ def test_it_ends_with_what_is_in_hand_finished_and_committed(
             os.kill(os.getpid(), signals.get(how, signal.SIGUSR1))
         asked.set()
 
-    consumer = a_consumer(kafka, topic, group)
+    consumer = a_member(kafka, topic, group)
     before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
     asking = after(0.0, ask)
     try:
@@ -291,7 +304,7 @@ def test_a_commit_interval_of_nothing_keeps_no_processor_busy(
     kafka: Any, topic: str, group: str
 ) -> None:
     filled(kafka, topic, 20)
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         poll, polls = consumer.poll, Counter[str]()
 
         def counted(*arguments: Any) -> Any:
@@ -320,7 +333,7 @@ def test_a_record_that_kills_its_process_has_failed_and_the_others_are_handled(
     kafka: Any, topic: str, group: str
 ) -> None:
     filled(kafka, topic, 20, partitions=1)
-    with a_consumer(kafka, topic, group, consumer_timeout_ms=15_000) as consumer:
+    with a_member(kafka, topic, group, consumer_timeout_ms=15_000) as consumer:
         with pytest.raises(HandlerError, match="offset 3 ") as raised:
             consumer.process(kill_one_in_ten, workers="processes", concurrency=2)
         assert isinstance(raised.value.__cause__, WorkerDiedError)
@@ -361,7 +374,7 @@ def test_an_exit_in_a_task_of_a_coroutine_ends_the_processing_and_names_a_record
             await asyncio.Event().wait()
 
     began = time.monotonic()
-    with a_consumer(kafka, topic, group) as consumer:
+    with a_member(kafka, topic, group) as consumer:
         with pytest.raises(HandlerError, match=f"of {topic}-0") as raised:
             consumer.process(handle, concurrency=4, on_error="skip")
         assert isinstance(raised.value.__cause__, error)
@@ -459,7 +472,7 @@ def test_a_wakeup_while_the_end_is_waited_for_does_not_give_the_last_commit_up(
             running.set()
             may_end.wait(6 * PROMPT_S)
 
-    with traced() as events, a_consumer(kafka, topic, group) as consumer:
+    with traced() as events, a_member(kafka, topic, group) as consumer:
 
         def wake() -> None:
             running.wait(4 * PROMPT_S)
