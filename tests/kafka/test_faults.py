@@ -131,6 +131,7 @@ def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_n
         assert longest_commit(world) < longest
 
 
+@pytest.mark.timeout(400)  # brokers start one after the other: 140 s at a load of 40
 def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
@@ -292,6 +293,7 @@ def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
         assert closed_at - looked_up_at < PROMPT_S
 
 
+@pytest.mark.timeout(400)  # 117 s were seen at a load of 40
 @pytest.mark.once("it takes ten seconds; brokers that go are met on both elsewhere")
 def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_is_delivered(
     kafka3: Cluster, topic: str, group: str, unique: Callable[[str], str]
