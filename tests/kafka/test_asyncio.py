@@ -34,6 +34,7 @@ from aktor.errors import (
     UserCallbackError,
     WakeupError,
 )
+from tests.gate import all_but_the_first
 from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, QUICK, SOON_S, hurried, numbered, wait_until
@@ -626,18 +627,21 @@ async def with_pauses(consumer: KafkaConsumer[Any, Any], given: list[int]) -> No
 
 @pytest.mark.parametrize(
     "reads",
-    [
-        by_getmany,
-        by_getone,
-        by_iteration,
-        by_columns,
-        with_commits,
-        with_questions,
-        with_looks,
-        with_an_assignment,
-        with_seeks,
-        with_pauses,
-    ],
+    all_but_the_first(
+        7,
+        [
+            by_getmany,
+            by_getone,
+            by_iteration,
+            by_columns,
+            with_commits,
+            with_an_assignment,
+            with_pauses,
+            with_questions,
+            with_looks,
+            with_seeks,
+        ],
+    ),
 )
 def test_a_program_that_is_cancelled_anywhere_misses_no_record_and_gets_none_twice(
     kafka: Cluster,
@@ -1308,15 +1312,18 @@ async def _amid_its_block(consumer: KafkaConsumer[Any, Any]) -> None:
 @pytest.mark.embedded("what is looked at is this process")
 @pytest.mark.parametrize(
     "program",
-    [
-        _amid_an_iteration,
-        _amid_start,
-        _amid_a_listener,
-        _amid_stop,
-        _amid_process,
-        _amid_a_handler,
-        _amid_its_block,
-    ],
+    all_but_the_first(
+        4,
+        [
+            _amid_an_iteration,
+            _amid_start,
+            _amid_stop,
+            _amid_a_handler,
+            _amid_a_listener,
+            _amid_process,
+            _amid_its_block,
+        ],
+    ),
 )
 def test_a_loop_that_is_closed_in_the_middle_of_a_call_does_not_keep_the_consumer(
     kafka: EmbeddedCluster,

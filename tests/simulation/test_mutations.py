@@ -36,11 +36,11 @@ QUICK = [
 
 @pytest.mark.parametrize("mutation", mutations(), ids=lambda one: one.path.stem)
 def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation: Mutation) -> None:
-    with mutated(mutation) as folder:
+    with mutated(mutation, whole=False) as folder:
         changed = [
-            one
-            for one in Path("aktor").rglob("*.py")
-            if (folder / one).read_bytes() != one.read_bytes()
+            one.relative_to(folder)
+            for one in folder.rglob("*.py")
+            if one.read_bytes() != (ROOT / one.relative_to(folder)).read_bytes()
         ]
 
         assert changed
@@ -109,7 +109,7 @@ def test_there_are_twenty_historic_bugs_then_seven_gross_ones_and_then_those_fou
     assert not {"gross", "by hand"} & set(kinds[:20])
 
 
-@pytest.mark.parametrize(("name", "seed", "check"), all_but_the_first(1, QUICK))
+@pytest.mark.parametrize(("name", "seed", "check"), all_but_the_first(0, QUICK))
 def test_a_bug_that_is_put_back_is_found(name: str, seed: int, check: str) -> None:
     (mutation,) = [one for one in mutations() if one.path.stem.startswith(name)]
 

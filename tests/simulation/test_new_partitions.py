@@ -51,7 +51,7 @@ def go_through(
 
 
 @pytest.mark.parametrize("seed", all_but_the_first(1, range(2)))
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", all_but_the_first(1, ["consumer", "classic"]))
 @pytest.mark.parametrize(
     ("weights", "rate"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 
@@ -11,6 +12,7 @@ from aktor import KafkaConsumer
 from aktor.simulation import (
     CheckFailedError,
     MemberFailedError,
+    Shrunk,
     Simulation,
     Sink,
     TimeIsUpError,
@@ -55,11 +57,16 @@ def a_seed_that_fails() -> int:
     raise AssertionError("no seed fails")
 
 
-def test_only_the_fault_that_matters_is_left() -> None:
+@functools.cache
+def shrunk_once() -> tuple[int, Shrunk, list[tuple[int, int]]]:
+    """A seed, what is left of its faults, and what was heard meanwhile. It takes seconds."""
     heard: list[tuple[int, int]] = []
     seed = a_seed_that_fails()
+    return seed, shrink(judge, seed, lambda left, tries: heard.append((left, tries))), heard
 
-    shrunk = shrink(judge, seed, lambda left, tries: heard.append((left, tries)))
+
+def test_only_the_fault_that_matters_is_left() -> None:
+    seed, shrunk, heard = shrunk_once()
 
     assert [one.kind for one in shrunk.faults] == ["killed_at_line"]
     assert isinstance(shrunk.error, CheckFailedError)
@@ -71,8 +78,8 @@ def test_only_the_fault_that_matters_is_left() -> None:
 
 
 def test_what_is_said_to_be_left_out_may_be_left_out_by_hand() -> None:
-    seed = a_seed_that_fails()
-    without = shrink(judge, seed).without
+    seed, shrunk, _ = shrunk_once()
+    without = shrunk.without
 
     with Simulation(seed, without=without) as sim:
         orders = sim.topic("orders", partitions=2, records=100)
