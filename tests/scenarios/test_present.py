@@ -24,13 +24,14 @@ from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.status import ConsumerStatus, WaitingFor
 from aktor.errors import RecordDeserializationError
+from tests.gate import all_but_the_first
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
 
 REFUSED = "Connection refused"
 
 
-@pytest.fixture(params=seeds(2))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     with World(request.param) as world:
         world.cluster.create_topic("orders", partitions=2)

@@ -23,8 +23,11 @@ from aktor.simulation.world.cluster import SETTINGS
 from tests.gate import all_but_the_first
 
 Manner = Literal["eager", "cooperative", "consumer"]
-MANNERS = pytest.mark.parametrize(
-    "manner", all_but_the_first(2, ["eager", "consumer", "cooperative"])
+EAGER_FIRST = pytest.mark.parametrize(
+    "manner", all_but_the_first(1, ["eager", "consumer", "cooperative"])
+)
+CONSUMER_FIRST = pytest.mark.parametrize(
+    "manner", all_but_the_first(1, ["consumer", "eager", "cooperative"])
 )
 SEEDS = pytest.mark.parametrize("seed", all_but_the_first(1, range(2)))
 
@@ -123,7 +126,7 @@ def after_this_happens_to_a(
 
 
 @SEEDS
-@MANNERS
+@CONSUMER_FIRST
 def test_a_member_that_leaves_is_replaced_with_the_next_heartbeats(
     manner: Manner, seed: int
 ) -> None:
@@ -136,7 +139,7 @@ def test_a_member_that_leaves_is_replaced_with_the_next_heartbeats(
 
 
 @SEEDS
-@MANNERS
+@EAGER_FIRST
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
     manner: Manner, seed: int
 ) -> None:
@@ -147,7 +150,7 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
 
 
 @SEEDS
-@MANNERS
+@CONSUMER_FIRST
 def test_a_member_that_takes_too_long_is_replaced_while_it_is_still_at_work(
     manner: Manner, seed: int
 ) -> None:
