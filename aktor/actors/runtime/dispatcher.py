@@ -700,6 +700,8 @@ class Dispatcher:
         """Turn on a daemon thread of this name until `stop`."""
         self._thread = _Thread(target=self._run, name=name, daemon=True)
         self._awake_since = self.clock()
+        # The first look loads what `status` and `why` need: of a consumer that is idle, too.
+        self._wakes_to_watch = True
         try:
             self._thread.start()
         except RuntimeError:  # no more threads are to be had

@@ -461,6 +461,38 @@ def test_a_thread_that_ends_in_its_loop_says_so_in_a_typed_error(error: BaseExce
     assert dispatcher.stop(timeout=30.0)
 
 
+def test_an_idle_thread_wakes_for_the_first_look() -> None:
+    """What `status` and `why` need is loaded then: of a consumer that nobody polls, too."""
+    slept: queue.SimpleQueue[float] = queue.SimpleQueue()
+    woken = threading.Event()
+
+    class Nap:
+        def wait(self, timeout: float) -> None:
+            slept.put(timeout)
+            woken.wait(min(timeout, 30.0))
+            woken.clear()
+
+        def wake(self) -> None:
+            woken.set()
+
+        def prepare_to_rest(self) -> None:
+            pass
+
+    dispatcher = Dispatcher(_clockwork_routes())
+    dispatcher.sleeper = Nap()
+
+    def make(incarnation: int) -> Refresher:
+        return Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
+
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
+    dispatcher.watch_by(lambda now: (now + 1.0, False))
+
+    dispatcher.start_thread("test")
+
+    assert 0.0 < slept.get(timeout=30.0) <= 1.0
+    assert dispatcher.stop(timeout=30.0)
+
+
 def test_at_the_exit_the_thread_rests_until_a_call_comes() -> None:
     """It must neither end, for a function of `atexit` may yet use the consumer, nor run on."""
     slept: queue.SimpleQueue[float] = queue.SimpleQueue()
