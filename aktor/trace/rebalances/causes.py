@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-import re
 from typing import Final
 
 from aktor.trace import reasons
 
-__all__ = ["Cause", "cause_of", "departure_of", "in_short", "was_replaced"]
+__all__ = ["Cause", "cause_of", "departure_of", "was_replaced"]
 
 
 class Cause(enum.Enum):
@@ -76,12 +75,3 @@ def departure_of(because: str | None) -> Cause:
     """The cause that a member gives to the others by `member.left` or `member.lost`."""
     cause = cause_of(because)
     return cause if cause in _DEPARTURES else Cause.LEAVE
-
-
-#: kafka-python's errors say their name twice.
-_TWICE: Final = re.compile(r"\b(\w+): \[Error -?\d+\] \1: ")
-
-
-def in_short(because: str | None) -> str | None:
-    """The words of an error, which say its name once."""
-    return None if because is None else _TWICE.sub(r"\1: ", because)

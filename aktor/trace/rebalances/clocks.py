@@ -20,9 +20,9 @@ ANSWERS: Final = 2_000
 LISTS: Final = 50
 
 #: In so many generations two clocks must be apart, or by so many seconds: once, a process may have
-#: stood still.
+#: stood still (twice as long as a usual session, and it is a member no more).
 AGAIN: Final = 2
-SURELY: Final = 60.0
+SURELY: Final = 20.0
 
 
 @dataclass(slots=True, eq=False)

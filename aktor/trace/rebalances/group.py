@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
-from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, in_short, was_replaced
+from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
-from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Part
+from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Name, Part
 from aktor.trace.rebalances.refusals import GROUP, LOGIN, TOPIC, Refusals, is_login
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
 from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
@@ -97,6 +97,12 @@ class GroupTraces:
         """No event before this time is left."""
         while self._due < until:
             self._pass_time(self._due)
+
+    @property
+    def ahead(self) -> Mapping[tuple[Name, Name], float]:
+        """Whose clock is ahead of whose, by more than `SKEW` seconds: partitions show it that were
+        handed over against the order of their offsets."""
+        return {names: by for names, by in self._ownership.ahead.items() if by > SKEW}
 
     @property
     def has_rows(self) -> bool:
@@ -275,10 +281,10 @@ class GroupTraces:
     def _delayed(self, life: Life, _at: float, event: Event) -> None:
         if life.part is not None:
             life.part.delayed += 1
-            life.refuse(in_short(_text(event, "because")))
+            life.refuse(_text(event, "because"))
 
     def _heartbeat_failed(self, life: Life, _at: float, event: Event) -> None:
-        life.refuse(in_short(_text(event, "because")))
+        life.refuse(_text(event, "because"))
 
     def _left(self, life: Life, at: float, event: Event) -> None:
         self._depart(life, at, _text(event, "because"))
@@ -345,16 +351,16 @@ class GroupTraces:
         life.look_for_brokers(at)
 
     def _bootstrap_failed(self, life: Life, at: float, event: Event) -> None:
-        life.find_no_broker(at, in_short(_text(event, "because")) or "no broker can be reached")
+        life.find_no_broker(at, _text(event, "because") or "no broker can be reached")
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
         life.find_coordinator(at, _number(event, "node"), _text(event, "address"))
 
     def _coordinator_lost(self, life: Life, at: float, event: Event) -> None:
-        life.lose_coordinator(at, in_short(_text(event, "because")) or "it was lost")
+        life.lose_coordinator(at, _text(event, "because") or "it was lost")
 
     def _coordinator_refused(self, life: Life, at: float, event: Event) -> None:
-        life.refuse_coordinator(at, in_short(_text(event, "because")) or "it was refused")
+        life.refuse_coordinator(at, _text(event, "because") or "it was refused")
 
     # -- which parts belong together
 
@@ -523,7 +529,7 @@ class GroupTraces:
 
     def _group_failed(self, life: Life, at: float, event: Event) -> None:
         because = _text(event, "because")
-        life.refuse(in_short(because))
+        life.refuse(because)
         self._add(self._refusals.tell(life.source, life.name, GROUP, at, because))
 
     def _topic_refused(self, life: Life, at: float, event: Event) -> None:

@@ -16,6 +16,9 @@ __all__ = ["OVERLAP", "Owner", "Ownership"]
 #: beside the next one: it was fenced and does not know it, or the clocks of their hosts differ.
 OVERLAP: Final = 30.0
 
+#: Of so many pairs of members is noted that their clocks differ.
+PAIRS: Final = 1_000
+
 
 @dataclass(slots=True, eq=False)
 class Owner:
@@ -41,6 +44,10 @@ class Owner:
     before: Owner | None = None
     resumed: float | None = None
     first_offset: int | None = None
+    #: The first offset that was delivered to it, and the owner before it if that one had not
+    #: released the partition.
+    began_with: int | None = None
+    beside: Owner | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +57,9 @@ class Ownership:
     group: str
     #: Rows of owners that are none any more.
     over: list[OwnedPartition] = field(default_factory=list)
+    #: By how many seconds the clock of the first one is ahead of the second one's, at least: it was
+    #: given the earlier records, and says that this was later.
+    ahead: dict[tuple[Name, Name], float] = field(default_factory=dict)
     _owners: dict[str, Owner] = field(default_factory=dict)
     #: When the new owner delivered first, for partitions that the old owner did not release.
     _resumed: dict[str, float] = field(default_factory=dict)
@@ -90,7 +100,10 @@ class Ownership:
         if before is not None and before.source == source and before.released is None:
             return before, None  # owned all the time; or a line that came twice
         unused = self._end_wait(partition, before) if before is not None else None
-        self._owners[partition] = Owner(source, name, at, given_in=part, before=before)
+        owner = self._owners[partition] = Owner(source, name, at, given_in=part, before=before)
+        if before is not None and before.released is None and before.source != source:
+            owner.beside = before
+            before.beside = None  # of each hand-over only the last one is needed
         if part is not None:
             part.added.append((partition, before.source if before is not None else None))
         return before, unused
@@ -139,7 +152,9 @@ class Ownership:
         before = owner.before
         if owner.source == source:
             if owner.first is None:
-                owner.first = at
+                owner.first, owner.began_with = at, first
+            if owner.beside is not None:
+                self._compare(owner, owner.beside, at, end)
             owner.last, owner.next_offset = last, end
             if before is None or owner.resumed is not None:
                 return None
@@ -154,6 +169,16 @@ class Ownership:
                 before.first = at
             before.last, before.next_offset = last, end
         return None
+
+    def _compare(self, owner: Owner, before: Owner, at: float, end: int | None) -> None:
+        """Whether this owner is given what precedes all that the one before it was given."""
+        began, offset = before.first, before.began_with
+        if began is None or offset is None or end is None or end > offset or at <= began:
+            owner.beside = None
+            return
+        names = owner.name, before.name
+        if names in self.ahead or len(self.ahead) < PAIRS:
+            self.ahead[names] = max(self.ahead.get(names, 0.0), at - began)
 
     def end(self) -> Iterator[Downtime]:
         """The traces end: what is still waited for."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.causes import in_short
 from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Refusal
@@ -58,7 +57,7 @@ class Refusals:
     ) -> Refusal | None:
         """It was refused (`LOGIN`, `GROUP` or `TOPIC`). Returns the row of what was refused
         before, if this is something else."""
-        words = in_short(because) or "its trace does not say why"
+        words = because or "its trace does not say why"
         before = self._refused.get((source, what))
         if before is not None and at - before.last <= AGAIN and _alike(words, before.because):
             before.times += 1

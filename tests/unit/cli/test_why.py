@@ -184,6 +184,49 @@ def test_clocks_that_are_apart_are_told(
     assert ("apart" in err) is told
 
 
+@pytest.mark.parametrize(("ahead", "told"), [(0.0, False), (1.5, False), (30.0, True)])
+def test_a_clock_is_told_to_be_ahead_if_earlier_records_come_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ahead: float, told: bool
+) -> None:
+    """No member of a KIP-848 group tells when the others were answered: offsets show it there."""
+    events: list[dict[str, Any]] = []
+    bob, carol = Member(events, "bob"), Member(events, "carol")
+    owns = {"partitions": {"t-0": 1}, "by_group": True}
+    bob.tells(BEGAN + ahead, "partitions.assigned", **owns)
+    bob.is_given(BEGAN + ahead + 1, "t-0", 0, 9)
+    bob.is_given(BEGAN + ahead + 11, "t-0", 10, 19)
+    bob.tells(BEGAN + ahead + 12, "partitions.released", partitions={"t-0": 20})
+    carol.tells(BEGAN + 13, "partitions.assigned", **owns)
+    carol.is_given(BEGAN + 14, "t-0", 20, 29)
+    file = tmp_path / "trace.jsonl"
+    events.sort(key=lambda event: event["t"])
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    words = "the clock of bob on host-bob is at least 27.0 s ahead of that of carol on host-carol"
+    assert (words in capsys.readouterr().err) is told
+
+
+def test_a_member_that_reads_again_from_the_start_of_its_own_is_no_clock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The owner before was killed, and had begun at the same offset or an earlier one."""
+    events: list[dict[str, Any]] = []
+    bob, carol = Member(events, "bob"), Member(events, "carol")
+    owns = {"partitions": {"t-0": 1}, "by_group": True}
+    bob.tells(BEGAN, "partitions.assigned", **owns)
+    bob.is_given(BEGAN + 1, "t-0", 5, 9)
+    carol.tells(BEGAN + 13, "partitions.assigned", **owns)
+    carol.is_given(BEGAN + 14, "t-0", 5, 6)
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    assert "ahead of" not in capsys.readouterr().err
+
+
 def test_a_clock_that_was_set_without_a_rebalance_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,12 +9,12 @@ from aktor.trace.rebalances.rows import Rebalance, Refusal
 from tests.unit.trace.rebalances.told import BEGAN, Member, rows_of
 
 LOGIN = (
-    "AuthenticationError: [Error 58] AuthenticationError: authentication with broker b{}:9092 by"
-    " PLAIN failed: Invalid username or password."
+    "AuthenticationError: authentication with broker b{}:9092 by PLAIN failed: Invalid username or"
+    " password."
 )
 GROUP = (
-    "GroupAuthorizationFailedError: [Error 30] GroupAuthorizationFailedError: the coordinator of"
-    " group 'g' could not be found (GROUP_AUTHORIZATION_FAILED), says broker {}"
+    "GroupAuthorizationFailedError: the coordinator of group 'g' could not be found"
+    " (GROUP_AUTHORIZATION_FAILED), says broker {}"
 )
 
 
