@@ -84,10 +84,12 @@ def on(ground: str) -> str:
 
 
 def style(pictures: str = "svg.aktor") -> str:
-    """The style sheet with the dark colours, for the pictures that this selector finds."""
+    """The style sheet for the pictures that this selector finds: the dark colours; and letters that
+    have an edge in the colour of the ground, by which no line goes through them, stand on it."""
     rules = [
         f"{pictures} [{what}='{light}']{{{what}:{dark}}}"
         for light, dark in PAIRS.items()
         for what in ("fill", "stroke")
     ]
-    return f"@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}"
+    edges = f"{pictures} text{{paint-order:stroke}}"
+    return f"{edges}@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}"

@@ -106,9 +106,10 @@ def waterfall_chart(
         strokeWidth=alt.condition("datum.held", alt.value(2.4), alt.value(0.6)),
         tooltip=say(),
     )
-    lengths = base.mark_text(align="left", dx=5, fontSize=11, color=colours.INK).encode(
-        x="b:Q", y=y, text="label:N", tooltip=say()
-    )
+    # The dashed line of the end does not go through them.
+    lengths = base.mark_text(
+        align="left", dx=5, fontSize=11, color=colours.INK, stroke=colours.GROUND, strokeWidth=4
+    ).encode(x="b:Q", y=y, text="label:N", tooltip=say())
     end = (
         alt.Chart(alt.NamedData(name="ends"))
         .mark_rule(color=colours.BORDER, strokeDash=[3, 3])
