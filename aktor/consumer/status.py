@@ -148,7 +148,7 @@ class ConsumerStatus:
                 if broker.last_answer is None
                 else (f"answered {broker.last_answer:.1f} s ago")
             )
-            fails = "" if broker.failing is None else f", fails for {broker.failing:.1f} s"
+            fails = "" if broker.failing is None else f", failing for {broker.failing:.1f} s"
             lines.append(
                 f"  broker {broker.node} at {broker.address}: {told}{fails}"
                 f"{f' ({broker.error})' if broker.error else ''}"

@@ -144,8 +144,8 @@ def runs_again(consumer: KafkaConsumer) -> bool:
 def refusal_of(kafka: EmbeddedKafka, mechanism: str) -> str:
     """The sentence, as a pattern: its times are not told, and a broker may have its number yet."""
     return (
-        rf"Nothing is delivered: (broker 1, )?{re.escape(kafka.bootstrap_servers)} refuses our"
-        rf" login \(.*{re.escape(WHY[mechanism])}.*\)( for \d+\.\d s)?\."
+        rf"Nothing is delivered: (broker 1, )?{re.escape(kafka.bootstrap_servers)} has refused our"
+        rf" login( for \d+\.\d s)? \(.*{re.escape(WHY[mechanism])}.*\)\."
         r"( The next attempt is (made in \d+\.\d s|under way)\.)?"
         r" (Not your code: the last poll was \d+\.\d s ago\.)"
     )

@@ -66,5 +66,5 @@ def healthy(p: Picture, of_consumer: Reason | None, of_partitions: Iterable[Reas
     if p.in_group and wants_some and member is not None and member.state != "stable":
         on_the_way = p.now - member.since
         if on_the_way >= p.session_timeout and not p.partitions:
-            return Health(False, f"the member is {member.state} for {on_the_way:.0f} s")
+            return Health(False, f"the member has been {member.state} for {on_the_way:.0f} s")
     return WELL

@@ -127,6 +127,11 @@ def _for(since: float, now: float) -> str:
     return "" if since == -math.inf else f" for {_seconds(now - since)}"
 
 
+def _waited(who: str, since: float, now: float) -> str:
+    """ "the member has waited 0.3 s", if it is known since when."""
+    return f"{who} waits" if since == -math.inf else f"{who} has waited {_seconds(now - since)}"
+
+
 def _ago(at: float, now: float) -> str:
     return "" if at == -math.inf else f" {_seconds(now - at)} ago"
 
@@ -152,9 +157,11 @@ def _broker_name(broker: BrokerNow) -> str:
 
 def _silence(broker: BrokerNow, now: float) -> str:
     """ "has not answered for 7.2 s (connection refused, 14 attempts)"."""
-    heard = broker.heard_at
-    known = heard if heard > -math.inf else _since(broker)
-    return f"has {'not' if heard > -math.inf else 'never'} answered{_for(known, now)}{_how(broker)}"
+    if broker.heard_at > -math.inf:
+        return f"has not answered{_for(broker.heard_at, now)}{_how(broker)}"
+    begun = _since(broker)
+    first = f"; the first attempt was {_seconds(now - begun)} ago" if begun > -math.inf else ""
+    return f"has never answered{first}{_how(broker)}"
 
 
 def _how(broker: BrokerNow) -> str:
@@ -246,7 +253,8 @@ def _login_refused(p: Picture) -> Reason | None:
         return None
     last = same[0] if same and same[0].refused else last
     since = last.failing_since or -math.inf
-    text = f"{_broker_name(last)} refuses our login ({_first_line(last.error)}){_for(since, p.now)}"
+    text = f"{_broker_name(last)} has refused our login{_for(since, p.now)}"
+    text += f" ({_first_line(last.error)})"
     return Reason(WaitingFor.REFUSED, text, since, True, _next_attempt(last, p.now))
 
 
@@ -265,7 +273,7 @@ def _nobody_there(p: Picture) -> Reason | None:
     since = heard if heard > -math.inf else min(map(_since, down))
     named = ", ".join(f"{_broker_name(one)}{_how(one)}" for one in down[:3])
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
-    text = f"no broker can be reached{_for(since, p.now)}: {named}{more}"
+    text = f"no broker has been reachable{_for(since, p.now)}: {named}{more}"
     soonest = min(down, key=lambda one: one.retry_at)
     return Reason(WaitingFor.BROKER, text, since, True, _next_attempt(soonest, p.now))
 
@@ -368,8 +376,8 @@ def _coordinator(p: Picture) -> Reason | None:
             last = f" ({_plural(member.failures, 'heartbeat')} failed{last})"
         text = f"the coordinator ({name}) {what}{last}"
         if it.moved_at > since:  # most of that time another broker was the coordinator
-            text = f"no heartbeat was answered{_for(since, p.now)}{last}; the coordinator has been"
-            text += f" {name}{_for(it.moved_at, p.now)}"
+            text = f"no heartbeat has been answered{_for(since, p.now)}{last}; the coordinator has"
+            text += f" been {name}{_for(it.moved_at, p.now)}"
         return Reason(WaitingFor.COORDINATOR, text, since, True, _session_end(p))
     if member is not None and p.now - member.asked_at >= FAULT_AFTER:
         ago = _seconds(p.now - member.asked_at)
@@ -391,7 +399,7 @@ def _group_refuses(p: Picture) -> Reason | None:
     then = "It joins again after the next poll."
     if member.for_good:
         then = "It does not join again: close the consumer and make a new one."
-    text = f"the group refuses the member{_for(member.refusal_since, p.now)}: "
+    text = f"the group has refused the member{_for(member.refusal_since, p.now)}: "
     text += _first_line(member.refusal, 400)
     return Reason(WaitingFor.REFUSED, text, member.refusal_since, True, then)
 
@@ -422,7 +430,7 @@ def _no_assignment(p: Picture) -> Reason | None:
     if p.pattern and not p.topics and (no_match := _no_match(p)) is not None:
         return no_match
     if not p.in_group:
-        return no_topic(p)
+        return no_topic(p) or _never_polled(p)
     member = p.member
     if member is None:
         return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
@@ -431,7 +439,7 @@ def _no_assignment(p: Picture) -> Reason | None:
         then = "It gets some when another member gives some up."
         return no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
     long = p.now - member.since >= max(p.session_timeout, 3 * FAULT_AFTER)
-    text = f"{_step_text(p, member.step, member.trouble)}{_for(member.since, p.now)}"
+    text = _step_text(p, member)
     if member.step == "members":
         text = _members_text(p, member)
     waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP
@@ -439,17 +447,29 @@ def _no_assignment(p: Picture) -> Reason | None:
     return Reason(waits, text, member.since, fault, _no_topic_note(p))
 
 
-def _step_text(p: Picture, step: str, trouble: str) -> str:
-    because = f" ({_first_line(trouble)})" if trouble else ""
+def _never_polled(p: Picture) -> Reason | None:
+    """Without a group it is the poll that assigns the partitions of the topics."""
+    if p.application.polled_at > -math.inf or p.application.waits:
+        return None
+    text = "the application has not polled yet; the first poll assigns the partitions"
+    return Reason(WaitingFor.APPLICATION, text, -math.inf, fault=False)
+
+
+def _step_text(p: Picture, member: MemberNow) -> str:
+    """How long it has waited, and for what."""
+    because = f" ({_first_line(member.trouble)})" if member.trouble else ""
+    the_member, the_rebalance = (
+        _waited(who, member.since, p.now) for who in ("the member", "the rebalance")
+    )
     return {
-        "poll": "the member joins its group with the next poll, which has not come",
-        "coordinator": "the member waits for the group's coordinator to be found",
-        "callback": "the rebalance waits for the application (a poll, or its listener)",
-        "commit": "the rebalance waits for the last commit before a revocation",
-        "metadata": "the rebalance waits for the metadata of the group's topics",
-        "backoff": f"the member waits to join again{because}",
-        "answer": f"the group has not taken the member in{because}",
-    }.get(step, "the member is not in its group yet")
+        "poll": f"{the_member} for the next poll, by which it joins its group",
+        "coordinator": f"{the_member} for the group's coordinator to be found",
+        "callback": f"{the_rebalance} for the application (a poll, or its listener)",
+        "commit": f"{the_rebalance} for the last commit before a revocation",
+        "metadata": f"{the_rebalance} for the metadata of the group's topics",
+        "backoff": f"{the_member} to join again{because}",
+        "answer": f"{the_member} for the group to take it in{because}",
+    }.get(member.step, f"{the_member} to get into its group")
 
 
 def _members_text(p: Picture, member: MemberNow) -> str:
@@ -458,17 +478,15 @@ def _members_text(p: Picture, member: MemberNow) -> str:
     name = "the group's coordinator"
     if it is not None and it.known:
         name = f"the coordinator (broker {it.node}, {it.address})"
-    return (
-        f"{name} has waited{_for(member.since, p.now)} for other members to join, or for the one"
-        " that assigns"
-    )
+    waited = _waited(name, member.since, p.now)
+    return f"{waited} for other members to join, or for the leader to assign partitions"
 
 
 def _no_match(p: Picture) -> Reason | None:
     """The pattern that is subscribed to matches no topic."""
     if p.in_group and p.member is not None and p.member.step:
         return None  # it waits for something else
-    text = f"no topic that the brokers have told of matches the pattern {p.pattern!r}"
+    text = f"no topic that the brokers have reported matches the pattern {p.pattern!r}"
     then = "New topics are looked for every metadata_max_age_ms."
     return Reason(WaitingFor.LEADER, text, -math.inf, False, then)
 
@@ -484,14 +502,14 @@ def no_topic(p: Picture) -> Reason | None:
     )
     for since, topic, trouble in troubles:
         if trouble.error:
-            text = f"{_refused_topic(topic, trouble)}{_for(since, p.now)}"
+            text = _refused_topic(topic, trouble, p.now)
             return Reason(WaitingFor.REFUSED, text, since, True, _AGAIN_AND_AGAIN)
     if troubles:
         since = troubles[0][0]
         these = ", ".join(repr(topic) for _, topic, _ in troubles[:3])
         more = f" and {len(troubles) - 3} more" if len(troubles) > 3 else ""
         noun = "topics" if len(troubles) > 1 else "topic"
-        text = f"no broker knows the {noun} {these}{more}{_for(since, p.now)}"
+        text = f"no broker has known the {noun} {these}{more}{_for(since, p.now)}"
         fault = p.now - since >= FAULT_AFTER
         return Reason(WaitingFor.LEADER, text, since, fault, _AGAIN_AND_AGAIN)
     if p.cluster.version <= 0:
@@ -506,10 +524,11 @@ def no_topic(p: Picture) -> Reason | None:
 _AGAIN_AND_AGAIN: Final = "The metadata is asked for again and again."
 
 
-def _refused_topic(topic: str, trouble: TopicTrouble) -> str:
+def _refused_topic(topic: str, trouble: TopicTrouble, now: float) -> str:
+    how_long = _for(trouble.since, now)
     if trouble.forbidden:
-        return f"the topic {topic!r} may not be described by this principal"
-    return f"the topic {topic!r} is refused ({trouble.error})"
+        return f"this principal has not been allowed to describe the topic {topic!r}{how_long}"
+    return f"the topic {topic!r} has been refused{how_long} ({trouble.error})"
 
 
 def _no_topic_note(p: Picture) -> str:
@@ -533,7 +552,8 @@ def _session(p: Picture) -> Reason | None:
     elif _may_be_removed(p, member):
         text = f"{_GONE_ON}{_for(since, p.now)}"
     else:
-        text = f"the session ({length}) may be over{_for(since, p.now)}: no heartbeat was answered"
+        text = f"the session ({length}) may have been over{_for(since, p.now)}"
+        text += ": no heartbeat was answered"
     return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
 
 
@@ -633,9 +653,8 @@ def _has_error(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
         return None
     hindrance = p.fetch.hindered.get(tp)
     since = it.failed_at if hindrance is None else hindrance.since
-    how_long = _for(since, p.now)
-    text = f"poll raises an error{how_long and f'{how_long},'} until it is dealt with: "
-    text += _first_line(it.error, 300)
+    first = "" if since == -math.inf else f" (the first time{_ago(since, p.now)})"
+    text = f"poll raises an error{first} until it is dealt with: {_first_line(it.error, 300)}"
     return Reason(WaitingFor.REFUSED, text, since, fault=True, yours=it.error_is_yours)
 
 
@@ -647,19 +666,19 @@ def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
     since = p.now if hindrance is None else hindrance.since
     trouble = p.metadata.troubles.get(tp.topic)
     if trouble is not None and trouble.error:
-        text = f"{_refused_topic(tp.topic, trouble)}{_for(trouble.since, p.now)}"
+        text = _refused_topic(tp.topic, trouble, p.now)
         return Reason(WaitingFor.REFUSED, text, trouble.since, True, _AGAIN_AND_AGAIN)
     topic = p.cluster.topics.get(tp.topic)
     if topic is None and trouble is None:
         text = f"the metadata that is known has no topic {tp.topic!r}"
         return Reason(WaitingFor.BROKER, text, since, fault=False)
+    how_long, old = _for(since, p.now), p.now - since >= FAULT_AFTER
     if topic is None:
-        text = f"no broker knows the topic {tp.topic!r}"
+        text = f"no broker has known the topic {tp.topic!r}{how_long}"
     elif tp.partition not in topic.partitions:
-        text = f"the topic has no such partition (it has {len(topic.partitions)})"
+        text = f"the topic has had no such partition{how_long} (it has {len(topic.partitions)})"
     else:
-        text = "no broker leads it"
-    text, old = f"{text}{_for(since, p.now)}", p.now - since >= FAULT_AFTER
+        text = f"no broker has led it{how_long}"
     return Reason(WaitingFor.LEADER, text, since, old, _AGAIN_AND_AGAIN)
 
 
@@ -700,15 +719,18 @@ def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
         return None
     old = p.now - waiting.since >= FAULT_AFTER
     if waiting.stage == "failed":
-        text = f"no position was found{_for(waiting.since, p.now)}: {_first_line(waiting.trouble)}"
+        text = f"no position has been found{_for(waiting.since, p.now)}"
+        text += f": {_first_line(waiting.trouble)}"
         return Reason(WaitingFor.POSITION, text, waiting.since, old, "The next poll raises it.")
-    text = {
-        "committed": "its committed offset is being looked up",
-        "reset": "its position is being looked up (ListOffsets)",
-        "validation": "it is being asked whether the new leader has what was read",
-        "truncated": "its log was truncated below the position",
-    }.get(waiting.stage, "its position is being looked up")
-    text = f"{text}{_for(waiting.since, p.now)}{_asked(p, waiting)}"
+    what = {
+        "committed": "the look-up of its committed offset",
+        "reset": "the look-up of its position (ListOffsets)",
+        "validation": "the check whether its leader has what was read",
+    }.get(waiting.stage, "the look-up of its position")
+    begun = " is under way" if waiting.since == -math.inf else f" began{_ago(waiting.since, p.now)}"
+    if waiting.stage == "truncated":
+        what, begun = "its log was truncated below the position", _ago(waiting.since, p.now)
+    text = f"{what}{begun}{_asked(p, waiting)}"
     then = "" if waiting.asked_at < math.inf else _in(waiting.retry_at, p.now, "the next attempt")
     then = f"{then[0].upper()}{then[1:]}." if then and waiting.trouble else ""
     return Reason(WaitingFor.POSITION, text, waiting.since, old, then)
@@ -735,7 +757,7 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
         return None
     old = p.now - hindrance.since >= FAULT_AFTER
     trouble = _first_line(hindrance.trouble) or "an error"
-    text = f"its Fetch is refused{_for(hindrance.since, p.now)}: {trouble}"
+    text = f"its Fetch has been refused{_for(hindrance.since, p.now)}: {trouble}"
     then = _in(hindrance.until, p.now, "the next attempt") if hindrance.state == "failing" else ""
     then = f"{then[0].upper()}{then[1:]}." if then else ""
     return Reason(WaitingFor.REFUSED, text, hindrance.since, old, then)
@@ -750,7 +772,7 @@ def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     name = f"broker {node}" if broker is None else _broker_name(broker)
     source, lasts = f"{_source_word(p, tp)} ({name})", _for(since, p.now)
     if refusal := p.fetch.refusals.get(node):
-        text = f"{source} has refused each Fetch{lasts}: {refusal}"
+        text = f"{source} has refused every Fetch{lasts}: {refusal}"
         return Reason(WaitingFor.REFUSED, text, since, fault=True)
     return Reason(WaitingFor.BROKER, f"{source} has not answered a Fetch{lasts}", since, fault=True)
 
@@ -761,7 +783,7 @@ def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
         return None
     left = _seconds(broker.throttled_until - p.now)
     told = _for(broker.throttled_since, p.now)
-    text = f"{_broker_name(broker)} throttles us{told} (a quota is used up): {left} more"
+    text = f"{_broker_name(broker)} has throttled us{told} (a quota is used up); {left} are left"
     return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)
 
 
@@ -797,9 +819,9 @@ def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reas
     if behind <= 0:
         return None
     verb = "belongs" if behind == 1 else "belong"
-    text = f"{_plural(behind, 'record')} behind the position {verb} to an open transaction"
+    text = f"{_plural(behind, 'record')} after the position {verb} to an open transaction"
     if it.open_at > -math.inf:
-        text += f", of which its leader told{_ago(it.open_at, p.now)}"
+        text += f", as its leader said{_ago(it.open_at, p.now)}"
     return Reason(WaitingFor.TRANSACTION, text, it.open_at, fault=False)
 
 
@@ -944,7 +966,7 @@ def wrong(findings: Findings) -> str:
         return topic.text if topic is not None and topic.fault else ""
     first = _oldest(faulty)
     more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
-    return f"nothing of {_named(first)}{more} is delivered: {faulty[first].text}"
+    return f"nothing from {_named(first)}{more} is delivered: {faulty[first].text}"
 
 
 def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
@@ -987,7 +1009,7 @@ def _not_yours(p: Picture, reason: Reason) -> str:
         return "The consumer is being closed."
     app = p.application
     if reason.yours:
-        return "It is your code that has raised it."
+        return "Your own code has raised it."
     if app.callback:
         return f"The listener's {app.callback} has not returned either."
     if app.polled_at == -math.inf:
@@ -1011,8 +1033,11 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
         same = sorted(tp for tp, other in faulty.items() if other.waiting_for is reason.waiting_for)
         names = ", ".join(map(_named, same[:5])) + (" ..." if len(same) > 5 else "")
         rest = len(waiting) - len(faulty)
-        others = f" ({rest} of {len(waiting)} partitions are not concerned)" if rest else ""
-        head = f"Nothing is delivered of {names}{others}: {_named(first)}: {_stopped(reason.text)}"
+        are = "is" if rest == 1 else "are"
+        others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
+        head = (
+            f"Nothing is delivered from {names}{others}: {_named(first)}: {_stopped(reason.text)}"
+        )
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
     kinds = {reason.waiting_for for reason in waiting.values()}
     if WaitingFor.FETCH in kinds:
@@ -1034,10 +1059,12 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
                 names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
                 return f"Nothing is delivered: {text}. {_poll_deadline(p)}".strip()
-            return f"Nothing is delivered of {names}: {text}."
+            return f"Nothing is delivered from {names}: {text}."
     last = p.application.delivered_at
     ago = (
         "none was delivered yet" if last == -math.inf else f"the last {_seconds(p.now - last)} ago"
     )
-    said = f"There is nothing new: all records that the brokers have told of are delivered ({ago})."
+    said = (
+        f"There is nothing new: all records that the brokers have reported are delivered ({ago})."
+    )
     return " ".join(filter(None, (said, _no_topic_note(p))))

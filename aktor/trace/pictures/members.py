@@ -34,7 +34,7 @@ DOING: Final = {
     "away: taken out of the group": colours.AWAY,
     "not in the group": colours.LEFT,
 }
-_SILENT: Final = "given nothing of a partition"
+_SILENT: Final = "given nothing from a partition"
 _HELD: Final = "whom a rebalance waited for"
 
 _JOINING: Final = {"prepare", "join", "sync"}
@@ -231,7 +231,7 @@ def _spans(lanes: Lanes, spans: Sequence[Span], window: Window) -> Values:
 def _silent(
     lanes: Lanes, spans: Sequence[Span], silences: Sequence[Silence], window: Window
 ) -> Values:
-    """The times in which a member was given nothing of at least one partition."""
+    """The times in which a member was given nothing from at least one partition."""
     by_lane: defaultdict[str, list[tuple[float, float, Silence]]] = defaultdict(list)
     for row in silences:
         ended = window.ended if row.ended is None else row.ended

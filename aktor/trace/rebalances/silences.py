@@ -107,14 +107,14 @@ class Silences:
             duration_ms=None if ended is None else lasted,
             reason=reason,
             because=because,
-            sentence=f"{self.group}: {called(silent.name)} was given nothing of {partition} for"
+            sentence=f"{self.group}: {called(silent.name)} was given nothing from {partition} for"
             f" {seconds(lasted)}{goes_on}{then}:"
             f" {(because or reason or 'its trace does not say why').rstrip('.')}.",
         )
 
 
 def in_sentences(rows: Iterable[Silence]) -> Iterator[tuple[float, str]]:
-    """When silences began, and what is to be said of them. What one consumer was given nothing of
+    """When silences began, and what is to be said of them. What one consumer was given nothing from
     for one reason, from about the same time on, is one sentence: a broker has many partitions."""
     alike: dict[tuple[str | None, ...], list[Silence]] = {}
     for row in sorted(rows, key=lambda row: row.began):
@@ -136,5 +136,5 @@ def _as_one(rows: list[Silence]) -> tuple[float, str]:
     if len(names) == 1:
         return longest.began, longest.sentence
     told = ", ".join(names[:NAMES]) + (f", ... ({len(names)})" if len(names) > NAMES else "")
-    one, all_of_them = f"nothing of {longest.partition} for", f"nothing of {told} for up to"
+    one, all_of_them = f"nothing from {longest.partition} for", f"nothing from {told} for up to"
     return rows[0].began, longest.sentence.replace(one, all_of_them, 1)

@@ -209,7 +209,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "all brokers are down": (
         {"network": network(a_dead_broker(1), a_dead_broker(2))},
         WaitingFor.BROKER,
-        "no broker can be reached for 7.2 s: broker 1, kafka-1:9092 (Connection refused",
+        "no broker has been reachable for 7.2 s: broker 1, kafka-1:9092 (Connection refused",
     ),
     "the leader is down": (
         {"network": network(a_broker(1), a_dead_broker(2))},
@@ -251,7 +251,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             )
         },
         WaitingFor.REFUSED,
-        "broker 1, kafka-1:9092 refuses our login (SASL: bad password)",
+        "broker 1, kafka-1:9092 has refused our login for 7.1 s (SASL: bad password)",
     ),
     "a quota is used up": (
         {
@@ -259,27 +259,27 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "fetch": FetchNow(late={2: NOW - 3.0}),  # the Fetch waits at home
         },
         WaitingFor.THROTTLED,
-        "broker 2, kafka-2:9092 throttles us (a quota is used up): 3.0 s more",
+        "broker 2, kafka-2:9092 has throttled us (a quota is used up); 3.0 s are left",
     ),
     "nobody leads it": (
         {"cluster": cluster(leader=-1)},
         WaitingFor.LEADER,
-        "no broker leads it",
+        "no broker has led it",
     ),
     "the topic is gone": (
         {"cluster": Cluster(version=1), "metadata": trouble(since=NOW - 3.0)},
         WaitingFor.LEADER,
-        "no broker knows the topic 'orders'",
+        "no broker has known the topic 'orders'",
     ),
     "the topic may not be described": (
         {"metadata": trouble(since=NOW - 3.0, error="X", forbidden=True), "cluster": cluster(-1)},
         WaitingFor.REFUSED,
-        "the topic 'orders' may not be described by this principal for 3.0 s",
+        "this principal has not been allowed to describe the topic 'orders' for 3.0 s",
     ),
     "the topic's name is refused": (
         {"metadata": trouble(since=NOW - 3.0, error="INVALID_TOPIC_EXCEPTION"), "partitions": {}},
         WaitingFor.REFUSED,
-        "the topic 'orders' is refused (INVALID_TOPIC_EXCEPTION) for 3.0 s",
+        "the topic 'orders' has been refused for 3.0 s (INVALID_TOPIC_EXCEPTION)",
     ),
     "no answer about the topic has come yet": (
         {"cluster": Cluster(version=1)},
@@ -294,7 +294,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "partitions": {},
         },
         WaitingFor.LEADER,
-        "no topic that the brokers have told of matches the pattern 'zz.*'",
+        "no topic that the brokers have reported matches the pattern 'zz.*'",
     ),
     "the process is a fork": (
         {"forked": True},
@@ -358,7 +358,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             )
         },
         WaitingFor.REFUSED,
-        "its Fetch is refused for 2.0 s: KafkaStorageError. The next attempt is made in 0.5 s.",
+        "its Fetch has been refused for 2.0 s: KafkaStorageError. The next attempt is made in"
+        " 0.5 s.",
     ),
     "its next record cannot be read": (
         {"partitions": {T0: seen(error="the batch at offset 5 is corrupt", lag=3)}},
@@ -368,7 +369,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "its next record cannot be read for some time": (
         {"partitions": {T0: seen(error="the batch is corrupt", lag=3, failed_at=NOW - 5.0)}},
         WaitingFor.REFUSED,
-        "poll raises an error for 5.0 s, until it is dealt with: the batch is corrupt",
+        "poll raises an error (the first time 5.0 s ago) until it is dealt with: the"
+        " batch is corrupt",
     ),
     "the buffer is full of others": (
         {"buffered": 990, "partitions": {T0: seen(lag=10, end=15)}},
@@ -378,12 +380,12 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "a transaction is open": (
         {"isolated": True, "partitions": {T0: seen(high_watermark=9)}},
         WaitingFor.TRANSACTION,
-        "4 records behind the position belong to an open transaction",
+        "4 records after the position belong to an open transaction",
     ),
     "a transaction is open for some time": (
         {"isolated": True, "partitions": {T0: seen(high_watermark=9, open_at=NOW - 7.0)}},
         WaitingFor.TRANSACTION,
-        "belong to an open transaction, of which its leader told 7.0 s ago",
+        "belong to an open transaction, as its leader said 7.0 s ago",
     ),
     "a rebalance has waited too long": (
         {"member": a_member(rebalance_until=NOW - 1.2), "session_until": NOW - 1.2},
@@ -417,7 +419,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.APPLICATION,
         "the application has not polled for 9.0 s (it is at app/bill.py:3 bill)",
     ),
-    "the group refuses the member for good": (
+    "the group has refused the member for good": (
         {
             "member": a_member(
                 state="fatal",
@@ -429,8 +431,9 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "partitions": {},
         },
         WaitingFor.REFUSED,
-        "the group refuses the member for 4.0 s: FENCED_INSTANCE_ID: the coordinator refused group"
-        " 'g'; give each its own. It does not join again: close the consumer and make a new one.",
+        "the group has refused the member for 4.0 s: FENCED_INSTANCE_ID: the coordinator refused"
+        " group 'g'; give each its own. It does not join again: close the consumer and make a new"
+        " one.",
     ),
     "heartbeats are refused": (
         {
@@ -448,8 +451,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "member": a_member(answered_at=NOW - 7.0, failures=9, trouble="b2:9092: refused"),
         },
         WaitingFor.RECORDS,
-        "no heartbeat was answered for 7.0 s (9 heartbeats failed, last: b2:9092: refused); the"
-        " coordinator has been broker 1, kafka-1:9092 for 0.2 s",
+        "no heartbeat has been answered for 7.0 s (9 heartbeats failed, last: b2:9092: refused);"
+        " the coordinator has been broker 1, kafka-1:9092 for 0.2 s",
     ),
     "no heartbeat was answered since the member joined": (
         {"member": a_member(answered_at=-math.inf, since=NOW - 2.0, failures=2)},
@@ -480,12 +483,12 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "partitions": {T0: seen(position=None, lag=None)},
         },
         WaitingFor.POSITION,
-        "its committed offset is being looked up for 3.0 s (last: UNSTABLE_OFFSET_COMMIT)",
+        "the look-up of its committed offset began 3.0 s ago (last: UNSTABLE_OFFSET_COMMIT)",
     ),
     "a deserializer raises": (
         {"partitions": {T0: seen(error="it cannot be read.", error_is_yours=True, lag=3)}},
         WaitingFor.REFUSED,
-        "until it is dealt with: it cannot be read. It is your code that has raised it.",
+        "until it is dealt with: it cannot be read. Your own code has raised it.",
     ),
     "a position that was validated waits for a poll": (
         {
@@ -561,7 +564,7 @@ def test_a_topic_that_does_not_exist_is_not_healthy_though_another_is_read() -> 
     )
 
     assert "There is nothing new" in reasons.why(p)
-    assert wrong(p) == "no broker knows the topic 'oders' for 11.0 s"
+    assert wrong(p) == "no broker has known the topic 'oders' for 11.0 s"
     assert not health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
 
 
@@ -583,7 +586,7 @@ def test_several_partitions_that_are_paused_are_told_apart() -> None:
     p = a_picture(partitions={T0: seen(paused=True, paused_at=NOW - 2.0), other: seen(paused=True)})
 
     assert reasons.why(p) == (
-        "Nothing is delivered of orders-0, orders-1:"
+        "Nothing is delivered from orders-0, orders-1:"
         " orders-0: the application has paused it 2.0 s ago."
     )
 
@@ -614,6 +617,48 @@ def test_a_member_that_left_since_nobody_polled_is_not_said_to_wait_for_a_heartb
     for reason in reasons.of_partitions(p).values():
         assert reason.waiting_for is WaitingFor.APPLICATION
         assert reason.text == "the application has not polled for 7.0 s (it is at app.py:3 work)"
+
+
+def test_a_consumer_without_a_group_that_was_never_polled_does_not_say_that_nothing_is_new() -> (
+    None
+):
+    nobody = an_application(polled_at=-math.inf, delivered_at=-math.inf)
+    p = a_picture(group_id=None, in_group=False, member=None, partitions={}, application=nobody)
+
+    assert reasons.why(p) == (
+        "Nothing is delivered: the application has not polled yet; the first poll assigns the"
+        " partitions."
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("poll", "the member has waited 3.0 s for the next poll, by which it joins its group"),
+        ("coordinator", "the member has waited 3.0 s for the group's coordinator to be found"),
+        (
+            "callback",
+            "the rebalance has waited 3.0 s for the application (a poll, or its listener)",
+        ),
+        ("backoff", "the member has waited 3.0 s to join again (refused)"),
+        ("", "the member has waited 3.0 s to get into its group"),
+    ],
+)
+def test_a_member_on_its_way_says_for_how_long_it_has_waited_and_for_what(
+    step: str, words: str
+) -> None:
+    member = a_member(state="joining", step=step, trouble="refused", since=NOW - 3.0)
+
+    assert words in reasons.why(a_picture(member=member, partitions={}))
+
+
+def test_a_broker_that_never_answered_is_told_with_its_first_attempt() -> None:
+    dead = a_dead_broker(2, answered=-math.inf, failing_since=NOW - 7.2)
+
+    assert (
+        "its leader (broker 2, kafka-2:9092) has never answered; the first attempt was 7.2 s ago"
+        " (Connection refused, 14 attempts)"
+    ) in reasons.why(a_picture(network=network(a_broker(1), dead)))
 
 
 def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> None:

@@ -82,9 +82,11 @@ def test_the_timeline_shows_members_partitions_silence_and_whom_it_waited_for() 
     assert {"stable", "joining", "callback of its listener", "whom a rebalance waited for"} <= set(
         said
     )
-    assert {"owner of a partition", "nothing is delivered", "given nothing of a partition"} <= set(
-        said
-    )
+    assert {
+        "owner of a partition",
+        "nothing is delivered",
+        "given nothing from a partition",
+    } <= set(said)
     assert any("bob on host-bob held it: its revoked callback took 4.0 s" in one for one in said)
 
 

@@ -29,7 +29,7 @@ def stalls(alice: Member, t: float, reason: str, because: str, **more: object) -
 def test_a_silence_lasts_from_when_it_began_until_records_come_again(
     events: list[Event], alice: Member
 ) -> None:
-    stalls(alice, BEGAN + 11, "no leader", "no broker leads it", since=BEGAN + 10)
+    stalls(alice, BEGAN + 11, "no leader", "no broker has led it", since=BEGAN + 10)
     alice.tells(BEGAN + 15, "delivery.resumed", topic="t", partition="t-0", seconds=5.0)
 
     (row,) = rows_of(events, Silence)
@@ -37,8 +37,8 @@ def test_a_silence_lasts_from_when_it_began_until_records_come_again(
     assert (row.partition, row.consumer, row.reason) == ("t-0", "alice", "no leader")
     assert (row.began, row.ended, row.duration_ms) == (BEGAN + 10, BEGAN + 15, 5000)
     assert row.sentence == (
-        "g: alice on host-alice was given nothing of t-0 for 5.0 s; it said after 1.0 s: no broker"
-        " leads it."
+        "g: alice on host-alice was given nothing from t-0 for 5.0 s; it said after 1.0 s: no"
+        " broker has led it."
     )
 
 
@@ -137,7 +137,7 @@ def test_partitions_that_were_silent_together_for_one_reason_are_one_sentence(
 
     assert sorted(at - BEGAN for at, _ in told) == [10, 40]
     assert told[0][1] == (
-        "g: alice on host-alice was given nothing of t-0, t-1, t-2, t-3, t-4, t-5, ... (8) for up"
+        "g: alice on host-alice was given nothing from t-0, t-1, t-2, t-3, t-4, t-5, ... (8) for up"
         " to 16.3 s; it said after 1.0 s: its leader (broker 1, b1:9092) has not answered for"
         " 1.7 s."
     )
