@@ -92,4 +92,4 @@ def style(pictures: str = "svg.aktor") -> str:
         for what in ("fill", "stroke")
     ]
     edges = f"{pictures} text{{paint-order:stroke}}"
-    return f"{edges}@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}"
+    return f"@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}{edges}"
