@@ -24,7 +24,7 @@ FIRST = int(os.environ.get("AKTOR_FIRST", "0"))
 PROTOCOLS = ("classic", "consumer", "auto")
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(1, range(FIRST, FIRST + 12)))
+@pytest.mark.parametrize("seed", all_but_the_first(1, range(FIRST, FIRST + 6)))
 def test_members_of_asyncio_lose_and_repeat_nothing_in_storms(seed: int) -> None:
     with Simulation(seed=seed) as sim:
         orders = sim.topic("orders", partitions=4, records=100)

@@ -30,6 +30,7 @@ CONSUMER_FIRST = pytest.mark.parametrize(
     "manner", all_but_the_first(1, ["consumer", "eager", "cooperative"])
 )
 SEEDS = pytest.mark.parametrize("seed", all_but_the_first(1, range(2)))
+ONE_SEED = pytest.mark.parametrize("seed", [0])
 
 PARTITIONS = 6
 BEAT_S, SESSION_S, MAX_POLL_S = 0.5, 6.0, 3.0
@@ -125,7 +126,7 @@ def after_this_happens_to_a(
         return watched.longest_waits(owned, since)
 
 
-@SEEDS
+@ONE_SEED
 @CONSUMER_FIRST
 def test_a_member_that_leaves_is_replaced_with_the_next_heartbeats(
     manner: Manner, seed: int
@@ -138,7 +139,7 @@ def test_a_member_that_leaves_is_replaced_with_the_next_heartbeats(
     assert of_others < BEAT_S + TURNS_S
 
 
-@SEEDS
+@ONE_SEED
 @EAGER_FIRST
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
     manner: Manner, seed: int
@@ -149,7 +150,7 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
     assert of_others < BEAT_S + TURNS_S
 
 
-@SEEDS
+@ONE_SEED
 @CONSUMER_FIRST
 def test_a_member_that_takes_too_long_is_replaced_while_it_is_still_at_work(
     manner: Manner, seed: int
