@@ -247,8 +247,6 @@ class CooperativeActor(MessageHandler, pykka.Actor):
     def __init__(self, *, dispatcher: Dispatcher | None = None, incarnation: int = 1) -> None:
         self.dispatcher = dispatcher
         self.incarnation = incarnation
-        #: Whether the class has another `on_receive` than all actors have.
-        self.has_other_hook = type(self).on_receive is not CooperativeActor.on_receive
         #: The event of the trace that led to what the actor will do at its next tick (0: none), and
         #: whether the actor has told that event itself.
         self.cause = 0
@@ -292,10 +290,13 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     def on_receive(self, message: Any) -> None:
         """Pykka's hook, for each message: handle, then say. A program may put another in its place,
-        here or in a subclass, to look at messages: before the actor is made, or here at any time.
+        here or in a subclass, to look at messages.
         """
-        for said in self.handle(message):
-            self.say(said)
+        # (As `handle` does it. To call that would cost a fortieth of a round of ticks.)
+        (self._handler_of(type(message)) or self.drop)(message)
+        if self._outgoing.said:
+            for said in self._outgoing.take_messages():
+                self.say(said)
 
     def note_cause(self, kind: type, carried: int, last: int) -> None:
         """It was given a message of this type that carried one event, and the other one is the last
@@ -323,19 +324,15 @@ class CooperativeActor(MessageHandler, pykka.Actor):
 
     def say(self, message: Message) -> None:
         """Tell the message to each receiver that the routes name for its type."""
-        assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher = self.dispatcher
+        assert dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher.publish(message, dispatcher.strand.last)
 
     def tell(self, name: str, message: Message) -> None:
         """Tell one actor by name."""
-        assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher = self.dispatcher
+        assert dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         dispatcher.tell(name, message, dispatcher.strand.last)
-
-
-#: The hook of all actors. The dispatcher does itself what it does, as long as it is in its place.
-_ON_RECEIVE: Final = CooperativeActor.on_receive
 
 
 class _Thread(threading.Thread):
@@ -628,9 +625,8 @@ class Dispatcher:
         elif kind is Tick:
             self.ticks.asked(actor.name)
             cause = actor.cause  # what it was told since it acted last
-        strand = self.strand
         if cause:
-            strand.follow(cause)
+            self.strand.follow(cause)
         try:
             if self.before_each is not None:
                 self.before_each(actor, message)
@@ -638,17 +634,13 @@ class Dispatcher:
                 actor.receive(message.envelope)
                 if actor.actor_stopped.is_set() and self._is_connected(actor):
                     self._stopped_by_others(actor, message)
-            elif actor.has_other_hook or CooperativeActor.on_receive is not _ON_RECEIVE:
-                actor.on_receive(message)
             else:
-                # (As `on_receive`. To call that would cost a fortieth of a round of ticks.)
-                for said in actor.handle(message):
-                    actor.say(said)
+                actor.on_receive(message)
         except BaseException as error:
             self._crashed(actor, message, error)
-        if last := strand.last:
+        if last := self.strand.last:
             actor.note_cause(kind, cause, last)
-            strand.follow(0)  # what comes from outside has no cause of ours
+            self.strand.follow(0)  # what comes from outside has no cause of ours
 
     def _is_connected(self, actor: CooperativeActor) -> bool:
         return self._actors.get(actor.name) is actor

@@ -21,7 +21,7 @@ Where a manager sends requests of one type for several purposes, the type of the
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from aktor.events.lifecycle import Ticked
@@ -30,6 +30,7 @@ from aktor.events.network import Request, RequestFailed, ResponseReceived
 from aktor.trace import Trace
 
 __all__ = [
+    "Handler",
     "MessageHandler",
     "after_restart_of",
     "answers_to",
@@ -90,6 +91,9 @@ class Outgoing:
         self._ticked = None if ticked.requests else ticked
         self.said.append(ticked)
 
+
+#: A method that handles a message.
+Handler: TypeAlias = Callable[[Any], None]
 
 #: Requests of this type, with a note of that type; with any note if it is None.
 Purpose: TypeAlias = tuple[type, type | None]
@@ -169,7 +173,7 @@ def mending(of: type) -> Mapping[str, str]:
     return _collected(of, _ACTORS)
 
 
-def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], None]]:
+def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Handler]:
     """One of the mappings above, with the bound methods of this actor in place of names."""
     return {key: getattr(actor, name) for key, name in names.items()}
 
@@ -187,11 +191,21 @@ class Handlers:
         self._responses = bound(actor, response_handlers(type(actor)))
         self._failures = bound(actor, failure_handlers(type(actor)))
 
-    def of_response(self, request: Request) -> Callable[[Any], None]:
+    def put(self, handler: Handler, kinds: Iterable[type]) -> None:
+        """Handle these types of messages by this method."""
+        self.of_message.update(dict.fromkeys(kinds, handler))
+
+    def wrap(self, within: Callable[[Handler], Handler], *, but: Collection[type] = ()) -> None:
+        """Put the method that handles a message into another one, for all types but these."""
+        for kind, handler in self.of_message.items():
+            if kind not in but:
+                self.of_message[kind] = within(handler)
+
+    def of_response(self, request: Request) -> Handler:
         """The method that takes the response to this request."""
         return _for_purpose(request, self._responses)
 
-    def of_failure(self, request: Request) -> Callable[[Any], None]:
+    def of_failure(self, request: Request) -> Handler:
         """The method that is told that this request gets no response."""
         return _for_purpose(request, self._failures)
 
@@ -221,14 +235,8 @@ class MessageHandler:
 
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns the messages to send."""
-        handler = self._handler_of(type(message))
-        if handler is None:
-            self.drop(message)
-        else:
-            handler(message)
-        outgoing = self._outgoing
-        # Most messages are answered by nothing.
-        return outgoing.take_messages() if outgoing.said else []
+        (self._handler_of(type(message)) or self.drop)(message)
+        return self._outgoing.take_messages()
 
     def _say(self, message: Message) -> None:
         """Send this message when the handler returns, to each receiver that the routes name."""
@@ -239,9 +247,7 @@ class MessageHandler:
         self.log.warning("message.dropped", message_type=type(message).__name__, because="unknown")
 
 
-def _for_purpose(
-    request: Request, methods: Mapping[Purpose, Callable[[Any], None]]
-) -> Callable[[Any], None]:
+def _for_purpose(request: Request, methods: Mapping[Purpose, Handler]) -> Handler:
     kind = type(request.body)
     return methods.get((kind, type(request.context))) or methods[kind, None]
 

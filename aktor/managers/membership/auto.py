@@ -76,6 +76,7 @@ class AutoMembershipManager(RequestManager):
         if self._choice.protocol == CLASSIC:
             self._chosen = self._make_classic()
         self._heard = LastFacts(HEARD)
+        self._handlers.put(self._let_handle, self.understands() - {Tick})
 
     def _make_classic(self) -> ClassicMembershipManager:
         seen = self.settings.only(self.name, ClassicMembershipManager.READS)
@@ -100,18 +101,17 @@ class AutoMembershipManager(RequestManager):
         """What the chosen manager has measured."""
         return self._chosen.measure(now)
 
-    def handle(self, message: Message) -> list[Message]:
+    def _let_handle(self, message: Message) -> None:
         """Let the chosen manager handle the message."""
-        if isinstance(message, Tick):
-            return super().handle(message)
         if self._chosen is not self._first and _is_of_first(message):
-            return []
+            return
         if type(message) in HEARD:
             self._heard.tell(message)
         said = self._judge(self._chosen.handle(message))
         if self._chosen is not self._first and isinstance(message, SubscriptionChanged):
             said += _refuse_regex(message)
-        return said
+        for one in said:
+            self._say(one)
 
     def _do_duties(self, now: float, jitter: float) -> float:
         """Let the chosen manager do what is due."""

@@ -14,7 +14,7 @@ from kafka.errors import NoError
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.actors.runtime.exchange import attempt_time
-from aktor.actors.runtime.handlers import after_restart_of, handles
+from aktor.actors.runtime.handlers import Handler, after_restart_of, handles
 from aktor.actors.runtime.manager import AGAIN, NEVER, RequestManager
 from aktor.events.answers import Answered
 from aktor.events.commits import RevocationCommitted
@@ -112,6 +112,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._shown = Present()
         #: Until when the application may give out records, as it was told last.
         self._told_until = -math.inf
+        self._handlers.wrap(self._then_say_news, but=_WITHOUT_NEWS)
 
     @property
     @abstractmethod
@@ -145,13 +146,15 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what is said
 
-    def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns the messages to send, a `MemberChanged` first."""
-        said = super().handle(message)
-        if type(message) in _WITHOUT_NEWS:
-            return said
-        self._shown.differs()
-        return [*self._news(), *said]
+    def _then_say_news(self, handler: Handler) -> Handler:
+        """The handler; after it a `MemberChanged` is said, before what it says."""
+
+        def handle(message: Message) -> None:
+            handler(message)
+            self._shown.differs()
+            self._outgoing.say_first(self._news())
+
+        return handle
 
     def _news(self) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last."""

@@ -27,7 +27,6 @@ from aktor.actors.runtime.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.actors.runtime.supervision import Child
 from aktor.actors.runtime.supervisor import Supervisor
 from aktor.errors import ActorCrashedError, BackgroundThreadError
-from aktor.events.message import Message
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request, ResponseReceived
 from aktor.settings import Settings
@@ -42,9 +41,9 @@ class Listener(CooperativeActor):
         self.name = name
         self.heard = heard
 
-    def handle(self, message: object) -> list[Message]:
+    @handles(str)
+    def on_text(self, message: str) -> None:
         self.heard.append((self.name, message))
-        return []
 
 
 def a_dispatcher(*names: str, order: Any = None) -> tuple[Dispatcher, list[Any]]:
@@ -121,9 +120,8 @@ def test_every_receiver_that_the_routes_name_hears_a_message() -> None:
 
 def test_nobody_hears_an_answer_before_what_another_thread_said_to_all() -> None:
     class Answering(Listener):
-        def handle(self, message: object) -> list[Message]:
+        def on_text(self, message: str) -> None:
             self.tell("two", f"answer to {message}")
-            return []
 
     dispatcher, heard = a_dispatcher("one", "two")
     dispatcher.connect("one", Answering.launch("one", heard, dispatcher=dispatcher))
@@ -538,10 +536,9 @@ def test_who_waits_turns_the_actors_after_the_interpreter_has_taken_the_thread_a
     bell, heard = Bell(), list[Any]()
 
     class Ringing(Listener):
-        def handle(self, message: object) -> list[Message]:
-            super().handle(message)
+        def on_text(self, message: str) -> None:
+            super().on_text(message)
             bell.ring()
-            return []
 
     class Nap:
         def __init__(self) -> None:

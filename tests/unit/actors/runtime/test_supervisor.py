@@ -28,7 +28,7 @@ from aktor.actors.runtime.supervisor import Supervisor
 from aktor.consumer.system import Host, composition, kind_of
 from aktor.errors import ActorCrashedError
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
-from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick
+from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick, Ticked
 from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import SendRequests
@@ -198,14 +198,15 @@ class Worker(RequestManager):
 class Network(CooperativeActor):
     name = "network"
 
-    def handle(self, message: object) -> list[Message]:
-        from aktor.events.lifecycle import Ticked
+    @handles(Tick)
+    def on_tick(self, _tick: Tick) -> None:
+        self._say(Ticked(actor="network", incarnation=self.incarnation, requests=(), wake_at=1e9))
 
-        if isinstance(message, Tick):
-            return [Ticked(actor="network", incarnation=self.incarnation, requests=(), wake_at=1e9)]
-        if not isinstance(message, (SendRequests, ActorsRestarted, ClusterChanged)):
-            raise ValueError(message)
-        return []
+    @handles(SendRequests, ActorsRestarted, ClusterChanged)
+    def on_anything(self, _message: SendRequests | ActorsRestarted | ClusterChanged) -> None: ...
+
+    def drop(self, message: Message) -> None:
+        raise ValueError(message)
 
 
 class Port:
