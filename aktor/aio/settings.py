@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
 
 __all__ = ["translated"]
@@ -29,7 +30,7 @@ def translated(configs: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(
             "loop is not taken: a consumer belongs to the event loop in which start() is awaited"
         )
-    longest = given.get("max_poll_interval_ms", 300_000)
+    longest = given.get("max_poll_interval_ms", DEFAULT_CONFIG["max_poll_interval_ms"])
     rebalance = given.pop("rebalance_timeout_ms", None)
     if rebalance is not None and rebalance > longest:
         raise ConfigurationError(

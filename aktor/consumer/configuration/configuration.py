@@ -209,7 +209,8 @@ def _leave_to_brokers(configs: Mapping[str, Any]) -> Mapping[str, Any]:
     `consumer.config` shows these settings as None, so None is accepted here: then
     `KafkaConsumer(**consumer.config)` works.
     """
-    protocol = checks.group_protocol("group_protocol", configs.get("group_protocol", "classic"))
+    given = configs.get("group_protocol", DEFAULT_CONFIG["group_protocol"])
+    protocol = checks.group_protocol("group_protocol", given)
     if protocol != "consumer":
         return configs
     for name, instead in _BROKERS_DECIDE.items():

@@ -49,8 +49,8 @@ class Setting(Value):
     check: checks.Check
     #: What may be given, as an annotation: see `keywords`.
     kind: str
-    #: Of numbers: "ms", "bytes", "records" or "requests".
-    unit: str = ""
+    #: What a number counts, if the name does not end in its unit.
+    counts: str = ""
     #: As it is given by the user. If nothing is said, that of the field in `Settings`.
     default: Any = _OF_SETTINGS
     #: The field's name in `Settings`, unless it is `name` without the unit.
@@ -63,6 +63,12 @@ class Setting(Value):
     #: For the documentation, in Markdown.
     meaning: str
     notes: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Of numbers: "ms", "bytes", "records" or "requests"."""
+        last = self.name.rpartition("_")[2]
+        return last if last in ("ms", "bytes") else self.counts
 
     @property
     def read_as(self) -> str | None:
@@ -180,7 +186,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="bootstrap_timeout_ms",
             check=checks.optional(checks.milliseconds(), INT32_MAX),
             kind="float | None",
-            unit="ms",
             meaning=(
                 "how long the constructor waits for the first answer of a broker; with 0, or if"
                 " `api_version` is given, it does not wait; with None it waits for ever"
@@ -231,7 +236,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.milliseconds(1),
             kind="float | None",
             unset=(None,),
-            unit="ms",
             meaning="the group goes on without us after so long without a heartbeat",
             notes=(
                 "refused with `group_protocol='consumer'`, also as the default: the brokers"
@@ -243,7 +247,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.milliseconds(1),
             kind="float | None",
             unset=(None,),
-            unit="ms",
             meaning=(
                 "time between heartbeats; must be below `session_timeout_ms`, a third of it or"
                 " less is usual"
@@ -258,7 +261,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.milliseconds(1),
             kind="float | None",
             unset=(None,),
-            unit="ms",
             meaning="longest time between two calls of `poll`, after which we leave the group",
         ),
         Setting(
@@ -313,7 +315,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="auto_commit_interval_ms",
             check=checks.milliseconds(),
             kind="float",
-            unit="ms",
             meaning="how often; at most every 10 ms, also with 0",
         ),
         Setting(
@@ -357,14 +358,12 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="fetch_min_bytes",
             check=checks.size(low=0),
             kind="int",
-            unit="bytes",
             meaning="what a broker waits for before it answers",
         ),
         Setting(
             name="fetch_max_wait_ms",
             check=checks.milliseconds(),
             kind="float",
-            unit="ms",
             meaning=(
                 "the longest time that a broker waits for `fetch_min_bytes`; must be below"
                 " `request_timeout_ms`"
@@ -378,14 +377,12 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="fetch_max_bytes",
             check=checks.size(),
             kind="int",
-            unit="bytes",
             meaning="most that a broker puts into one answer; its first batch is sent whole",
         ),
         Setting(
             name="max_partition_fetch_bytes",
             check=checks.size(),
             kind="int",
-            unit="bytes",
             meaning="most that one partition has in it; its first batch is sent whole",
         ),
         Setting(
@@ -393,7 +390,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.integer(1, INT32_MAX, "records"),
             kind="int",
             default=500,
-            unit="records",
+            counts="records",
             meaning="most that one `poll` returns",
         ),
         Setting(
@@ -402,7 +399,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="float | None",
             unset=(None,),
             default=float("inf"),
-            unit="ms",
             meaning="iteration ends after so long without a record",
             notes="None and a negative number are for ever",
         ),
@@ -429,7 +425,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="metadata_max_age_ms",
             check=checks.milliseconds(high=INT64_MAX),
             kind="float",
-            unit="ms",
             for_connections=True,
             meaning="how long to rely on what we know of the cluster; at least `retry_backoff_ms`",
         ),
@@ -439,7 +434,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="request_timeout_ms",
             check=checks.milliseconds(1),
             kind="float",
-            unit="ms",
             for_connections=True,
             meaning="how long a broker may take to answer; must be below `connections_max_idle_ms`",
         ),
@@ -447,7 +441,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="retry_backoff_ms",
             check=checks.milliseconds(),
             kind="float",
-            unit="ms",
             meaning="wait before the first retry; doubles up to `retry_backoff_max_ms`",
             notes=(
                 "kafka-python does not double. If only one of the two is given and they cross,"
@@ -458,7 +451,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="reconnect_backoff_ms",
             check=checks.milliseconds(),
             kind="float",
-            unit="ms",
             for_connections=True,
             meaning="wait before connecting again; doubles up to `reconnect_backoff_max_ms`",
             notes="as above",
@@ -468,7 +460,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.milliseconds(),
             kind="float | None",
             unset=(None,),
-            unit="ms",
             for_connections=True,
             meaning="longest wait before connecting again",
             notes=(
@@ -480,7 +471,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="connections_max_idle_ms",
             check=checks.milliseconds(high=INT64_MAX),
             kind="float",
-            unit="ms",
             for_connections=True,
             meaning="close what has not been used for so long",
         ),
@@ -489,7 +479,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.integer(1, INT32_MAX, "requests"),
             kind="int",
             field="max_in_flight",
-            unit="requests",
+            counts="requests",
             for_connections=True,
             meaning="unanswered requests per connection",
         ),
@@ -498,7 +488,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.size(),
             kind="int",
             default=100_000_000,
-            unit="bytes",
             for_connections=True,
             meaning="a longer answer is taken for garbage",
             notes="raised to `fetch_max_bytes + max_partition_fetch_bytes`",
@@ -509,7 +498,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="int | None",
             unset=("",),
             default=None,
-            unit="bytes",
             for_connections=True,
             meaning="SO_RCVBUF; None and -1 leave it to the system",
             notes="honoured; kafka-python ignores it",
@@ -520,7 +508,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="int | None",
             unset=("",),
             default=None,
-            unit="bytes",
             for_connections=True,
             meaning="SO_SNDBUF",
             notes="as above",
@@ -769,7 +756,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="metrics_sample_window_ms",
             check=checks.milliseconds(1),
             kind="int",
-            unit="ms",
             meaning="length of a window",
         ),
         Setting(
@@ -785,7 +771,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="default_api_timeout_ms",
             check=checks.milliseconds(),
             kind="float",
-            unit="ms",
             meaning="how long a call may take that names no timeout",
             notes="Java's `default.api.timeout.ms`",
         ),
@@ -841,7 +826,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.optional(checks.size(high=INT64_MAX)),
             kind="int | None",
             default=None,
-            unit="bytes",
             meaning=(
                 "bound on what is fetched and not yet given out; None is 32 MiB, or"
                 " `fetch_max_bytes` if that is less"
@@ -852,7 +836,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="max_decompressed_batch_bytes",
             check=checks.size(high=INT64_MAX),
             kind="int",
-            unit="bytes",
             meaning=(
                 "a batch that decompresses to more is refused (`BatchTooLargeError`), at the"
                 " cost of this much memory at most"
@@ -867,7 +850,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="retry_backoff_max_ms",
             check=checks.milliseconds(),
             kind="float",
-            unit="ms",
             meaning="longest wait between retries (KIP-580)",
         ),
         Setting(
@@ -875,7 +857,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             check=checks.milliseconds(1),
             kind="float",
             field="connection_setup_timeout",
-            unit="ms",
             for_connections=True,
             meaning="how long a connection may take to be made, over all addresses of the name",
             notes=(

@@ -135,8 +135,8 @@ class Picture(Value):
     pattern: str = ""
     subscribed: bool = False
     assigned_by_user: bool = False
-    session_timeout: float = 10.0
-    max_poll_interval: float = 300.0
+    session_timeout: float
+    max_poll_interval: float
     room: int = 0
     buffered: int = 0
     isolated: bool = False

@@ -167,6 +167,8 @@ def a_picture(**said: Any) -> Picture:
         "topics": frozenset({"orders"}),
         "cluster": cluster(),
         "session_until": NOW + 5.0,
+        "session_timeout": 10.0,
+        "max_poll_interval": 300.0,
         "application": an_application(),
         "network": network(a_broker(1), a_broker(2)),
         "coordinator": a_coordinator(),
