@@ -21,6 +21,7 @@ from aktor.events.lifecycle import ActorStatus
 from aktor.events.metric import CONSUMER_METRICS, COORDINATOR_METRICS, FETCH_METRICS, Kind, Metric
 from aktor.managers.coordinator import NODE
 from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
+from aktor.managers.fetch.metrics import sizes
 from aktor.managers.membership.metrics import METRICS as OF_REBALANCES
 from aktor.trace import Trace
 
@@ -255,11 +256,5 @@ def _of_application(
 
 def _fetch_size(tags: _Tags, of_actors: Mapping[Metric, float]) -> float:
     """The average bytes of a Fetch (of this topic), as the fetch manager has measured."""
-    return next(
-        (
-            value
-            for metric, value in of_actors.items()
-            if metric.name == "fetch-size-avg" and metric.tags == tags
-        ),
-        0.0,
-    )
+    average, _ = sizes(tags)
+    return of_actors.get(average, 0.0)

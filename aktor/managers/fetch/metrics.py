@@ -10,12 +10,13 @@ from aktor.managers.fetch.session import FetchSession
 from aktor.protocol.fetch import FetchedPartition
 from aktor.sensor import Sensor
 
-__all__ = ["METRICS", "FetchMetrics"]
+__all__ = ["METRICS", "FetchMetrics", "sizes"]
 
 _NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
 
 
-def _metrics(tags: tuple[tuple[str, str], ...] = _NO_TAGS) -> tuple[Metric, Metric]:
+def sizes(tags: tuple[tuple[str, str], ...] = _NO_TAGS) -> tuple[Metric, Metric]:
+    """The average and the maximum: of a topic, or of all."""
     of = f" of {tags[0][1]}" if tags else ""
     return (
         Metric(
@@ -35,7 +36,7 @@ def _metrics(tags: tuple[tuple[str, str], ...] = _NO_TAGS) -> tuple[Metric, Metr
     )
 
 
-METRICS: Final = _metrics()
+METRICS: Final = sizes()
 
 
 class FetchMetrics:
@@ -74,7 +75,7 @@ class FetchMetrics:
             # Topics come and go: those of which nothing came lately are forgotten.
             self._topics = {name: of for name, of in self._topics.items() if of[0].frequency(now)}
             sensor = Sensor(self._samples, self._window)
-            found = self._topics[topic] = sensor, _metrics((("topic", topic),))
+            found = self._topics[topic] = sensor, sizes((("topic", topic),))
         return found[0]
 
     def measure(self, now: float) -> Mapping[Metric, float]:
