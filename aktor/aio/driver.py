@@ -159,8 +159,7 @@ class Driver:
             raise
         await guard.come_back(turn)
         if guard.broken:  # a call that was let in was interrupted
-            engine.repair()
-            guard.mend()
+            guard.mend(engine.repair)
         engine.call.come_back(kept)
         guard.begin()
 

@@ -214,8 +214,7 @@ class Guarded:
         if guard.ending and not closing:
             raise engine.call.own(ConsumerStoppedError())
         if guard.broken:
-            engine.repair()
-            guard.mend()
+            guard.mend(engine.repair)
         if not dispatcher.runs_elsewhere:
             dispatcher.fail_if_gone()
         engine.begin_call()
@@ -230,7 +229,7 @@ class Guarded:
             self._cancelled_reading = ref(error)  # its traceback has this consumer
         if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
             return error  # what the consumer does now is another call's
-        if self._guard.begun and call.touched and error is not call.ended_in:
+        if self._guard.begun and call.is_broken_by(error):
             self._guard.break_off()
         else:
             call.forget_errors()

@@ -163,6 +163,11 @@ class Call:
         error.__cause__ = told.__cause__
         return self.own(error, owed=owed)
 
+    def is_broken_by(self, error: BaseException) -> bool:
+        """Whether the call, which ends by this error, leaves something half done: it has begun to
+        change something, and the error is none of our own."""
+        return self.touched and error is not self.ended_in
+
     def forget_errors(self) -> None:
         """The error was raised; forget it. Its traceback would keep a dropped consumer alive."""
         self.ended_in = self._owed = None

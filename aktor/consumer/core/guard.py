@@ -120,8 +120,10 @@ class Guard(Generic[H]):
         """The program exits."""
         self.late = True
 
-    def mend(self) -> None:
-        """The interrupted call was repaired."""
+    def mend(self, repair: Callable[[], None]) -> None:
+        """Repair what the interrupted call left half done; if that is interrupted, the next call
+        does it again."""
+        repair()
         self.broken = False
 
     def break_off(self) -> None:

@@ -273,8 +273,7 @@ class Guarded:
         bell.wait(until - clock())
         guard.come_back(frame, make_bell=self._make_bell, clock=clock)
         if guard.broken:  # a call that was let in was interrupted
-            engine.repair()
-            guard.mend()
+            guard.mend(engine.repair)
         engine.call.come_back(kept)
         guard.begin()
 
@@ -294,8 +293,7 @@ class Guarded:
             if not closing and dispatcher.is_taken_away:
                 raise BackgroundThreadError(reason=TAKEN_AWAY)
         if guard.broken:
-            engine.repair()
-            guard.mend()
+            guard.mend(engine.repair)
         if not background_runs:  # `_gone` is None as long as it runs
             self._gone = None if dispatcher.is_taken_away else dispatcher.fail_if_gone()
             if dispatcher.exits:
@@ -353,7 +351,7 @@ class Guarded:
         begun = guard.begun
         if result is not _NOTHING and not self._engine.iteration.take_back(result):
             begun = True
-        if begun and call.touched and error is not call.ended_in:
+        if begun and call.is_broken_by(error):
             guard.break_off()
         else:
             call.forget_errors()
@@ -412,7 +410,7 @@ class Guarded:
             return method(self, *args, **kwargs)
         except BaseException as error:
             # As in an outermost call: a call that is refused for its arguments has changed nothing.
-            if call.touched and error is not call.ended_in:
+            if call.is_broken_by(error):
                 self._guard.break_off()
             raise
         finally:
