@@ -17,9 +17,9 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
 from aktor.consumer.core.credit import Credit
-from aktor.consumer.core.held import Held, runs
 from aktor.consumer.core.in_hand import Given
 from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.untold import Untold, runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
     Assigned,
@@ -221,7 +221,7 @@ class Delivery:
         #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
         #: What polls gave out, and is not traced yet.
-        self._untold: dict[TopicPartition, Held] = {}
+        self._untold: dict[TopicPartition, Untold] = {}
         #: The positions before the last records were given out: (partition, its epoch, its offset,
         #: its leader epoch).
         self.given: list[Given] = []
@@ -631,7 +631,7 @@ class Delivery:
         if advance and taken:
             self.give(taken)
         elif self._untold:
-            self.tell_held()
+            self.tell_untold()
         return taken
 
     def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
@@ -683,43 +683,43 @@ class Delivery:
             now = self._clock()
             for number, records in enumerate(taken.values()):  # (`zip` with `strict` is slow)
                 state, _, before = given[number]
-                held = state.traced
+                untold = state.untold
                 # As many records as offsets, and the leader epoch of those before: no gap. (No
                 # record is looked at: that would be most of the cost.)
                 if (
-                    held is not None
-                    and held.first is not None
-                    and held.next == before[0]
-                    and held.epoch == state.leader_epoch
-                    and state.offset == held.next + len(records)
-                    and now < held.until
+                    untold is not None
+                    and untold.first is not None
+                    and untold.next == before[0]
+                    and untold.epoch == state.leader_epoch
+                    and state.offset == untold.next + len(records)
+                    and now < untold.until
                 ):
-                    held.go_on(held.next + len(records), now)
+                    untold.go_on(untold.next + len(records), now)
                 else:
                     self._trace(state, records, now)
 
     def _trace(self, state: Partition, records: Sequence[Any], now: float) -> None:
         """Trace that a poll gives these records out: at once, or soon together with the next."""
-        held = state.traced
-        if held is not None and held.takes(records, now):
-            if held.first_at == now:  # the first ones since the last event
-                self._untold[state.topic_partition] = held
-                self.log.hold(self.tell_held)
-            if now >= held.until:
-                self.tell_held()
+        untold = state.untold
+        if untold is not None and untold.takes(records, now):
+            if untold.first_at == now:  # the first ones since the last event
+                self._untold[state.topic_partition] = untold
+                self.log.hold(self.tell_untold)
+            if now >= untold.until:
+                self.tell_untold()
             return
-        self.tell_held()
+        self.tell_untold()
         self.tell(state.topic_partition, records)
         if self.log.may_hold:
-            state.was_traced(Held(records[-1], now))
+            state.was_traced(Untold(records[-1], now))
 
-    def tell_held(self) -> None:
+    def tell_untold(self) -> None:
         """Trace what polls gave out that followed others so closely that they were not traced."""
         while self._untold:
-            topic_partition, held = self._untold.popitem()
+            topic_partition, untold = self._untold.popitem()
             now = self._clock()
-            ago, values = (now - held.first_at, now - held.last_at), held.values
-            held.begin(now)
+            ago, values = (now - untold.first_at, now - untold.last_at), untold.values
+            untold.begin(now)
             self._tell(topic_partition, values, ago)
 
     def tell(

@@ -23,7 +23,7 @@ from aktor.state_table import follow
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from aktor.consumer.core.held import Held
+    from aktor.consumer.core.untold import Untold
 
 __all__ = ["STAGES", "Consumed", "Partition", "Stage", "StageEvent"]
 
@@ -139,7 +139,7 @@ class Partition:
         "stage",
         "subscribed",
         "topic_partition",
-        "traced",
+        "untold",
     )
 
     def __init__(
@@ -186,7 +186,7 @@ class Partition:
         #: Records that were decoded for an iteration and not handed out; given out first.
         self.held: list[ConsumerRecord] = []
         #: What the trace was told last of what polls have given out; None: nothing yet.
-        self.traced: Held | None = None
+        self.untold: Untold | None = None
 
     # -- what happens to it
 
@@ -271,9 +271,9 @@ class Partition:
         self.error = error
         self.fetched_anew = True
 
-    def was_traced(self, told: Held) -> None:
+    def was_traced(self, told: Untold) -> None:
         """The trace was told of records that a poll has given out."""
-        self.traced = told
+        self.untold = told
 
     def advance(self, offset: int, leader_epoch: int) -> None:
         """The user has been given all records below `offset`."""

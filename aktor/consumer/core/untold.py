@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["HOLD", "RUNS_MAX", "Held", "runs"]
+__all__ = ["HOLD", "RUNS_MAX", "Untold", "runs"]
 
 #: What polls give out within so many seconds of each other is traced together.
 HOLD: Final = 0.04
@@ -14,7 +14,7 @@ HOLD: Final = 0.04
 RUNS_MAX: Final = 50
 
 
-class Held:
+class Untold:
     """Records of a partition that polls have given out one after the other, and that are traced
     together. (A consumer that is behind polls thousands of times a second, and to trace a poll took
     as long as the poll.)"""
