@@ -533,6 +533,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "consumer": {
         **{name: set() for name in ("configuration", "core", "columns", "deserializers")},
         "agents": set(),
+        "inside": set(),
         "habits": {"configuration"},
         "rebalance_history": set(),
         "present": {"core"},
@@ -546,7 +547,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},
-        "shown": {"core", "metrics", "present", "rebalance_history", "status", "system"},
+        "shown": {"core", "inside", "metrics", "present", "rebalance_history", "status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
         | {"deserializers", "habits", "internals", "shown"}
         | {"subscription_state", "system"},

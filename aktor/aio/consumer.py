@@ -240,6 +240,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         **configs: Unpack[ConsumerSettings],
     ) -> None: ...
     def __init__(self, *topics: str, **configs: Any) -> None:
+        self._check_names()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_task: asyncio.Task[None] | None = None
         #: The `unsubscribe` under way, and what follows it.

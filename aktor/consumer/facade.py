@@ -151,6 +151,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     __doc__ = _Help(__doc__)
 
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = configuration.DEFAULT_CONFIG
+    _replaceable = frozenset((*dir(kafka.consumer.group.KafkaConsumer), *VIEWS))
 
     #: The settings in use; those that were not given by their defaults. Passwords are masked.
     config: Config
@@ -193,7 +194,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         **configs: Unpack[ConsumerSettings],
     ) -> None: ...
     def __init__(self, *topics: str, **configs: Unpack[Keywords]) -> None:
-        habits.check_names(self, KafkaConsumer, _OWN)
+        self._check_names()
         super().__init__(ThreadGuard())
         habits.check_topics(topics)
         given, own = habits.with_defaults(type(self).DEFAULT_CONFIG, configs)
@@ -1243,16 +1244,6 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
 #: Methods whose `timeout_ms` is `request_timeout_ms` by default, not `default_api_timeout_ms`.
 _REQUESTS: Final = frozenset({"commit", "beginning_offsets", "end_offsets", "offsets_for_times"})
-
-#: What a consumer has inside, and kafka-python's has not: its class, and each instance.
-_OWN: Final = frozenset(
-    {name for name in dir(KafkaConsumer) if re.match("_[^_]", name)}
-    - set(dir(kafka.consumer.group.KafkaConsumer))
-    - set(VIEWS)
-    | {"_bell", "_close_asked", "_core", "_dispatcher", "_driver", "_ended", "_engine", "_gone"}
-    | {"_guard", "_host", "_last_subscription", "_make_bell", "_measured", "_polled", "_processor"}
-    | {"_rebalances", "_settings", "_system", "_to_close", "_warned"}
-)
 
 #: As it is when nobody has replaced it.
 _NEXT: Final = KafkaConsumer.__next__

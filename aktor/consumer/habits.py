@@ -13,7 +13,6 @@ from aktor.structs import TopicPartition
 
 __all__ = [
     "Elsewhere",
-    "check_names",
     "check_topics",
     "explained",
     "refuse_of_poll",
@@ -119,23 +118,6 @@ def check_topics(topics: Collection[Any]) -> None:
                 "KafkaConsumer() was given a collection of topics. Each topic is an argument of its"
                 " own: KafkaConsumer('orders', 'bills'), or KafkaConsumer(*topics)"
             )
-
-
-def check_names(consumer: Any, base: type, inside: frozenset[str]) -> None:
-    """Refuse a name that a subclass of `base` takes for something of its own although `base` has it
-    `inside`: the one would break the other, later and elsewhere."""
-    kinds = type(consumer).__mro__
-    if kinds[0] is base and not vars(consumer):
-        return
-    taken = set(vars(consumer))
-    for kind in kinds[: kinds.index(base)]:
-        if not kind.__module__.startswith("aktor."):
-            taken.update(vars(kind))
-    for name in sorted(taken & inside):
-        raise TypeError(
-            f"{kinds[0].__name__}.{name} has the name of something that aktor's KafkaConsumer has"
-            " inside (kafka-python's has not): give yours another name"
-        )
 
 
 def with_defaults(

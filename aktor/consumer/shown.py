@@ -6,13 +6,24 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from kafka.errors import KafkaError
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.inside import Inside
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.rebalance_history import RebalanceHistory
 from aktor.events.lifecycle import ActorStatus, ReportStatus
@@ -31,27 +42,27 @@ if TYPE_CHECKING:
 __all__ = ["Shown"]
 
 
-if TYPE_CHECKING:
-    replaceable = property
-else:
-
-    class replaceable(property):
-        """A property whose name a subclass may take for an attribute of its own: kafka-python's
-        consumer has none of this name."""
-
-        def __get__(self, instance, owner=None):
-            if instance is None:
-                return self
-            try:
-                return vars(instance)[self.fget.__name__]
-            except KeyError:
-                return self.fget(instance)
-
-        def __set__(self, instance, value):
-            vars(instance)[self.fget.__name__] = value
+S = TypeVar("S")
+T = TypeVar("T")
 
 
-class Shown:
+class replaceable(Generic[S, T]):
+    """A property whose name a subclass may take for an attribute of its own: kafka-python's
+    consumer has none of this name. (What has no `__set__` gives way to an attribute.)"""
+
+    def __init__(self, read: Callable[[S], T]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: S, owner: type) -> T: ...
+    def __get__(self, instance: S | None, owner: type) -> Self | T:
+        return self if instance is None else self._read(instance)
+
+
+class Shown(Inside):
     """The methods of a consumer that only look, in every state and from any thread."""
 
     _core: Core

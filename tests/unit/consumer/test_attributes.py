@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
+from aktor.consumer.inside import Inside
 from tests.scenarios.world import World
 
 #: CPython keeps the values of so many attributes in the object itself, where it finds them by their
@@ -26,7 +29,8 @@ def test_no_object_of_a_consumer_has_more_attributes_than_python_reads_quickly()
 
 
 def test_no_object_of_a_consumer_has_a_getattr_or_a_setattr() -> None:
-    """With one of them in its class, Python reads, or sets, no attribute of it quickly."""
+    """With one of them in its class, Python reads, or sets, no attribute of it quickly. (The
+    consumer itself has a `__setattr__`; see below.)"""
     with World() as world:
         kinds = {type(one) for one in parts(world.consumer(group_id="g"))}
 
@@ -36,7 +40,31 @@ def test_no_object_of_a_consumer_has_a_getattr_or_a_setattr() -> None:
         for kind in kinds
         for name in slow
         if any(name in vars(base) for base in kind.__mro__ if base.__module__.startswith("aktor"))
-    } == set()
+    } == {("KafkaConsumer", "__setattr__")}
+
+
+def test_what_reads_records_sets_no_attribute_of_the_consumer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its `__setattr__` would cost there."""
+    were_set: list[str] = []
+    with World() as world:
+        world.cluster.create_topic("orders")
+        world.cluster.fill("orders", 60)
+        consumer = world.consumer("orders", group_id="g", auto_offset_reset="earliest")
+        while not consumer.poll(1000, max_records=1):
+            pass
+        monkeypatch.setattr(
+            Inside, "__setattr__", lambda _self, name, _value: were_set.append(name)
+        )
+        next(consumer)
+        for _ in range(5):
+            consumer.poll(0, max_records=10)
+        consumer.commit()
+        monkeypatch.undo()
+
+    # (`_gone`: only where no thread of its own runs, as in this world.)
+    assert {*were_set} == {"_gone"}
 
 
 def parts(consumer: object) -> Iterator[object]:

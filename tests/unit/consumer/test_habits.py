@@ -14,7 +14,7 @@ import kafka
 import pytest
 from kafka.structs import TopicPartition
 
-from aktor.consumer.facade import _OWN, KafkaConsumer
+from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.subscription_state import ConsumerRebalanceListener
 from aktor.errors import ConfigurationError
 from tests.scenarios.reading import T0
@@ -318,36 +318,6 @@ def test_what_a_subclass_counts_may_have_the_name_of_what_only_looks(
     with Counting(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0) as counting:
         assert (counting.rebalances, counting.status, counting.why) == (1, 0, 0)
     assert consumer.rebalances == []
-
-
-@pytest.mark.parametrize("name", ["_run", "_records", "_settings", "_engine"])
-@pytest.mark.parametrize("how", ["a method", "before our constructor"])
-def test_a_subclass_that_takes_a_name_of_ours_is_told(name: str, how: str) -> None:
-    """Else the one breaks the other, with a TypeError that nobody understands."""
-
-    class Reader(KafkaConsumer):
-        def __init__(self, **settings: Any) -> None:
-            if how == "before our constructor":
-                setattr(self, name, "mine")
-            super().__init__(**settings)
-
-    if how == "a method":
-        setattr(Reader, name, lambda self: None)
-
-    with pytest.raises(TypeError, match=rf"^Reader\.{name} has the name .* another name$"):
-        Reader(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0)
-
-
-def test_a_subclass_may_replace_what_kafka_python_has_inside(consumer: KafkaConsumer) -> None:
-    class Reader(KafkaConsumer):
-        _topic = "orders"
-
-        def _poll_once(self, *given: Any, **named: Any) -> Any:
-            return super()._poll_once(*given, **named)
-
-    Reader(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0).close()
-    inside = {name for name in vars(consumer) if name.startswith("_")}
-    assert inside <= _OWN
 
 
 def test_close_of_a_subclass_runs_once_also_if_a_callback_calls_it(consumer: KafkaConsumer) -> None:
