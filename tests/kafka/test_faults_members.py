@@ -41,6 +41,15 @@ def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]
     return max(inside), max(outside)
 
 
+def handed_over_within(manner: Manner) -> float:
+    """How long partitions may be nobody's, though one rebalance may meet the next.
+
+    On a busy machine each takes seconds. But who is waited for in vain is so for a session, or half
+    of it: no timer of the classic protocol ends sooner. (The sessions of the other one are short.)
+    """
+    return SESSION_S / 2 if manner == "eager" else 2 * PROMPT_S
+
+
 def taken_over(world: World, partitions: set[int], since: float) -> dict[int, float]:
     """When each of these partitions was first given to somebody."""
     taken: dict[int, float] = {}
@@ -135,7 +144,7 @@ def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back
         assert taken.keys() == owned
         assert all(time_up < at < lost["at"] for at in taken.values())
         of_its_own, of_others = longest_waits(verdict, owned)
-        assert of_its_own < MAY_TAKE_S + PROMPT_S
+        assert of_its_own < MAY_TAKE_S + handed_over_within(manner)
         assert of_others < PROMPT_S
 
 
@@ -182,10 +191,7 @@ def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
 
         assert verdict.faults == []
         assert verdict.repeated == 0
-        # One rebalance may meet the next. On a busy machine each takes seconds, but who is waited
-        # for in vain is so for a session, or half of it: sooner no timer of the classic protocol
-        # ends.
-        assert verdict.resume < (SESSION_S / 2 if manner == "eager" else 2 * PROMPT_S)
+        assert verdict.resume < handed_over_within(manner)
 
 
 def test_after_a_clean_end_the_group_stands_where_its_members_were_and_the_next_one_goes_on(
