@@ -181,7 +181,7 @@ def test_the_status_names_partitions_whose_leader_has_not_been_reached_for_a_sec
     assert "(Connection refused, " in trouble
     assert trouble in str(consumer.status())
     assert consumer.status().partitions[TopicPartition("orders", 1)].trouble == ""
-    assert consumer.status().state == f"running, but nothing of orders-0 is delivered: {trouble}"
+    assert consumer.status().state == f"running, but nothing from orders-0 is delivered: {trouble}"
 
     world.cluster.unreachable.clear()
     world.sleep(60.0)
