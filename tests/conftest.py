@@ -44,6 +44,9 @@ SPARK = ("tests/kafka/test_spark", "tests/spark/rebalances/")
 #: Those that start a program of Java, or the job over traces.
 JAVA_PROGRAMS = ("tests/clients/test_java_tools.py", "tests/spark/rebalances/test_job.py")
 
+#: On a busy machine a query of Spark takes more than a minute. This is a limit for what hangs.
+JAVA_TIMEOUT_S = 400
+
 #: So many processes at least: one begins with the tests that start Spark, one with those on a real
 #: Kafka, one with those on embedded ones, and the others compute. With fewer, nothing runs beside
 #: tests on brokers.
@@ -90,6 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: a real Kafka or not? See REAL in {__file__}")
         if is_left_to_the_gate(item):
             item.add_marker(pytest.mark.gate)
+        if starts_java(item) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(JAVA_TIMEOUT_S))
 
 
 def is_left_to_the_gate(item: pytest.Item) -> bool:

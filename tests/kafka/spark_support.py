@@ -97,7 +97,7 @@ class Stream:
             .start()
         )
         try:
-            assert query.awaitTermination(120), "the query did not end within 120 s"
+            assert query.awaitTermination(300), "the query did not end within 300 s"
         finally:
             query.stop()
         return ran

@@ -97,7 +97,7 @@ def test_the_sink_example_writes_what_is_clean_once(
         order = b'{"customer": "alice", "amount": %d}' % amount
         topics.produce(kafka.bootstrap_servers, topic, [order, b"no order"])
         query = spark_sink.clean(spark, bootstrap, topic, into, str(tmp_path))
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(300)
 
     written = spark.read.format("aktor").option("kafka.bootstrap.servers", bootstrap)
     written = written.option("subscribe", into).option("kafka.isolation.level", "read_committed")
@@ -115,12 +115,12 @@ def committed(kafka: Cluster, group: str, topic: str) -> dict[int, int | None]:
         return {one: consumer.committed(TopicPartition(topic, one)) for one in (0, 1)}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_the_demo_ends_with_the_right_sums(spark: Any) -> None:
     """`spark` is not used: it says whether there is a Java."""
     command = [sys.executable, "-m", "examples.spark_demo", "--seconds", "4"]
 
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=340)
 
     assert run.returncode == 0, run.stdout + run.stderr
     assert "every sum is right, over one restart" in run.stdout

@@ -39,7 +39,7 @@ def once_each(*counts: int) -> Counter[tuple[int, int]]:
 def finish(spark: Any, kafka: Cluster, topic: str, folder: Path, **options: Any) -> None:
     """Run the query of a driver that is no more to its end, in this session."""
     query = parquet_query(spark, kafka, folder, 0, subscribe=topic, **options)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
 
 
 @pytest.mark.timeout(400)  # 115 s were seen on a machine with a load of 15

@@ -55,7 +55,7 @@ def stream(name, options):
         .trigger(availableNow=True).start()
     )
     try:
-        query.awaitTermination(120)
+        query.awaitTermination(300)
         query.explain(True)
         print(json.dumps(query.lastProgress, default=str), query.status)
     except Exception as error:
@@ -136,7 +136,7 @@ def test_a_mistake_is_refused_before_a_job_starts(
     frame = reader(spark.readStream, OURS, kafka, only_batches).load()
     stream = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     with pytest.raises(Exception, match="endingOffsets is for batch queries"):
-        stream.start().awaitTermination(60)
+        stream.start().awaitTermination(300)
 
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(group_of_jobs) == []
 

@@ -22,7 +22,7 @@ from tests.kafka.spark_support import SOURCES, reader
 pytestmark = [
     pytest.mark.gate,
     pytest.mark.once("what Spark makes of rows does not depend on which Kafka it is"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(400),
 ]
 
 #: Few records in a batch of a stream, so that state goes from one batch to the next.
@@ -229,7 +229,7 @@ def test_a_stream_with_a_state_has_the_rows_that_it_has_with_sparks_own_source(
             .start()
         )
         try:
-            assert query.awaitTermination(200)
+            assert query.awaitTermination(300)
             assert query.lastProgress["batchId"] > 0, "a state goes from one batch to the next"
         finally:
             query.stop()

@@ -123,7 +123,7 @@ def test_a_stream_goes_on_after_a_restart(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(300)
 
     topics.produce(kafka.bootstrap_servers, source, [b"%03d" % n for n in range(100)])
     run()
@@ -163,14 +163,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
             env=os.environ | {"SINK_PASSWORD": CANARY},
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=340,
         )
         output = done.stdout + done.stderr
         assert done.returncode == 0, output
         yield Ran(kafka, locked, output, folder)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.embedded("takes a session of its own")
 def test_a_task_that_is_tried_again_leaves_no_hole(spark: Any, ran: Ran) -> None:
     expected = [b"%04d" % n for n in range(2000)]
@@ -183,7 +183,7 @@ def test_a_task_that_is_tried_again_leaves_no_hole(spark: Any, ran: Ran) -> None
     assert len(seen) > 2000, "who reads uncommitted sees those of the failed attempt"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.embedded("its users have passwords")
 def test_a_secret_is_in_no_plan_and_no_log(spark: Any, ran: Ran) -> None:
     assert ran.locked.end_offset("orders") == 20
@@ -271,7 +271,7 @@ def secrets(spark: Any, servers: str, folder: str) -> None:
         .trigger(once=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(300)
     print(json.dumps(query.lastProgress, default=str))
     query.explain(True)
     del given["kafka.sasl.username"], given["kafka.sasl.password"]

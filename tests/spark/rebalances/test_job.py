@@ -281,7 +281,7 @@ def test_the_command_follows_files_that_come_until_ctrl_c(
 
         process.send_signal(signal.SIGINT)
 
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 0
