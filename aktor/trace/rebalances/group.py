@@ -165,6 +165,7 @@ class GroupTraces:
         part = self._begin_part(life, at, _text(event, "because"))
         part.since_generation = _number(event, "generation")
         part.owned = _number(event, "owned")
+        self._join_waiting(part)
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
         # The state may have been entered just before this was told.
@@ -378,16 +379,32 @@ class GroupTraces:
         """A classic member that was told that the group rebalances, and never joined, was waited
         for in the rebalance that led to the next generation."""
         for assembly in tuple(self._open):
-            part = assembly.parts[0]
-            if (
-                not assembly.generations
-                and part.cause is Cause.PEER
-                and part.since_generation == generation - 1
-                and part in self._of
-                and self._lives[part.source].protocol == "classic"
-            ):
+            if self._waits_after(assembly, generation - 1):
                 assembly.generations.add(generation)
                 self._join(self._by_generation[generation], assembly)
+
+    def _join_waiting(self, part: Part) -> None:
+        """Classic members that were told, in one generation, that the group rebalances wait for
+        each other. If all of them leave meanwhile, no later generation says so."""
+        mine, generation = self._of[part], part.since_generation
+        if generation is None or not self._waits_after(mine, generation):
+            return
+        for other in self._open:
+            if other is not mine and self._waits_after(other, generation):
+                self._join(other, mine)
+                return
+
+    def _waits_after(self, assembly: Assembly, generation: int) -> bool:
+        """Whether classic members of this generation were told that the group rebalances, and none
+        of them has joined."""
+        part = assembly.parts[0]
+        return (
+            not assembly.generations
+            and part.cause is Cause.PEER
+            and part.since_generation == generation
+            and part in self._of
+            and self._lives[part.source].protocol == "classic"
+        )
 
     def _join(self, one: Assembly | None, other: Assembly | None) -> None:
         """These are the same rebalance, unless a row was made of one of them."""

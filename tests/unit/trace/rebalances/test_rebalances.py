@@ -417,6 +417,30 @@ def test_the_sentence_says_whom_the_group_waited_for(
     assert (row.held_by, row.held_in, row.held_ms) == ("bob", "revoked_callback", 1900)
 
 
+def test_the_sentence_says_whom_the_group_waited_for_though_all_leave_before_they_have_joined(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    carol = Member(events, "carol")
+    carol.tells(50.0, "member.left", because="the consumer was closed")
+    told = "the coordinator said that the group rebalances"
+    for member, at in ((alice, 50.8), (bob, 50.9)):
+        member.tells(at, "rebalance.triggered", because=told, generation=1, owned=2)
+        member.tells(at, "membership.moved", before="stable", after="preparing")
+    alice.tells(50.8, "membership.moved", before="preparing", after="joining")
+    alice.leaves(56.0, [])
+    bob.tells(58.9, "callback.finished", callback="on_partitions_revoked", ms=8000.0)
+    bob.leaves(59.0, ["t-2", "t-3"])
+
+    _, row = rows_of(events, Rebalance)
+
+    assert row.sentence == (
+        "g: 8.2 s, triggered by carol on host-carol: the consumer was closed; bob on host-bob held"
+        " it: its revoked callback took 8.0 s; not completed by all members: 2 left; partitions"
+        " moved: 0, owned at the end: 0."
+    )
+
+
 def test_the_sentence_says_if_the_last_part_was_only_the_end_of_the_rebalance(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
