@@ -199,6 +199,25 @@ def test_a_buffer_that_is_full_of_other_partitions_is_named_though_the_leader_is
     assert status.healthy
 
 
+def test_a_buffer_that_is_full_of_a_paused_partition_keeps_no_other_from_being_fetched(
+    world: World,
+) -> None:
+    consumer = world.consumer(auto_offset_reset="earliest", max_buffered_bytes=3000)
+    consumer.assign([T0])
+    for _ in range(60):
+        world.cluster.produce("orders", 0, b"x" * 40)
+    consumer.poll(timeout_ms=1000, max_records=1)
+    world.sleep(1.0)
+    consumer.pause(T0)
+    consumer.assign([T0, T1])
+    assert len(read(world, consumer, 40)) == 40
+
+    status = consumer.status()
+
+    assert status.partitions[T0].buffered_bytes >= 2700
+    assert status.partitions[T1].waiting_for is WaitingFor.RECORDS
+
+
 def test_a_paused_partition_is_the_users_own_wish_and_no_fault(world: World) -> None:
     consumer = a_reader(world)
     world.cluster.fill("orders", 10)

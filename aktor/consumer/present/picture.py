@@ -118,6 +118,7 @@ class PartitionSeen(NamedTuple):
 class Picture(Value):
     """All that is known of the consumer now. `now` is the dispatcher's clock, `wall` seconds since
     the epoch. `overdue`: for how long the background thread has not turned, and where it is.
+    `buffered_of_paused`: those of the buffered bytes that are of paused partitions.
     `forked`: it is that of a parent process. `closing`: `close` is under way. `pattern`: the
     one that is subscribed to, if we evaluate it."""
 
@@ -139,6 +140,7 @@ class Picture(Value):
     max_poll_interval: float
     room: int = 0
     buffered: int = 0
+    buffered_of_paused: int = 0
     isolated: bool = False
     unreachable: str = ""
     cluster: Cluster = field(default_factory=Cluster)
@@ -194,6 +196,7 @@ def take(
         max_poll_interval=settings.max_poll_interval,
         room=settings.max_buffered_bytes,
         buffered=engine.delivery.buffered_bytes,
+        buffered_of_paused=sum([one.buffered for one in seen.values() if one.paused]),
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),
         cluster=port.cluster,

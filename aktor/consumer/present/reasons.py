@@ -805,8 +805,9 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
 
 
 def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
-    # While it is full nothing is asked for: that there was nothing new may have changed.
-    if it.is_here or p.buffered < p.room * 9 // 10:
+    # While it is full nothing is asked for: that there was nothing new may have changed. (What is
+    # buffered of paused partitions keeps no others from being fetched.)
+    if it.is_here or p.buffered - p.buffered_of_paused < p.room * 9 // 10:
         return None
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
     return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)

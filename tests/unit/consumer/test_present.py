@@ -379,6 +379,11 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.BUFFER,
         "the buffer is full (990 of 1000 bytes)",
     ),
+    "the buffer is full, mostly of paused ones": (
+        {"buffered": 990, "buffered_of_paused": 940, "partitions": {T0: seen(lag=0)}},
+        WaitingFor.RECORDS,
+        "There is nothing new",
+    ),
     "a transaction is open": (
         {"isolated": True, "partitions": {T0: seen(high_watermark=9)}},
         WaitingFor.TRANSACTION,
