@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from kafka.structs import TopicPartition
 
 from aktor.values import Value
 
 __all__ = [
+    "UNUSED_AFTER",
     "BrokerNow",
     "CommitsNow",
     "CoordinatorNow",
@@ -29,6 +31,11 @@ __all__ = [
     "PositionsNow",
     "TopicTrouble",
 ]
+
+
+#: A broker was not needed if it was not tried for so many seconds, after it might have been. What
+#: failed before that says nothing of now.
+UNUSED_AFTER: Final = 10.0
 
 
 class Heard:
@@ -77,6 +84,12 @@ class BrokerNow(Value):
     def fails(self) -> bool:
         """Whether it has not answered since the last failure."""
         return self.failing_since is not None and self.heard_at < self.failed_at
+
+    def fails_at(self, now: float) -> bool:
+        """Whether it fails, and has been tried lately: nobody knows how a broker is now that
+        nobody needs."""
+        idle = not self.connected and self.connecting_since is None
+        return self.fails and not (idle and -math.inf < self.retry_at <= now - UNUSED_AFTER)
 
 
 class NetworkNow(Value):

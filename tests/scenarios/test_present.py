@@ -218,6 +218,28 @@ def test_a_buffer_that_is_full_of_a_paused_partition_keeps_no_other_from_being_f
     assert status.partitions[T1].waiting_for is WaitingFor.RECORDS
 
 
+def test_a_broker_that_nobody_has_needed_since_it_failed_is_not_said_to_be_down(
+    world: World,
+) -> None:
+    """It failed while another partition was read from it."""
+    consumer = a_reader(world)
+    lost = world.cluster.log("orders", 1).leader
+    lose(world, consumer, lost)
+    assert f"b{lost}:9092" in poll_for(world, consumer, 3.0).why
+    consumer.assign([T0])
+    world.cluster.unreachable.clear()
+    poll_for(world, consumer, 60.0)
+
+    consumer.assign([T0, T1])
+
+    for _ in range(50):
+        assert consumer.status().healthy
+        assert REFUSED not in consumer.why()
+        world.sleep(0.001)
+        consumer.poll(timeout_ms=0)
+    assert poll_for(world, consumer, 1.0).partitions[T1].waiting_for is WaitingFor.RECORDS
+
+
 def test_a_paused_partition_is_the_users_own_wish_and_no_fault(world: World) -> None:
     consumer = a_reader(world)
     world.cluster.fill("orders", 10)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.address import written
 from aktor.events.network import Request
-from aktor.events.present import Heard
+from aktor.events.present import UNUSED_AFTER, Heard
 from aktor.state_table import follow
 
 __all__ = ["ConnectionAttempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
@@ -49,8 +49,15 @@ class ConnectionAttempts:
         """How many attempts in a row have failed."""
         return self._backoff.failures
 
+    def was_unused(self, now: float) -> bool:
+        """Whether, after the last failure, there was time for an attempt, and nobody needed one."""
+        return -math.inf < self.retry_at <= now - UNUSED_AFTER
+
     def begin(self, now: float) -> None:
-        """An attempt begins."""
+        """An attempt begins. If the broker was not needed for long, another row of failures
+        begins with it."""
+        if self.was_unused(now):
+            self.failing_since = None
         self.begun_at = now
 
     def failed(self, now: float, jitter: float, ended: Exception, *, proven: bool = False) -> None:

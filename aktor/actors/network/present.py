@@ -26,6 +26,11 @@ def network_now(links: Iterable[Link], servers: Iterable[Link]) -> NetworkNow:
 
 def _broker_now(links: list[Link]) -> BrokerNow:
     failing = [link for link in links if link.attempts.failing_since is not None]
+    if len(links) > 1 and failing:
+        # What a link tells that nobody has needed for long is out of date if another one has been
+        # tried since.
+        tried_at = max([max(one.attempts.begun_at, one.attempts.failed_at) for one in links])
+        failing = [link for link in failing if not link.attempts.was_unused(tried_at)]
     last = max(failing, key=lambda link: link.attempts.failed_at, default=None)
     throttled = max(links, key=lambda link: link.throttled_until)
     begun = [link.attempts.begun_at for link in links if link.state is LinkState.CONNECTING]

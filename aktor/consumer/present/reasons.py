@@ -188,7 +188,7 @@ def is_down(broker: BrokerNow | None, now: float) -> bool:
         return False
     trying = broker.connecting_since is not None and not broker.connected
     begun = broker.connecting_since if trying else None
-    if broker.fails:
+    if broker.fails_at(now):
         begun = broker.failing_since
     return begun is not None and now - begun >= FAULT_AFTER
 

@@ -668,6 +668,15 @@ def test_a_broker_that_never_answered_is_told_with_its_first_attempt() -> None:
     ) in reasons.why(a_picture(network=network(a_broker(1), dead)))
 
 
+def test_a_failure_of_long_ago_says_nothing_of_a_broker_that_nobody_has_needed_since() -> None:
+    """It was down when another member read from it. Now this member is given the partition."""
+    idle = a_dead_broker(2, since=55.1, failed_at=NOW - 55.0, retry_at=NOW - 54.9)
+    p = a_picture(network=network(a_broker(1), idle))
+
+    assert wrong(p) == ""
+    assert health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+
+
 def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> None:
     for ago, words in (
         (0.5, "Records are fetched and delivered: the last ones 0.5 s ago."),

@@ -56,6 +56,28 @@ def test_a_pause_stands_in_for_the_backoff_until_the_next_failure() -> None:
     assert attempts.retry_at == 62.0
 
 
+def test_failures_before_a_time_in_which_nobody_needed_the_broker_are_another_row() -> None:
+    attempts = attempts_that_failed()
+
+    attempts.begin(20.9)
+    assert attempts.failing_since == 10.0
+
+    attempts.begin(21.1)
+    assert attempts.failing_since is None
+    attempts.failed(21.2, 0.5, REFUSED)
+    assert attempts.failing_since == 21.2
+
+
+def test_of_two_links_the_one_that_nobody_has_needed_for_long_does_not_count() -> None:
+    old, new = (Link(name, 1, "kafka-1", 9092, Backoff(1.0, 8.0)) for name in ("1", "1-fetch"))
+    old.attempts.failed(10.0, 0.5, REFUSED)
+    new.attempts.failed(60.0, 0.5, REFUSED)
+
+    (shown,) = network_now([old, new], []).brokers.values()
+
+    assert (shown.failing_since, shown.attempts, shown.retry_at) == (60.0, 1, 61.0)
+
+
 def test_a_link_that_took_over_a_connection_which_answers_forgets_its_own_failures() -> None:
     """A broker's own link has failed, and takes over the connection of the bootstrap server at the
     same address. When that is closed because it was idle, the link may connect again at once."""
