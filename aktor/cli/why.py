@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(tables)
     else:
-        _print(tables)
+        _print(tables, around=arguments.around)
     _say_what_was_read(files, counts, lines=LINES)
     if arguments.html is not None or arguments.svg is not None:
         write_pictures(tables, page=arguments.html, folder=arguments.svg)
@@ -188,7 +188,7 @@ def _moment(text: str, newest: float) -> float:
 # -- what is printed
 
 
-def _print(tables: Tables) -> None:
+def _print(tables: Tables, *, around: str | None) -> None:
     from aktor.trace.rebalances.holds import called, seconds
     from aktor.trace.rebalances.silences import in_sentences
 
@@ -196,7 +196,8 @@ def _print(tables: Tables) -> None:
     told += in_sentences(tables.silences)
     told += [(row.began, row.sentence) for row in tables.refusals]
     if not told:
-        print("No rebalance and no silence of a group is in these logs.")
+        near = "" if around is None else f" within 2 minutes of {around}"
+        print(f"No rebalance and no silence of a group is in these logs{near}.")
     for at, sentence in sorted(told):
         _print_line(f"{_clock(at)}  ", sentence)
     downtimes = [

@@ -70,6 +70,15 @@ def test_around_a_time_it_prints_only_what_was_under_way(
     assert "08:00:00Z" not in out
 
 
+def test_around_a_time_of_which_there_is_nothing_it_says_so(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", str(log), "--around", "12:00"]) == 1
+
+    nothing = "No rebalance and no silence of a group is in these logs within 2 minutes of 12:00."
+    assert nothing in said(capsys)
+
+
 @pytest.mark.parametrize("time", ["25:00", "yesterday", "", "12:99", "1e9", "2027-13-01"])
 def test_a_time_that_is_none_is_refused_in_one_line(
     log: Path, capsys: pytest.CaptureFixture[str], time: str
