@@ -17,7 +17,6 @@ from kafka.structs import TopicPartition
 from aktor.values import Value
 
 __all__ = [
-    "UNUSED_AFTER",
     "BrokerNow",
     "CommitsNow",
     "CoordinatorNow",
@@ -30,12 +29,19 @@ __all__ = [
     "PositionNow",
     "PositionsNow",
     "TopicTrouble",
+    "was_unused",
 ]
 
 
 #: A broker was not needed if it was not tried for so many seconds, after it might have been. What
 #: failed before that says nothing of now.
 UNUSED_AFTER: Final = 10.0
+
+
+def was_unused(retry_at: float, now: float) -> bool:
+    """Whether nobody has needed a broker since the next attempt might have begun, at `retry_at`
+    (-inf: it has not failed). Both in seconds of the dispatcher's clock."""
+    return -math.inf < retry_at <= now - UNUSED_AFTER
 
 
 class Heard:
@@ -89,7 +95,7 @@ class BrokerNow(Value):
         """Whether it fails, and has been tried lately: nobody knows how a broker is now that
         nobody needs."""
         idle = not self.connected and self.connecting_since is None
-        return self.fails and not (idle and -math.inf < self.retry_at <= now - UNUSED_AFTER)
+        return self.fails and not (idle and was_unused(self.retry_at, now))
 
 
 class NetworkNow(Value):

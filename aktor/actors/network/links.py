@@ -11,7 +11,7 @@ from typing import Any, Final
 from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.address import written
 from aktor.events.network import Request
-from aktor.events.present import UNUSED_AFTER, Heard
+from aktor.events.present import Heard, was_unused
 from aktor.state_table import follow
 
 __all__ = ["ConnectionAttempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
@@ -51,7 +51,7 @@ class ConnectionAttempts:
 
     def was_unused(self, now: float) -> bool:
         """Whether, after the last failure, there was time for an attempt, and nobody needed one."""
-        return -math.inf < self.retry_at <= now - UNUSED_AFTER
+        return was_unused(self.retry_at, now)
 
     def begin(self, now: float) -> None:
         """An attempt begins. If the broker was not needed for long, another row of failures

@@ -55,8 +55,8 @@ QUICK: Mapping[str, str] = {
 def sessions_of(nodes: int) -> dict[str, str]:
     """When brokers and members of KIP-848's protocol that are silent count as gone.
 
-    With one broker nobody takes over from it; and no test waits for the end of a member there. So
-    a machine that stands still for some seconds puts nobody out.
+    With one broker nobody takes over from it, and no test waits there for the end of a member of
+    that protocol. So a machine that stands still for some seconds puts nobody out.
     """
     of_brokers, of_members = (3000, 6000) if nodes > 1 else (9000, 15_000)
     return {
