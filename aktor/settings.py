@@ -94,6 +94,20 @@ class Settings(Value):
     metadata_max_age: float = 300.0
     allow_auto_create_topics: bool = True
 
+    @property
+    def out_of_range_policy(self) -> str:
+        """Where to go from an offset that is out of range, in the words of `auto_offset_reset`."""
+        return self.auto_offset_reset_out_of_range or self.auto_offset_reset
+
+    @property
+    def reads_new_partitions_from_start(self) -> bool:
+        """Whether a partition without a committed offset is read from its first record if it is
+        new, and from its end otherwise."""
+        return (
+            self.auto_offset_reset == "latest"
+            and self.auto_offset_reset_new_partitions == "earliest"
+        )
+
     def only(self, actor: str, names: Collection[str]) -> Settings:
         """These settings for `actor`, without all others: to read another raises AttributeError.
 

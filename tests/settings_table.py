@@ -28,6 +28,18 @@ BEGIN, END = "<!-- readers -->\n", "<!-- /readers -->\n"
 
 NAMES = frozenset(Settings.FIELDS)
 
+#: What follows from several settings: the properties of `Settings`, each with those that it reads.
+DERIVED: Final = {
+    function.name: {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr in NAMES
+    }
+    for function in ast.walk(tree_of("aktor.settings"))
+    if isinstance(function, ast.FunctionDef)
+    and isinstance(vars(Settings).get(function.name), property)
+}
+
 PROTOCOLS: Final = ("classic", "consumer", "auto")
 
 #: To what else an actor gives its settings.
@@ -58,9 +70,10 @@ def read_in(modules: Iterable[str]) -> tuple[str, ...]:
     """The settings that these modules read, by name."""
     nodes = (node for module in modules for node in ast.walk(tree_of(module)))
     read = {
-        node.attr
+        name
         for node in nodes
-        if isinstance(node, ast.Attribute) and node.attr in NAMES and _is_settings(node.value)
+        if isinstance(node, ast.Attribute) and _is_settings(node.value)
+        for name in DERIVED.get(node.attr, {node.attr} & NAMES)
     }
     return tuple(sorted(read))
 

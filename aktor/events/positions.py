@@ -187,24 +187,20 @@ class PositionsDiverged(Message):
 
 
 class TruncationFound(Message):
-    """positions ▶ commits: logs were truncated; tell the application, with what was committed.
-
-    `rewinds`: the policy for offsets out of range lets the position be set back.
-    """
+    """positions ▶ commits: logs were truncated; tell the application, with what was committed."""
 
     partitions: Mapping[TopicPartition, Divergence]
-    rewinds: bool
 
 
 class LogsTruncated(Message):
-    """commits ▶ application: logs were truncated; set the positions back if `rewinds`, else raise.
+    """commits ▶ application: logs were truncated; set the positions back, or raise it.
 
-    These partitions are not fetched until they are sought or reset. `committed` has the committed
-    offsets, as far as they are known.
+    The policy for offsets out of range decides: with "none" it is raised. These partitions are not
+    fetched until they are sought or reset. `committed` has the committed offsets, as far as they
+    are known.
     """
 
     partitions: Mapping[TopicPartition, Divergence]
-    rewinds: bool
     committed: Mapping[TopicPartition, OffsetAndMetadata]
 
 

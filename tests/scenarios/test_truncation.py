@@ -99,8 +99,10 @@ def test_with_a_policy_reading_goes_on_where_the_logs_differ(
 
 
 @pytest.mark.usefixtures("told_by")
-def test_without_a_policy_each_poll_raises_until_a_seek(world: World) -> None:
-    consumer = a_reader(world, auto_offset_reset="none")
+@pytest.mark.parametrize("start", ["none", "earliest"])
+def test_without_a_policy_each_poll_raises_until_a_seek(world: World, start: str) -> None:
+    """The policy for offsets out of range counts, not the one for a start without an offset."""
+    consumer = a_reader(world, auto_offset_reset=start, auto_offset_reset_out_of_range="none")
     consumer.seek_to_beginning()
     read(world, consumer, 40)
 

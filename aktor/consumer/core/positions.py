@@ -41,14 +41,6 @@ class Positions:
         self._core = core
         #: What `drain_buffer` and `follows_topics` look at in each poll.
         self._port, self._topic_ids = core.port, core.subscription.topic_ids
-        settings = core.settings
-        #: A topic that is created anew is new to us: where its partitions are to be read from their
-        #: first records, and would begin at their ends.
-        self._reads_new_from_start = (
-            settings.auto_offset_reset == "latest"
-            and settings.auto_offset_reset_out_of_range is None
-            and settings.auto_offset_reset_new_partitions == "earliest"
-        )
 
     # -- which partitions
 
@@ -190,7 +182,8 @@ class Positions:
         core.delivery.forget_offset_gaps()
 
     def follow_truncations(self) -> None:
-        """Logs were truncated by unclean elections (KIP-320): set positions back, or raise it.
+        """Logs were truncated by unclean elections (KIP-320): set positions back, or raise it if
+        the policy for offsets out of range is "none".
 
         A bounded range (`to_table`) follows no policy: its rows would be of two logs.
 
@@ -200,6 +193,7 @@ class Positions:
         core = self._core
         sought: dict[TopicPartition, Assigned] = {}
         resets: dict[TopicPartition, Reset] = {}
+        rewinds = core.call.follows_policy and core.settings.out_of_range_policy != "none"
         for told in core.delivery.truncations:
             for partition, found in told.partitions.items():
                 state = core.delivery.partitions.get(partition)
@@ -209,7 +203,7 @@ class Positions:
                 if to is not None and to.offset == state.offset:
                     core.log.info("position.kept", partition=partition, offset=to.offset)
                     sought[partition] = core.delivery.seek(partition, to).assigned
-                elif not (told.rewinds and core.call.follows_policy):
+                elif not rewinds:
                     self._raise_truncation(state, found, told.committed.get(partition))
                 elif to is not None:
                     core.log.warning(
@@ -274,8 +268,9 @@ class Positions:
     # -- topics that are deleted and created again
 
     def follow_topics(self) -> None:
-        """Reset partitions of a topic that was deleted and created again, by `auto_offset_reset`;
-        with "latest" a subscription reads the new topic from its first records.
+        """Reset partitions of a topic that was deleted and created again, by `auto_offset_reset`.
+        If new partitions are read from their first records, so are these of a subscription, unless
+        the application has set a policy for offsets out of range: that one decides then.
 
         An offset of the old topic means nothing in the new one: records below it would be skipped.
         A seek that comes later wins. Members of a KIP-848 group are assigned the new topic by their
@@ -290,7 +285,9 @@ class Positions:
         if not self._is_assigned_by_name:
             anew = {}
         resets = {}
-        is_new = self._reads_new_from_start and core.subscription.is_subscribed
+        settings = core.settings
+        is_new = core.subscription.is_subscribed and settings.reads_new_partitions_from_start
+        is_new = is_new and settings.auto_offset_reset_out_of_range is None
         strategy = ResetStrategy.EARLIEST if is_new else None
         for partition, state in core.delivery.partitions.items():
             if partition.topic in anew:

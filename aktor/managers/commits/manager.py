@@ -308,9 +308,7 @@ class CommitManager(RequestManager):
     def on_truncation_found(self, found: TruncationFound) -> None:
         """Tell the application, with what we know of the committed offsets."""
         committed = self._consumed.committed(found.partitions)
-        self._say(
-            LogsTruncated(partitions=found.partitions, rewinds=found.rewinds, committed=committed)
-        )
+        self._say(LogsTruncated(partitions=found.partitions, committed=committed))
 
     @handles(MemberChanged)
     def on_member_changed(self, member: MemberChanged) -> None:

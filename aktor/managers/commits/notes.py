@@ -23,10 +23,7 @@ class CommitNotes:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._writes = (
-            settings.auto_offset_reset == "latest"
-            and settings.auto_offset_reset_new_partitions == "earliest"
-        )
+        self._writes = settings.reads_new_partitions_from_start
         self._counts: dict[str, int] = {}
         self._topic_ids: dict[str, Any] = {}
 

@@ -85,10 +85,9 @@ class PositionManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         settings, say, log = self.settings, self._say, self.log
-        start, out_of_range = settings.auto_offset_reset, settings.auto_offset_reset_out_of_range
         #: Where to go without a position, and from one that is out of range.
-        self._start = ResetPolicy.named(start)
-        self._out_of_range = ResetPolicy.named(out_of_range or start)
+        self._start = ResetPolicy.named(settings.auto_offset_reset)
+        self._out_of_range = ResetPolicy.named(settings.out_of_range_policy)
         self._partitions = Partitions(settings, say, log)
         #: The partitions without a position, or with one in doubt, as `PositionNow` calls it.
         self._waiting = [(stage, self._partitions.those(state)) for state, stage in _STAGES.items()]
@@ -103,18 +102,9 @@ class PositionManager(RequestManager):
             log=log,
         )
         self._validation = Validation(
-            self._partitions,
-            self._leaders,
-            rewinds=self._out_of_range.strategy is not None,
-            send=self._ask,
-            say=say,
-            log=log,
+            self._partitions, self._leaders, send=self._ask, say=say, log=log
         )
         self._questions = OffsetQuestions(settings, self._leaders, send=self._ask, say=say, log=log)
-        self._looks_for_new = (
-            self._start == ResetPolicy(strategy=ResetStrategy.LATEST)
-            and settings.auto_offset_reset_new_partitions == "earliest"
-        )
         #: The partitions follow from a subscription: new ones are meant, too.
         self._subscribed = False
 
@@ -243,7 +233,7 @@ class PositionManager(RequestManager):
         """Begin with the first record of those that are new; returns those that are not. Some stay
         in question until their topics are described, and the committed offsets of other partitions
         are known."""
-        if not (self._looks_for_new and self._subscribed):
+        if not (self.settings.reads_new_partitions_from_start and self._subscribed):
             return uncommitted
         verdicts = self._new.judge(uncommitted, self._leaders.cluster)
         if undescribed := [tp for tp in verdicts if tp.topic not in self._leaders.cluster.topics]:

@@ -43,10 +43,7 @@ class _Validated(Value, kw_only=False):
 
 
 class Validation(LeaderRequests):
-    """Validates the positions of the partitions in VALIDATING.
-
-    `rewinds`: the policy for offsets out of range lets the position be set back.
-    """
+    """Validates the positions of the partitions in VALIDATING."""
 
     WAITING = State.VALIDATING
     ANSWER = Answer.OFFSET_FOR_LEADER_EPOCH
@@ -56,13 +53,11 @@ class Validation(LeaderRequests):
         partitions: Partitions,
         leaders: Leaders,
         *,
-        rewinds: bool,
         send: Send,
         say: Callable[[Message], None],
         log: Trace,
     ) -> None:
         super().__init__(partitions, leaders, send=send, log=log)
-        self._rewinds = rewinds
         self._say = say
 
     # -- what the fetch manager tells
@@ -199,7 +194,7 @@ class Validation(LeaderRequests):
                 },
                 nodes={tp: one.node for tp, one in found.items()},
             )
-            self._say(TruncationFound(partitions=found, rewinds=self._rewinds))
+            self._say(TruncationFound(partitions=found))
 
 
 def _end_of(answer: Any) -> Position | None:

@@ -170,7 +170,7 @@ def test_a_note_is_told_to_the_position_manager_and_never_to_the_application() -
     assert said == [Answered(ticket=1, value={T0: plain})]
 
     lost = Divergence(epoch=1, position=Position(offset=9), end=None, node=1)
-    (told,) = manager.handle(TruncationFound(partitions={T0: lost}, rewinds=True))
+    (told,) = manager.handle(TruncationFound(partitions={T0: lost}))
     assert told.committed == {T0: plain}  # type: ignore[attr-defined]
 
 

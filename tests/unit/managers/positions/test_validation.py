@@ -132,20 +132,6 @@ def test_a_leader_that_knows_no_such_epoch_leaves_open_where_the_logs_differ(
     assert found.partitions[T0].end is None
 
 
-@pytest.mark.parametrize(
-    ("policy", "rewinds"), [("earliest", True), ("latest", True), ("none", False)]
-)
-def test_the_policy_says_whether_a_truncated_position_is_set_back(
-    policy: str, rewinds: bool
-) -> None:
-    manager = a_manager_validating((T0, 20, 3), auto_offset_reset=policy)
-
-    found = truncation_in(answer(manager, tick(manager, 0.0).request, epochs({T0: (3, 10)})))
-
-    assert found is not None
-    assert found.rewinds is rewinds
-
-
 def test_what_one_partition_is_told_says_nothing_about_the_others() -> None:
     manager = a_manager_validating((T0, 20, 3), (T1, 20, 3), (T2, 20, 3))
     request = tick(manager, 0.0).request
@@ -228,7 +214,7 @@ def test_a_diverging_fetch_is_told_as_it_is_and_nobody_is_asked() -> None:
 
     said = manager.handle(PositionsDiverged(partitions={T0: found}))
 
-    assert truncation_in(said) == TruncationFound(partitions={T0: found}, rewinds=True)
+    assert truncation_in(said) == TruncationFound(partitions={T0: found})
     assert truncation_in(manager.handle(PositionsDiverged(partitions={T0: found}))) is None
     assert tick(manager, 0.0).requests == ()
 
