@@ -44,8 +44,8 @@ QUICK: Mapping[str, str] = {
     # Every segment maps index files of this size; small ones keep a topic of many partitions cheap.
     "log.index.size.max.bytes": "1048576",
     "log.cleaner.dedupe.buffer.size": "8388608",
-    # Records that say that they are old are kept: every five minutes Kafka would remove them. Topics
-    # keep their own defaults, which recorded answers hold.
+    # Records that say that they are old are kept: every five minutes Kafka would remove them.
+    # Topics keep their own defaults, which recorded answers hold.
     "log.retention.check.interval.ms": "86400000",
     # The log cleaner looks for work this often, not every 15 s.
     "log.cleaner.backoff.ms": "500",
