@@ -125,6 +125,11 @@ class Operation(enum.Enum):
                 f"group_membership_operation is {name!r}, but must be one of {names}"
             ) from None
 
+    def leaves_for_good(self, *, static: bool) -> bool:
+        """Whether the group forgets the member at once. A static one (with `group_instance_id`)
+        keeps its place until its session ends, unless it is told to leave (KIP-345)."""
+        return self is Operation.LEAVE_GROUP if static else self is not Operation.REMAIN_IN_GROUP
+
 
 class LeaveGroup(Message):
     """application ▶ membership: leave before `deadline`; Answered when left (or given up).

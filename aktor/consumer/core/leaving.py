@@ -150,7 +150,7 @@ class Leaving:
             # Forget steps that the membership manager sent while the listener ran, and before it
             # heard of LeaveGroup (KAFKA-20428).
             core.events.forget_group()
-        elif core.settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
+        elif core.settings.group_instance_id is not None and operation.leaves_for_good(static=True):
             # The member may have left with epoch -2 (it will be back). Now it leaves for good.
             yield from self._leave_group(deadline, because, operation)
         core.subscription.unsubscribe()

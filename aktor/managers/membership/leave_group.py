@@ -14,7 +14,6 @@ from aktor.values import Mutable, Value
 __all__ = ["Leave", "LeaveSent", "Leaves"]
 
 _NO_IDS: Final[frozenset[str]] = frozenset()
-REMAIN: Final = Operation.REMAIN_IN_GROUP
 
 
 class Leave(Mutable):
@@ -94,8 +93,7 @@ class Leaves:
         """Open a LeaveGroup. None if the member stays, as a static one does (KIP-345), or if it has
         no member id and waits for none."""
         static = self._settings.group_instance_id is not None
-        leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
-        if not leaves or (not member_id and of_join is None):
+        if not operation.leaves_for_good(static=static) or (not member_id and of_join is None):
             return None
         return self._open_one(member_id, because, deadline, of_join=of_join)
 

@@ -182,12 +182,15 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             return NEVER
         if now < self._timer.expires_at:
             return self._timer.expires_at
-        self._leave_late()
+        because = self._trace_late()
+        self._member.subscription.await_poll()
+        self._leave_late(because, now + self.settings.request_timeout)
         return AGAIN
 
     @abstractmethod
-    def _leave_late(self) -> None:
-        """The application has not polled for `max_poll_interval`: leave the group."""
+    def _leave_late(self, because: str, deadline: float) -> None:
+        """The application has not polled for `max_poll_interval`: leave the group. The request to
+        leave is given up at `deadline`."""
 
     def _advance_far(self, _now: float, _jitter: float) -> float:
         """Let the member take every step that it can take now; says when it can take the next."""

@@ -356,6 +356,16 @@ class GroupMember(ABC, Generic[S, T]):
             self._revocation = step
         return self.is_revoking
 
+    # -- the end
+
+    def leave(self) -> None:
+        """The application has released all partitions."""
+        self.subscription.clear()
+        self.owned = NOTHING
+        self.rebalance.metrics.left()
+        self.rebalance.next()
+        self._revocation = None
+
     # -- where we are
 
     def move(self, trigger: T, because: str) -> None:

@@ -569,10 +569,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- leaving
 
-    def _leave_late(self) -> None:
-        because = self._trace_late()
-        self._member.subscription.await_poll()
-        self._begin_leaving(because, self._timer.now + self.settings.request_timeout)
+    def _leave_late(self, because: str, deadline: float) -> None:
+        self._begin_leaving(because, deadline)
         self._depart(because, Do.NEW_MEMBER_ID)
 
     def _begin_leaving(

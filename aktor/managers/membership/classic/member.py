@@ -265,11 +265,7 @@ class Member(GroupMember[State, Trigger]):
 
     def leave(self) -> None:
         """The application has released all partitions."""
-        self.subscription.clear()
-        self.owned = NOTHING
-        self.rebalance.metrics.left()
-        self.rebalance.next()
-        self._revocation = None
+        super().leave()
         self._forget(member_id="")
 
     def depart(self, because: str, *, member_id: str) -> None:

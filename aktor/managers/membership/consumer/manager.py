@@ -171,12 +171,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         A dynamic member that is to remain in the group sends none.
         """
         static = self.settings.group_instance_id is not None
-        if static and operation is Operation.LEAVE_GROUP:
+        for_good = operation.leaves_for_good(static=static)
+        if static and for_good:
             is_told = any(not leave.stays for leave in self._leaves.all())
             return self._registration.status is not RegistrationStatus.NONE and not is_told
-        remains = operation is Operation.REMAIN_IN_GROUP and not static
-        is_member = self._registration.is_member
-        return is_member and not self._leaves and not remains
+        return self._registration.is_member and not self._leaves and (static or for_good)
 
     # -- the coordinator's news
 
@@ -397,18 +396,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- leaving
 
-    def _leave_late(self) -> None:
-        because = self._trace_late()
-        self._member.subscription.await_poll()
-        self._begin_leaving(
-            because, self._timer.now + self.settings.request_timeout, Operation.DEFAULT
-        )
+    def _leave_late(self, because: str, deadline: float) -> None:
+        self._begin_leaving(because, deadline, Operation.DEFAULT)
         self._stop_heartbeats()
         self._member.depart(Trigger.EXPIRE, because)
 
     def _begin_leaving(self, because: str, deadline: float, operation: Operation) -> None:
         static = self.settings.group_instance_id is not None
-        stays = static and operation is not Operation.LEAVE_GROUP
+        stays = not operation.leaves_for_good(static=static)
         self._leaves.replace(self._member.member_id, because, deadline, stays=stays)
 
     def _leave_request(self, leave: Leave) -> Any:

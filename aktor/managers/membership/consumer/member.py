@@ -21,7 +21,7 @@ from aktor.managers.membership.consumer.reconciliation import (
 )
 from aktor.managers.membership.consumer.states import IN_GROUP, TRANSITIONS, State, Trigger
 from aktor.managers.membership.consumer.topic_names import TopicNames
-from aktor.managers.membership.member import NOTHING, GroupMember
+from aktor.managers.membership.member import GroupMember
 from aktor.managers.membership.revocation import Revocation
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
@@ -333,11 +333,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def leave(self) -> None:
         """The application has released all partitions."""
-        self.subscription.clear()
-        self.owned = NOTHING
-        self.rebalance.metrics.left()
-        self.rebalance.next()
-        self._revocation = None
+        super().leave()
         self._forget()
         self._forget_ids()
 
