@@ -7,6 +7,7 @@ code. It imports what is heavy in `run`, so that `aktor --help` is quick.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -27,8 +28,12 @@ _SUBCOMMANDS: Final = (
 )
 
 _USAGE: Final = 2
-#: What shells show for a process that Ctrl-C ended.
+#: What shells show for a process that Ctrl-C ended, and for one whose output nobody reads any more.
 _INTERRUPTED: Final = 130
+_NOBODY_READS: Final = 141
+
+#: Why output cannot be written, if it goes to a file.
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class CommandLineError(Exception):
@@ -43,21 +48,42 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; its exit code, 2 for what can't be done, 130 for one cut off by Ctrl-C."""
-    asked = _parser().parse_args(arguments)
+    """Run a subcommand; its exit code, 2 for what can't be done, 130 for one cut off by Ctrl-C, 141
+    if the reader of its output is gone (`aktor ... | head`)."""
+    name = "aktor"
     try:
-        code: int = asked.run(asked)
-        sys.stdout.flush()
+        try:
+            asked = _parser().parse_args(arguments)
+            name = f"aktor {asked.subcommand}"
+            code: int = asked.run(asked)
+        finally:  # also of --help, which ends by SystemExit
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except CommandLineError as error:
-        print(f"aktor {asked.subcommand}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output is gone. Python shall not complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        _give_up_output()
+        return _NOBODY_READS
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        _give_up_output()
+        print(f"{name}: {error.strerror}", file=sys.stderr)
+        return _USAGE
     return code
+
+
+def _give_up_output() -> None:
+    """Python shall not complain once more when it flushes what could not be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

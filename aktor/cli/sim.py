@@ -135,9 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write(arguments.picture, "")
     outcome = storm.run_storm(arguments.seed, protocol=arguments.protocol)
     if arguments.command == "replay":
-        if arguments.picture is not None:
-            _draw(outcome, arguments.picture)
-        return _replay(outcome, arguments.history)
+        return _replay(outcome, arguments.history, arguments.picture)
     return _shrink(storm, outcome)
 
 
@@ -377,9 +375,14 @@ def _write(path: Path, text: str) -> None:
         raise CommandLineError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _replay(outcome: Outcome, path: Path | None) -> int:
+def _replay(outcome: Outcome, path: Path | None, picture: Path | None) -> int:
+    # Both files before anything is printed: who reads that may close the pipe.
     if path is not None:
         _write(path, outcome.history.text())
+    if picture is not None:
+        _draw(outcome, picture)
+        print(f"{picture} is written")
+    if path is not None:
         print(f"{len(outcome.history.events)} events are in {path}")
     if outcome.error is None:
         print(f"seed {outcome.seed}: all promises were kept")
@@ -398,7 +401,6 @@ def _draw(outcome: Outcome, path: Path) -> None:
     events = [{**event, "source": event["trace"]} for event in traces if event["event"] in EVENTS]
     rows, _ = tell(event for event in events if isinstance(event["group"], str))
     _write(path, draw(Tables(rows), f"Seed {outcome.seed}, {outcome.protocol}").html())
-    print(f"{path} is written")
 
 
 def _explain(outcome: Outcome) -> None:

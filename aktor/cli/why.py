@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the logs say; 0 if there was anything of a group in them, else 1. Raises
-    CommandLineError for files that do not exist, or a time that is none."""
+    CommandLineError for files that do not exist or cannot be written, or a time that is none."""
     from aktor.trace.rebalances.files import LINES, find, rows_of
     from aktor.trace.rebalances.tables import DRAWN, TABLES, Tables
 
@@ -76,18 +76,24 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandLineError(str(error)) from None
     if not files:
         raise CommandLineError("these folders have no file with .jsonl or .log in its name")
+    if arguments.html is not None:
+        check_page(arguments.html)
     tables = Tables(rows_of(files, counts), counts)
     if arguments.group is not None:
         tables = Tables((row for row in _all(tables) if row.group == arguments.group), counts)
     if arguments.around is not None:
         tables = _around(tables, arguments.around)
+    written: list[str] = []
+    if arguments.html is not None or arguments.svg is not None:
+        # Before anything is printed: who reads that may close the pipe.
+        written = write_pictures(tables, page=arguments.html, folder=arguments.svg)
     if arguments.json:
         _print_json(tables)
     else:
         _print(tables, around=arguments.around)
     _say_what_was_read(files, counts, lines=LINES)
-    if arguments.html is not None or arguments.svg is not None:
-        write_pictures(tables, page=arguments.html, folder=arguments.svg)
+    for file in written:
+        print(f"{file} is written", file=sys.stderr)
     told = (name for name in TABLES if name not in DRAWN)
     return 0 if any(tables[name] for name in told) else 1
 
@@ -105,22 +111,38 @@ def check_pictures() -> None:
         raise CommandLineError(str(error)) from None
 
 
-def write_pictures(tables: Tables, *, page: str | None = None, folder: str | None = None) -> None:
-    """Write the page, and the pictures one by one, and say so on stderr. Raises CommandLineError if
-    a file cannot be written."""
+def check_page(page: str) -> None:
+    """Raises CommandLineError if the page cannot be written: that shows before the logs are read,
+    not after it. (What the file holds stays meanwhile.)"""
+    try:
+        with open(page, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise _not_written(page, error) from None
+
+
+def write_pictures(
+    tables: Tables, *, page: str | None = None, folder: str | None = None
+) -> list[str]:
+    """Write the page, and the pictures one by one; returns the names of the files. Raises
+    CommandLineError if one cannot be written."""
     from aktor.trace.pictures import draw
 
     pictures = draw(tables)
+    written: list[str] = []
     try:
         if page is not None:
             pictures.write_html(page)
-            print(f"{page} is written", file=sys.stderr)
-        for file in pictures.write_svg(folder) if folder is not None else ():
-            print(f"{file} is written", file=sys.stderr)
+            written.append(page)
+        written += map(str, pictures.write_svg(folder) if folder is not None else ())
     except OSError as error:
-        # (A full disk has no name.)
-        name = error.filename or page or folder
-        raise CommandLineError(f"cannot write {name}: {error.strerror}") from None
+        raise _not_written(page or folder, error) from None
+    return written
+
+
+def _not_written(name: str | None, error: OSError) -> CommandLineError:
+    # (A full disk has no name.)
+    return CommandLineError(f"cannot write {error.filename or name}: {error.strerror}")
 
 
 def _all(tables: Tables) -> Iterator[Row]:
