@@ -61,10 +61,11 @@ class Heard:
 class BrokerNow(Value):
     """One broker, or bootstrap server (`node` < 0), over all connections to it.
 
-    `failing_since`: the first failure in a row; `failed_at` the last one. `attempts` counts the
-    failures, `error` says how the last one ended ("": it hung up), `retry_at` when the next attempt
-    may begin. `refused`: it refuses our credentials. `throttled_since`, `throttled_until`: a quota
-    is used up, and it wants no requests.
+    `failing_since`: the first failure in a row, or, if that was an answer which did not come, when
+    it was asked for; `failed_at` the last one. `attempts` counts the failures, `error` says how the
+    last one ended ("": it hung up), `retry_at` when the next attempt may begin. `refused`: it
+    refuses our credentials. `throttled_since`, `throttled_until`: a quota is used up, and it wants
+    no requests.
     """
 
     node: int
@@ -143,7 +144,8 @@ class MemberNow(Value):
     `step` says what a member that is not stable waits for: "poll", "coordinator", "members" (the
     coordinator keeps its JoinGroup or SyncGroup), "callback", "commit", "metadata", "answer", or
     "". `since`: from when on it has been in that state and step. `asked_at` is when the heartbeat
-    in flight was sent (inf: none is), `answered_at` when the last one was answered.
+    in flight was sent (inf: none is), `answered_at` when the last one was answered, `failing_since`
+    when the first of the `failures` in a row was sent (inf: the last one has not failed).
     `rebalance_until`: how long a rebalance waits for this member at least (inf: none waits).
     `trouble` says how the last request to the coordinator ended that did not confirm the member;
     `refused`: it was answered, with that error. `refusal` is why the group does not want the member
@@ -156,6 +158,7 @@ class MemberNow(Value):
     since: float
     asked_at: float
     answered_at: float
+    failing_since: float
     failures: int
     session: float
     rebalance_until: float

@@ -108,6 +108,26 @@ def test_if_all_brokers_are_gone_it_names_them_and_says_since_when(
     assert (status.state, bool(status.healthy)) == ("running", True)
 
 
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_an_outage_after_an_idle_minute_counts_from_its_first_failure(
+    world: World, group_id: str | None
+) -> None:
+    """Nothing is read, and heartbeats are rare: the last answers are old when the brokers go."""
+    times = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 20_000}
+    consumer = a_member(world, group_id=group_id, **times)
+    read(world, consumer, 80)
+    consumer.pause(T0, T1)
+    poll_for(world, consumer, 59.0)
+    lose(world, consumer)
+    consumer.resume(T0, T1)
+
+    status = poll_for(world, consumer, 4.0)
+
+    assert re.search("no broker has been reachable for [34].. s", status.state), status.state
+    assert status.healthy
+    assert not poll_for(world, consumer, 8.0).healthy
+
+
 def test_if_the_coordinator_is_gone_it_is_named_and_the_end_of_the_session_too(
     world: World,
 ) -> None:

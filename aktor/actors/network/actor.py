@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
@@ -514,7 +514,7 @@ class NetworkActor(CooperativeActor):
         else:
             self._hang_up(link, late, now)
 
-    def _hang_up(self, link: Link, late: Iterable[ClientRequest], now: float) -> None:
+    def _hang_up(self, link: Link, late: Collection[ClientRequest], now: float) -> None:
         """Close a connection that brings no answer, as Java's NetworkClient does: all requests in
         flight on it fail."""
         for waiting in late:
@@ -525,7 +525,8 @@ class NetworkActor(CooperativeActor):
         self._drop(link, f"a {min(names)} request was not answered in time")
         if not link.holds:  # (if a JoinGroup link is half-open, a new one may be opened at once)
             text = f"broker {link.address}: it did not answer {min(names)} in time"
-            self._back_off(link, KafkaConnectionError(text))
+            asked_at = min(waiting.sent_at for waiting in late)
+            self._back_off(link, KafkaConnectionError(text), asked_at=asked_at)
 
     def _late(
         self, waiting: ClientRequest, now: float, because: str, link: Link | None = None
@@ -658,10 +659,10 @@ class NetworkActor(CooperativeActor):
             text = f"disconnected from broker {link.address}: {because}"
             self._fail(waiting, KafkaConnectionError(text), node=link.node)
 
-    def _back_off(self, link: Link, error: Exception) -> None:
+    def _back_off(self, link: Link, error: Exception, *, asked_at: float | None = None) -> None:
         self._has_news = True
-        jitter = self._moment.next_jitter()
-        link.attempts.failed(self._moment.now, jitter, error, proven=link.proven)
+        now, jitter = self._moment.now, self._moment.next_jitter()
+        link.attempts.failed(now, jitter, error, proven=link.proven, asked_at=asked_at)
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:
         """No new requests for this link; it closes when the last answer has come."""

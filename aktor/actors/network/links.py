@@ -25,7 +25,15 @@ class ConnectionAttempts:
     request, again and again.
     """
 
-    __slots__ = ("_backoff", "begun_at", "ended", "failed_at", "failing_since", "failure")
+    __slots__ = (
+        "_backoff",
+        "begun_at",
+        "ended",
+        "failed_at",
+        "failing_since",
+        "failure",
+        "silent_since",
+    )
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -34,6 +42,8 @@ class ConnectionAttempts:
         self.failed_at = -math.inf
         #: When the first of the failures in a row was; None once the broker has answered again.
         self.failing_since: float | None = None
+        #: The same, but if that failure was an answer which did not come: when it was asked for.
+        self.silent_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
         #: How the last attempt or connection ended, also one on which the broker had answered.
@@ -57,22 +67,31 @@ class ConnectionAttempts:
         """An attempt begins. If the broker was not needed for long, another row of failures
         begins with it."""
         if self.was_unused(now):
-            self.failing_since = None
+            self.failing_since = self.silent_since = None
         self.begun_at = now
 
-    def failed(self, now: float, jitter: float, ended: Exception, *, proven: bool = False) -> None:
+    def failed(
+        self,
+        now: float,
+        jitter: float,
+        ended: Exception,
+        *,
+        proven: bool = False,
+        asked_at: float | None = None,
+    ) -> None:
         """The attempt has failed; `proven`: a connection was lost on which the broker had answered
-        before."""
+        before. `asked_at`: when what it has not answered in time was sent, if it is that."""
         self.ended = ended
         self.failure = None if proven else ended
         if self.failing_since is None:
             self.failing_since = now
+            self.silent_since = now if asked_at is None else asked_at
         self.failed_at = now
         self._backoff.failed(now, jitter)
 
     def succeeded(self) -> None:
         """The broker has answered."""
-        self.failure = self.ended = self.failing_since = None
+        self.failure = self.ended = self.failing_since = self.silent_since = None
         self._backoff.reset()
 
     def pause(self, until: float) -> None:

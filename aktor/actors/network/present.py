@@ -40,7 +40,7 @@ def _broker_now(links: list[Link]) -> BrokerNow:
         connected=any(link.state is LinkState.READY for link in links),
         connecting_since=min(begun, default=None),
         failing_since=min(
-            (link.attempts.failing_since or -math.inf for link in failing), default=None
+            (link.attempts.silent_since or -math.inf for link in failing), default=None
         ),
         failed_at=-math.inf if last is None else last.attempts.failed_at,
         attempts=sum(link.attempts.failures for link in failing),

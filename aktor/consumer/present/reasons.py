@@ -157,10 +157,10 @@ def _broker_name(broker: BrokerNow) -> str:
 
 def _silence(broker: BrokerNow, now: float) -> str:
     """ "has not answered for 7.2 s (connection refused, 14 attempts)"."""
+    since = down_since(broker, now)
     if broker.heard_at > -math.inf:
-        return f"has not answered{_for(broker.heard_at, now)}{_how(broker)}"
-    begun = _since(broker)
-    first = f"; the first attempt was {_seconds(now - begun)} ago" if begun > -math.inf else ""
+        return f"has not answered{_for(since, now)}{_how(broker)}"
+    first = f"; the first attempt was {_seconds(now - since)} ago" if since > -math.inf else ""
     return f"has never answered{first}{_how(broker)}"
 
 
@@ -176,26 +176,27 @@ def _first_line(text: str, most: int = 160) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def _since(broker: BrokerNow) -> float:
-    begun = [at for at in (broker.failing_since, broker.connecting_since) if at is not None]
-    return min(begun, default=-math.inf)
-
-
 def is_down(broker: BrokerNow | None, now: float) -> bool:
     """Whether this broker has not answered for a second since it failed, or since we try to connect
     to it."""
     if broker is None:
         return False
-    trying = broker.connecting_since is not None and not broker.connected
-    begun = broker.connecting_since if trying else None
-    if broker.fails_at(now):
-        begun = broker.failing_since
+    begun = _begun(broker, now)
     return begun is not None and now - begun >= FAULT_AFTER
 
 
-def down_since(broker: BrokerNow) -> float:
-    """When it answered last, or, if it never did, when the first attempt failed."""
-    return broker.heard_at if broker.heard_at > -math.inf else _since(broker)
+def _begun(broker: BrokerNow, now: float) -> float | None:
+    """Since when it fails, or we try to connect to it; None: neither."""
+    if broker.fails_at(now):
+        return broker.failing_since
+    return None if broker.connected else broker.connecting_since
+
+
+def down_since(broker: BrokerNow, now: float) -> float:
+    """From when on a broker that is down has answered nothing that it was asked; -inf: not known.
+    (Its last answer may be of long before: nobody has asked since.)"""
+    begun = _begun(broker, now)
+    return broker.heard_at if begun is None else max(begun, broker.heard_at)
 
 
 # -- reasons that concern the whole consumer
@@ -262,20 +263,26 @@ def _nobody_there(p: Picture) -> Reason | None:
     """No broker that was tried answers, neither one of the cluster nor a bootstrap server."""
     brokers = _all_brokers(p)
     if p.unreachable:
-        since = max([one.heard_at for one in brokers], default=-math.inf)
+        since = _all_down_since(brokers, p.now)
         return Reason(WaitingFor.BROKER, _first_line(p.unreachable, 400), since, fault=True)
     if any(one.connected and not one.fails for one in brokers):
         return None
     down = [one for one in brokers if is_down(one, p.now)]
     if not down:
         return None
-    heard = max(one.heard_at for one in brokers)
-    since = heard if heard > -math.inf else min(map(_since, down))
+    since = _all_down_since(brokers, p.now)
     named = ", ".join(f"{_broker_name(one)}{_how(one)}" for one in down[:3])
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
     text = f"no broker has been reachable{_for(since, p.now)}: {named}{more}"
     soonest = min(down, key=lambda one: one.retry_at)
     return Reason(WaitingFor.BROKER, text, since, True, _next_attempt(soonest, p.now))
+
+
+def _all_down_since(brokers: list[BrokerNow], now: float) -> float:
+    """From when on none of them has answered anything: the first failure after the last answer."""
+    heard = max([one.heard_at for one in brokers], default=-math.inf)
+    begun = [down_since(one, now) for one in brokers if is_down(one, now)]
+    return min([at for at in begun if at >= heard], default=heard)
 
 
 def _next_attempt(broker: BrokerNow, now: float) -> str:
@@ -357,7 +364,7 @@ def _coordinator(p: Picture) -> Reason | None:
         assert broker is not None, "a broker that is down is known"
         text = f"the coordinator ({_broker_name(broker)}) {_silence(broker, p.now)}"
         then = _session_end(p) or _next_attempt(broker, p.now)
-        return Reason(WaitingFor.COORDINATOR, text, down_since(broker), True, then)
+        return Reason(WaitingFor.COORDINATOR, text, down_since(broker, p.now), True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:
         last = f", last: {_first_line(it.trouble)}" if it.trouble else ""
         looked = _plural(it.asked, "look-up")
@@ -365,8 +372,8 @@ def _coordinator(p: Picture) -> Reason | None:
         then = _session_end(p) or _again(it.retry_at, p.now)
         return Reason(WaitingFor.COORDINATOR, text, it.since, True, then)
     name = f"broker {it.node}, {it.address}"
-    if member is not None and member.failures and p.now - _confirmed_at(member) >= FAULT_AFTER:
-        since = _confirmed_at(member)
+    if member is not None and p.now - member.failing_since >= FAULT_AFTER:
+        since = member.failing_since
         last = f", last: {_first_line(member.trouble)}" if member.trouble else ""
         if member.refused:
             what = f"has refused the member's heartbeats{_for(since, p.now)}"
@@ -384,11 +391,6 @@ def _coordinator(p: Picture) -> Reason | None:
         text = f"the coordinator ({name}) has not answered the heartbeat that was sent {ago} ago"
         return Reason(WaitingFor.COORDINATOR, text, member.asked_at, True, _session_end(p))
     return None
-
-
-def _confirmed_at(member: MemberNow) -> float:
-    """When the coordinator has last confirmed the member, by a heartbeat or by taking it in."""
-    return member.answered_at if member.answered_at > -math.inf else member.since
 
 
 def _group_refuses(p: Picture) -> Reason | None:
@@ -687,7 +689,8 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     if broker is None or not is_down(broker, p.now):
         return None
     text = f"{_source_word(p, tp)} ({_broker_name(broker)}) {_silence(broker, p.now)}"
-    return Reason(WaitingFor.BROKER, text, down_since(broker), True, _next_attempt(broker, p.now))
+    since, then = down_since(broker, p.now), _next_attempt(broker, p.now)
+    return Reason(WaitingFor.BROKER, text, since, True, then)
 
 
 def _source_node(p: Picture, tp: TopicPartition) -> int | None:

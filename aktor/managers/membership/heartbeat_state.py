@@ -49,6 +49,9 @@ class HeartbeatState:
         self.due = NEVER
         #: When a coordinator that knows the member answered a heartbeat last.
         self.answered_at = -math.inf
+        #: When the last heartbeat was sent, and the first of those that have failed in a row.
+        self.asked_at = -math.inf
+        self._failing_since = math.inf
         #: When the request was sent that gave the member its id: its first session begins then.
         self.member_since = -math.inf
         #: When JoinGroup or SyncGroup was answered last.
@@ -80,6 +83,12 @@ class HeartbeatState:
     def failures(self) -> int:
         """How many heartbeats in a row have failed."""
         return self._exchange.failures
+
+    @property
+    def failing_since(self) -> float:
+        """When the first of the heartbeats was sent that have failed in a row; inf: the last one
+        has not failed."""
+        return self._failing_since if self.failures else math.inf
 
     @property
     def session_until(self) -> float:
@@ -118,9 +127,10 @@ class HeartbeatState:
         self.rebalances_again = False
         self.due = self._after(now)
 
-    def sent(self) -> int:
+    def sent(self, now: float) -> int:
         """A heartbeat is sent; returns its number."""
         self.due = NEVER
+        self.asked_at = now
         return self._exchange.sent()
 
     def expects(self, number: int) -> bool:
@@ -140,6 +150,8 @@ class HeartbeatState:
 
     def failed(self, now: float, jitter: float) -> None:
         """The heartbeat was not answered, or it was refused."""
+        if not self.failures:
+            self._failing_since = self.asked_at
         self.due = self._exchange.failed(now, jitter)
 
     def note_rebalance(self) -> None:

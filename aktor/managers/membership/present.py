@@ -19,7 +19,7 @@ class Present:
     than thirty.
     """
 
-    __slots__ = ("_beat", "_since", "_trouble", "_unwanted", "_was_answered", "may_differ", "state")
+    __slots__ = ("_since", "_trouble", "_unwanted", "_was_answered", "may_differ", "state")
 
     def __init__(self) -> None:
         #: Whether what is shown may differ from what is so, and the state that is shown.
@@ -31,9 +31,8 @@ class Present:
         #: member, until it has confirmed it: the error, and since when it says so.
         self._was_answered = False
         self._unwanted: tuple[Exception, float] | None = None
-        #: When the member came to this step, and the last heartbeat with the time when it was sent.
+        #: When the member came to this step.
         self._since: tuple[tuple[Enum | None, str], float] = (None, ""), -math.inf
-        self._beat = (0, -math.inf)
 
     def differs(self) -> None:
         """Something has happened: what is shown may be out of date."""
@@ -64,15 +63,14 @@ class Present:
         here = state, step
         if here != self._since[0]:
             self._since = here, now
-        if beats.attempt != self._beat[0]:
-            self._beat = beats.attempt, now
         unwanted = self._unwanted
         return MemberNow(
             state=state.value,
             step=step,
             since=self._since[1],
-            asked_at=self._beat[1] if beats.in_flight else math.inf,
+            asked_at=beats.asked_at if beats.in_flight else math.inf,
             answered_at=beats.answered_at,
+            failing_since=beats.failing_since,
             failures=beats.failures,
             session=beats.session,
             rebalance_until=beats.rebalance_until,

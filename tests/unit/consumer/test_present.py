@@ -65,8 +65,8 @@ def a_broker(node: int = 1, *, answered: float = NOW - 0.1, **said: Any) -> Brok
 def a_dead_broker(node: int = 1, *, since: float = 7.2, **said: Any) -> BrokerNow:
     failing: dict[str, Any] = {
         "connected": False,
-        "answered": NOW - since,
-        "failing_since": NOW - since + 0.1,
+        "answered": NOW - since - 0.1,
+        "failing_since": NOW - since,
         "failed_at": NOW - 0.2,
         "attempts": 14,
         "error": "Connection refused",
@@ -90,6 +90,7 @@ def a_member(**said: Any) -> MemberNow:
         "since": NOW - 100.0,
         "asked_at": math.inf,
         "answered_at": NOW - 0.5,
+        "failing_since": math.inf,
         "failures": 0,
         "session": 6.0,
         "rebalance_until": math.inf,
@@ -226,7 +227,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             )
         },
         WaitingFor.BROKER,
-        "kafka-2:9092) has not answered for 4.5 s",
+        "kafka-2:9092) has not answered for 4.0 s",
     ),
     "the leader answers no Fetch": (
         {"fetch": FetchNow(late={2: NOW - 3.0})},
@@ -253,7 +254,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             )
         },
         WaitingFor.REFUSED,
-        "broker 1, kafka-1:9092 has refused our login for 7.1 s (SASL: bad password)",
+        "broker 1, kafka-1:9092 has refused our login for 7.2 s (SASL: bad password)",
     ),
     "a quota is used up": (
         {
@@ -445,7 +446,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "heartbeats are refused": (
         {
             "member": a_member(
-                answered_at=NOW - 2.0, failures=5, trouble="NOT_COORDINATOR", refused=True
+                failing_since=NOW - 2.0, failures=5, trouble="NOT_COORDINATOR", refused=True
             ),
         },
         WaitingFor.RECORDS,
@@ -455,14 +456,14 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "heartbeats to the coordinator before this one were not answered": (
         {
             "coordinator": a_coordinator(moved_at=NOW - 0.2),
-            "member": a_member(answered_at=NOW - 7.0, failures=9, trouble="b2:9092: refused"),
+            "member": a_member(failing_since=NOW - 7.0, failures=9, trouble="b2:9092: refused"),
         },
         WaitingFor.RECORDS,
         "no heartbeat has been answered for 7.0 s (9 heartbeats failed, last: b2:9092: refused);"
         " the coordinator has been broker 1, kafka-1:9092 for 0.2 s",
     ),
     "no heartbeat was answered since the member joined": (
-        {"member": a_member(answered_at=-math.inf, since=NOW - 2.0, failures=2)},
+        {"member": a_member(answered_at=-math.inf, failing_since=NOW - 2.0, failures=2)},
         WaitingFor.RECORDS,
         "has not answered a heartbeat for 2.0 s (2 heartbeats failed)",
     ),
@@ -600,8 +601,8 @@ def test_several_partitions_that_are_paused_are_told_apart() -> None:
 
 def test_what_was_answered_is_never_said_not_to_have_been() -> None:
     for refused in (
-        a_member(failures=3, answered_at=NOW - 5.0, trouble="NOT_COORDINATOR", refused=True),
-        a_member(failures=3, answered_at=-math.inf, refusal="GROUP_MAX_SIZE_REACHED"),
+        a_member(failures=3, failing_since=NOW - 5.0, trouble="NOT_COORDINATOR", refused=True),
+        a_member(failures=3, failing_since=NOW - 5.0, refusal="GROUP_MAX_SIZE_REACHED"),
     ):
         assert "not answered" not in reasons.why(a_picture(member=refused))
 
@@ -712,6 +713,48 @@ def test_an_outage_of_ten_seconds_is_not_healthy_and_no_reason_for_a_restart() -
     assert looked(11.0) == (True, False)
 
 
+#: Nobody had asked for long; what fails now, and words of the sentence.
+AFTER_IDLENESS: dict[str, tuple[dict[str, Any], str]] = {
+    "all brokers": (
+        {
+            "network": network(
+                *(a_dead_broker(node, since=3.0, answered=NOW - 60) for node in (1, 2))
+            )
+        },
+        "no broker has been reachable for 3.0 s",
+    ),
+    "all brokers, one since long before": (
+        {
+            "network": network(
+                a_dead_broker(1, since=99.0), a_dead_broker(2, since=3.0, answered=NOW - 60)
+            )
+        },
+        "no broker has been reachable for 3.0 s",
+    ),
+    "the leader": (
+        {"network": network(a_broker(1), a_dead_broker(2, since=3.0, answered=NOW - 60))},
+        "kafka-2:9092) has not answered for 3.0 s",
+    ),
+    "the coordinator": (
+        {"network": network(a_dead_broker(1, since=3.0, answered=NOW - 60), a_broker(2))},
+        "kafka-1:9092) has not answered for 3.0 s",
+    ),
+    "heartbeats, of which one is sent each twenty seconds": (
+        {"member": a_member(answered_at=NOW - 23.0, failing_since=NOW - 3.0, failures=1)},
+        "kafka-1:9092) has not answered a heartbeat for 3.0 s",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", AFTER_IDLENESS)
+def test_an_outage_counts_from_its_first_failure_and_not_from_the_last_answer(what: str) -> None:
+    said, words = AFTER_IDLENESS[what]
+    p = a_picture(**said)
+
+    assert words in reasons.why(p)
+    assert health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -760,6 +803,7 @@ MEMBERS = st.builds(
     since=TIMES,
     asked_at=TIMES,
     answered_at=TIMES,
+    failing_since=TIMES,
     failures=st.integers(0, 2),
     trouble=st.sampled_from(["", "it hung up"]),
 )

@@ -439,7 +439,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if now < self._heartbeat_state.due:
             return self._heartbeat_state.due
         deadline = now + self._heartbeat_state.patience()
-        note = self._member.me.sends(self._heartbeat_state.sent(), at=now)
+        note = self._member.me.sends(self._heartbeat_state.sent(now), at=now)
         body = group_requests.heartbeat(self.settings, self._member.me)
         self.send(self._to_coordinator(body, deadline, note))
         return NEVER

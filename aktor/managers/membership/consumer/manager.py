@@ -279,7 +279,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         else:
             body = self._registration.heartbeat(member.report())
         deadline = now + self._heartbeat_state.patience()
-        number = self._heartbeat_state.sent()
+        number = self._heartbeat_state.sent(now)
         reports = body.topic_partitions is not None
         owes = member.owes(reports=reports)
         note = HeartbeatSent(number=number, at=now, frees=frees, reports=reports, owes=owes)

@@ -84,6 +84,17 @@ def test_a_broker_that_does_not_answer_in_time_is_hung_up_on() -> None:
     assert len(harness.net.connects) == 2
 
 
+def test_a_broker_that_does_not_answer_fails_since_it_was_asked() -> None:
+    """That it is tried again from then on counts from the first attempt."""
+    harness = connected().at(2.0).send(a_request(1, deadline=5.0))
+
+    harness.at(5.0)
+
+    assert harness.actor.present.brokers[1].failing_since == 2.0
+    (link,) = (link for link in harness.actor._lanes.all() if link.node == 1)
+    assert link.attempts.failing_since == 5.0
+
+
 def test_an_answer_that_is_still_arriving_at_its_deadline_is_waited_for() -> None:
     harness = connected(request_timeout=30.0).send(a_request(1, deadline=5.0))
     harness.net.arriving = {harness.last_key}
