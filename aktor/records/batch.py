@@ -32,6 +32,10 @@ CHECKED_FROM: Final = 21
 #: A message of v0 without key and value: checksum, magic, attributes and two lengths. No batch of
 #: any format is shorter.
 SMALLEST_LENGTH: Final = 14
+#: Where the header of a v2 batch has fields that are read, or written, without the others.
+CRC_AT: Final = 17
+LAST_OFFSET_DELTA_AT: Final = 23
+MAX_TIMESTAMP_AT: Final = 35
 #: The greatest offset that a record may have: the one after it must be an int64 too.
 LAST_OFFSET: Final = 2**63 - 2
 #: Each field of a v2 record takes one byte at least.

@@ -1,4 +1,5 @@
-"""How far fetched bytes reach: where the next fetch goes on, found from the batch headers alone."""
+"""What the headers of fetched batches say: where the next fetch goes on, and how new the first
+batch is."""
 
 from __future__ import annotations
 
@@ -8,20 +9,23 @@ from typing import Final
 from aktor.records.batch import (
     HEADER_SIZE,
     LAST_OFFSET,
+    LAST_OFFSET_DELTA_AT,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MAX_TIMESTAMP_AT,
     OFFSET_AND_LENGTH,
     SMALLEST_LENGTH,
     V2,
 )
 
-__all__ = ["extent", "extent_and_epoch"]
+__all__ = ["extent", "extent_and_epoch", "newest_timestamp"]
 
 #: what v2 has after these: the epoch of the leader that appended the batch
 _LEADER_EPOCH = struct.Struct(">i")
-#: what v2 has at `_LAST_OFFSET_DELTA_AT`: the offset of the last record, from that of the first
+#: what v2 has at `LAST_OFFSET_DELTA_AT`: the offset of the last record, from that of the first
 _LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT: Final = 23
+#: what v2 has at `MAX_TIMESTAMP_AT`: the newest timestamp of its records, in ms since the epoch
+_MAX_TIMESTAMP = struct.Struct(">q")
 
 #: Shorter is no batch of v2, whatever is in it.
 _SMALLEST_V2: Final = HEADER_SIZE - LOG_OVERHEAD
@@ -63,6 +67,14 @@ def extent_and_epoch(data: memoryview, offset: int) -> tuple[int, int, int]:
     return following, at, max(int(epoch), -1)
 
 
+def newest_timestamp(data: memoryview) -> int:
+    """The newest timestamp in the first of these batches, in ms since the epoch; -1: it is not
+    known (no batch, or one of a format before v2). Never raises."""
+    if len(data) < HEADER_SIZE or data[MAGIC_AT] != V2:
+        return -1
+    return int(_MAX_TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)[0])
+
+
 def _last_offset(data: memoryview, at: int, first: int, length: int) -> int:
     """The offset of the last record of the batch at `at`, -1 if its header is impossible."""
     magic = data[at + MAGIC_AT]
@@ -71,5 +83,5 @@ def _last_offset(data: memoryview, at: int, first: int, length: int) -> int:
         return int(first) if first >= 0 else -1
     if magic > V2 or length < _SMALLEST_V2 or first < 0:
         return -1
-    (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)
+    (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)
     return int(first + delta) if delta >= 0 else -1

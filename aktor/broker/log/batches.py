@@ -11,10 +11,12 @@ from crc32c import crc32c
 from aktor.broker.codes import Code, Refused
 from aktor.records.batch import (
     CHECKED_FROM,
+    CRC_AT,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MAX_TIMESTAMP_AT,
     OFFSET_AND_LENGTH,
     SMALLEST_LENGTH,
     V2,
@@ -35,9 +37,6 @@ __all__ = [
 ZSTD: Final = 4
 #: The first version of Produce that may carry zstd (KIP-110).
 _ZSTD_SINCE: Final = 7
-
-_CRC_AT: Final = 17
-_MAX_TIMESTAMP_AT: Final = 35
 
 #: What the checksum covers, up to the records.
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -106,7 +105,7 @@ def _whole_batch(data: Buffer, at: int) -> int | None:
 def with_checksum(batch: Buffer, crc: int) -> bytearray:
     """The same bytes with another checksum in their header."""
     changed = bytearray(batch)
-    struct.pack_into(">I", changed, _CRC_AT, crc & 0xFFFFFFFF)
+    struct.pack_into(">I", changed, CRC_AT, crc & 0xFFFFFFFF)
     return changed
 
 
@@ -142,9 +141,9 @@ def stamped(
         attributes &= ~LOG_APPEND_TIME
     if attributes != header.attributes or max_timestamp != header.max_timestamp:
         struct.pack_into(">h", batch, CHECKED_FROM, attributes)
-        struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, max_timestamp)
+        struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, max_timestamp)
         crc = crc32c(memoryview(batch)[CHECKED_FROM:])
-        struct.pack_into(">I", batch, _CRC_AT, crc)
+        struct.pack_into(">I", batch, CRC_AT, crc)
     struct.pack_into(">qii", batch, 0, base_offset, header.length, leader_epoch)
     new = header._replace(
         base_offset=base_offset,

@@ -18,6 +18,7 @@ from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.protocol.error_codes import is_corrupt
 from aktor.records import RecordReader
+from aktor.records.extent import newest_timestamp
 from aktor.state_table import follow
 
 if TYPE_CHECKING:
@@ -85,19 +86,6 @@ RELEASED: Final = -1
 
 #: The consumed position, its leader epoch, and the leader epochs of what was given out before it.
 Consumed = tuple[int | None, int, tuple[tuple[int, int], ...]]
-
-
-#: Where the header of a record batch has its format version ("magic") and its newest timestamp.
-_MAGIC: Final = 16
-_MAX_TIMESTAMP: Final = slice(35, 43)
-
-
-def newest_in(data: memoryview) -> int:
-    """The newest timestamp in the first of these record batches, in ms since the epoch; -1: it is
-    not known (no batch, or one of a format before Kafka 0.11)."""
-    if len(data) < _MAX_TIMESTAMP.stop or data[_MAGIC] < 2:
-        return -1
-    return int.from_bytes(data[_MAX_TIMESTAMP], "big", signed=True)
 
 
 class Partition:
@@ -387,7 +375,7 @@ class Partition:
         """The next chunk is decoded to its end."""
         chunk = self.chunks.popleft()
         self.reader = None
-        self.read_until = newest_in(chunk.data)
+        self.read_until = newest_timestamp(chunk.data)
         return chunk
 
     def take_refusal(self) -> Exception | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.partition import Partition, Stage, newest_in
+from aktor.consumer.core.partition import Partition, Stage
 from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.present.stack import line_of
 from aktor.errors import RecordDeserializationError
@@ -38,6 +38,7 @@ from aktor.events.routes import (
     NETWORK,
     POSITIONS,
 )
+from aktor.records.extent import newest_timestamp
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
@@ -309,7 +310,7 @@ def _seen(
         buffered=sum([chunk.size for chunk in chunks]) + arrived if chunks else arrived,
         arrived=arrived,
         records=max(0, last - position) if position is not None else 0,
-        next_at=newest_in(chunks[0].data) if chunks else state.read_until,
+        next_at=newest_timestamp(chunks[0].data) if chunks else state.read_until,
         error="" if error is None else str(error),
         in_hand=in_hand,
         error_is_yours=isinstance(error, RecordDeserializationError),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from aktor.errors import CorruptBatchError
-from aktor.records.extent import extent, extent_and_epoch
+from aktor.records.extent import extent, extent_and_epoch, newest_timestamp
 from tests.unit.records.building import a_reader
 
 
@@ -48,6 +48,18 @@ def test_without_a_complete_batch_the_offset_stays() -> None:
 
     for length in range(len(batch)):
         assert of(batch[:length], 10) == (10, 0)
+
+
+def test_the_newest_timestamp_is_that_of_the_first_batch_whole_or_not() -> None:
+    first = a_batch(10, 3)
+
+    assert newest_timestamp(memoryview(first + a_batch(13, 5))) == 1002
+    assert newest_timestamp(memoryview(first[:-1])) == 1002
+
+
+@pytest.mark.parametrize("data", [b"", a_batch(0, 1)[:60], a_batch(0, 1, magic=1)])
+def test_without_a_header_of_v2_the_newest_timestamp_is_not_known(data: bytes) -> None:
+    assert newest_timestamp(memoryview(data)) == -1
 
 
 def test_compaction_does_not_shorten_a_batch() -> None:
