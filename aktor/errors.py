@@ -566,7 +566,7 @@ class HandlerError(_WithFields):
     what: str = ""
 
     def _text(self) -> str:
-        # `what`: it was not for want of an `on_error`.
+        # If `what` is set, an `on_error` would not have helped: do not advise one.
         advice = "" if self.what else ", or give process() on_error='skip' or a dead_letter topic"
         return (
             f"{self.what or 'the handler failed'} with the record at offset {self.offset} of"

@@ -3,12 +3,14 @@
 A range never follows `auto_offset_reset`: an offset that the log does not have is an error, or
 records that were deleted are skipped, if the application asks for it.
 
-It is no `Waiting` of the core, because it is many calls and not one: what each poll gave out is
-given out for good, a `close` or `wakeup` ends the call that it meets, an interrupt is repaired by
-the next call, and `progress` may call the consumer in between. So it uses the consumer's public
-methods, as an application would. It is written once for consumers whose methods return results and
-for those whose methods are coroutines: each result is yielded, and comes back when it is there.
-`at_once` drives the first kind, `awaited` the second.
+It is not one call of the core (`Waiting`), but many calls of the consumer's public methods, as an
+application makes them. What a poll has given out is not taken back. A `close` or `wakeup` ends the
+poll that is under way. After an interrupt the next call repairs what is needed. `progress` may call
+the consumer between two polls.
+
+`read` is a generator, for consumers whose methods return results and for those whose methods are
+coroutines. It yields what a method has returned, and is sent the result. `at_once` drives it for
+the first kind, `awaited` for the second.
 """
 
 from __future__ import annotations

@@ -760,8 +760,8 @@ class Delivery:
         self.given = []
 
     def hand_out(self, state: Partition, record: Any) -> None:
-        """An iteration has handed out the records of this partition up to this one. To say so again
-        changes nothing."""
+        """An iteration has handed out the records of this partition up to this one. A second call
+        for the same record changes nothing."""
         if state.offset is None or state.offset <= record.offset:
             self._move(state, record.offset + 1, record.leader_epoch)
         self.mark_moved(state)

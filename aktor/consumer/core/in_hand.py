@@ -15,15 +15,17 @@ Given: TypeAlias = tuple[Partition, int, Consumed]
 
 
 class InHand:
-    """Owns the positions before these records. Whoever closes then may set the positions back, so
-    that the records are not committed: their thread may never finish them if the program ends."""
+    """Owns the positions before the records that were given to another thread last.
+
+    If a call closes the consumer, the positions go back to these, so that records are not committed
+    that their thread may never finish, because the program ends."""
 
     __slots__ = ("_to", "given")
 
     def __init__(self) -> None:
         self._to: CallerRef = nobody
-        #: Each with the offset after the records: if the position is another one by now, that
-        #: thread has come back for more.
+        #: Each with the offset after its records. If the position is another one by now, that
+        #: thread has come back for more, and so has finished them.
         self.given: list[tuple[Given, int | None]] = []
 
     def begin_call(self, to: CallerRef, given: Sequence[Given]) -> None:

@@ -140,8 +140,8 @@ class Partition:
         self.leader_epoch = -1
         #: `taken`, and the leader epoch of the record before it (-1: unknown).
         self._decoded: tuple[int | None, int] = (None, -1)
-        #: The leader epochs of what was given out since the position was set: (epoch, an offset up
-        #: to which no record has had it). Elections are rare, so these are few.
+        #: Leader epochs of the records given out since the position was set, as (epoch, start): no
+        #: record below `start` has that epoch. Elections are rare, so these are few.
         self.epochs: tuple[tuple[int, int], ...] = ()
         self.paused = False
         #: Since when it is paused, has its error, and has an open transaction behind what

@@ -40,13 +40,14 @@ __all__ = ["Occasion", "Rebalancing"]
 
 
 class Occasion:
-    """What partitions are taken for when no message asks for it: a leaving, or the failure of the
-    background."""
+    """Why partitions are taken away when no message asks for it: the application leaves the group,
+    or the background has failed."""
 
     __slots__ = ()
 
 
-#: What partitions are taken for, or assigned for. Compared by identity.
+#: Why partitions are taken away or assigned. Compared by identity: the listener is called once for
+#: each.
 TakenFor: TypeAlias = Step | ActorsRestarted | Occasion
 
 

@@ -1,4 +1,5 @@
-"""What polls give out, as the trace tells it: runs of offsets, and what is told a little later."""
+"""How the trace tells which records polls have given out: as runs of offsets, those of several
+polls together."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class CommitTopics:
         }
 
     def replaced(self, read: TopicIds) -> Set[str]:
-        """The topics, of those that were `read` under these ids, that another has the name of now.
+        """Topics that were `read` under these ids, and whose names belong to other topics now.
         A topic that the group has assigned by id is read until the group takes it away."""
         compared = (read, self.known, self._assigned)
         if not all(map(operator.is_, compared, self._compared)):  # each Poll asks

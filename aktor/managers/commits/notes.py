@@ -19,7 +19,8 @@ class CommitNotes:
     """Owns how many partitions each topic had when a member of the group began to follow it.
 
     It is the least that is known: what our own metadata has shown, and the notes that come with
-    committed offsets. A note is never raised, because the one that it replaces may be the only one.
+    committed offsets. The count in a note is never raised: the note that a commit replaces may be
+    the only one with the lower count.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -52,8 +53,8 @@ class CommitNotes:
                 self._learn(partition.topic, count)
 
     def are_refused(self, offsets: Offsets) -> bool:
-        """The broker takes no metadata as long as that of these offsets. True if that is a note:
-        none is written any more."""
+        """The broker has refused the metadata of these offsets as too long. True if it was our
+        note: no notes are written any more."""
         refused = bool(self._counts) and all(has_room(value) for value in offsets.values())
         if refused:
             self._writes = False

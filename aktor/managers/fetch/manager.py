@@ -173,8 +173,8 @@ class FetchManager(RequestManager):
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
         )
         self._plan = FetchPlan(self._room)
-        #: Brokers whose answer to a Fetch is late, or that have failed to answer the last one, or
-        #: have refused it, and since when it is owed; and with what they have refused it.
+        #: Since when a broker owes an answer: the one to its last Fetch is late, or the Fetch has
+        #: failed or was refused. And the error with which it was refused.
         self._late: dict[int, float] = {}
         self._refusals: dict[int, str] = {}
         #: The partitions of which the application may have bytes that it did not read yet.
@@ -580,8 +580,8 @@ class FetchManager(RequestManager):
             node.brought(size, asked, received.now)
 
     def _on_foreign(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
-        """The broker has answered for partitions that it was not asked for: it is broken, or holds
-        another session for ours. Asked again at once it would say the same."""
+        """The broker has answered for partitions that it was not asked for: it is broken, or takes
+        another session for ours. It would answer the same at once, so ask again later."""
         node.failed()
         retry_at = node.backoff.failed(received.now, received.jitter)
         because = f"node {asked.node} answered a fetch with partitions that it was not asked for"
@@ -701,6 +701,6 @@ class FetchManager(RequestManager):
             node=asked.node,
             partitions=list(asked.wanted),
             because=because,
-            # A request that was made before the last failure is repeated at once.
+            # The backoff may be over already: then the wait is 0.
             wait_ms=None if retry_in == NEVER else max(0, round(retry_in * 1000)),
         )

@@ -58,9 +58,9 @@ class FetchRoom:
     buffered and reserved stays within the bound, with two exceptions:
     - a sessionless Fetch may ask each node for `beside` bytes more, while the node keeps the
       session's Fetch;
-    - while records that the application cannot read now (of paused partitions) fill the buffer,
-      each node may bring `least` bytes more, less what the application has of it and can read.
-      Readable and reserved bytes are within the bound then, this request included.
+    - while records of paused partitions fill the buffer, each node may be asked for `least` beyond
+      the bound, minus what is buffered of it and can be read. Readable and reserved bytes are
+      within the bound then, this request included.
 
     A broker may send more than it was asked for: the first batch is sent whole (KIP-74).
     """

@@ -58,7 +58,7 @@ class SessionlessFetch:
         #: id 0, epoch -1), and the broker remembers nothing.
         self.session = FetchSession(enabled=False)
         self.asked: Asked | None = None
-        #: Partitions that may have to be asked for; or, if the flag is set, all that are ready.
+        #: Partitions that may have to be asked for. If `_everything` is set: all that are ready.
         self._news: dict[TopicPartition, None] = {}
         self._everything = True
         self._tried: dict[TopicPartition, Wanted] = {}
@@ -121,7 +121,7 @@ class SessionlessFetch:
         return found
 
     def _asks_again(self, found: list[FetchCursor], now: float) -> None:
-        """All are asked for again now, those that still have no records."""
+        """The wait is over: all partitions that still have no records are asked for again."""
         if found:
             self._wait = min(2 * self._wait, LONGEST_WAIT)
             self._again_at = now + self._wait

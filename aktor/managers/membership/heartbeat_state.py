@@ -175,7 +175,7 @@ class HeartbeatState:
         return True
 
     def not_awaited_before(self, at: float) -> None:
-        """A rebalance that waits for this member has begun after `at`, if there is one."""
+        """If a rebalance waits for this member, it began after `at`."""
         known = -math.inf if self._awaited_since == math.inf else self._awaited_since
         self._awaited_since = max(known, at)
 

@@ -14,8 +14,8 @@ __all__ = ["DoubtedEpochs"]
 #: does not know it after so many seconds was never elected in it.
 DOUBTED_FOR: Final = 1.0
 
-#: Refusals further apart than this, in seconds, are of different times (a request is repeated
-#: within `retry_backoff_max_ms`, 1 s by default).
+#: Refusals further apart than this, in seconds, have different causes: a request that is refused is
+#: repeated within `retry_backoff_max_ms`, 1 s by default.
 APART: Final = 5.0
 
 

@@ -136,8 +136,8 @@ class MetadataManager(RequestManager):
         self._refreshing = Refresh(self.settings, answered_at=answered_at)
 
         self._missing = MissingTopics()
-        #: An answer with all topics came since the pattern was set: one that matches and was not in
-        #: it came into being since.
+        #: Whether an answer with all topics came since the pattern was set. A topic that matches
+        #: and was not in that answer is new.
         self._pattern_answered = False
         self._former_ids = FormerIds()
         self._doubted = DoubtedEpochs()

@@ -107,8 +107,8 @@ class ListedOffsets(Mutable, kw_only=False):
         return cls(offsets, troubles, refusals, without, answer, by)
 
     def is_no_end(self, tp: TopicPartition) -> None:
-        """An end of the log was asked for, and None is none: the leader does not know it yet
-        (KIP-207), or has refused to say."""
+        """An end of the log was asked for, which each log has. So an answer without an offset means
+        that the leader does not know it yet (KIP-207), or has refused to tell it."""
         del self.offsets[tp]
         if tp in self.without:
             self.refused[tp] = self.without[tp]

@@ -105,7 +105,7 @@ class PositionManager(RequestManager):
             self._partitions, self._leaders, send=self._ask, say=say, log=log
         )
         self._questions = OffsetQuestions(settings, self._leaders, send=self._ask, say=say, log=log)
-        #: The partitions follow from a subscription: new ones are meant, too.
+        #: Whether the partitions follow from a subscription: then new ones are to be read, too.
         self._subscribed = False
 
     # -- what the application wants
@@ -117,7 +117,8 @@ class PositionManager(RequestManager):
         self._new.forget(self._new.in_question - kept)
         self._subscribed = changed.by_group or changed.all_of_topics
         self._find(self._partitions.assign(changed.partitions))
-        # A look-up of a partition that was ours and is not any more was given up.
+        # The commit manager gives up look-ups of partitions that we have lost. Some of them may
+        # still be needed, to find out which other partitions are new.
         self._ask_group()
 
     def _find(self, partitions: list[TopicPartition]) -> None:
@@ -216,7 +217,8 @@ class PositionManager(RequestManager):
 
     def _go_on(self, uncommitted: list[TopicPartition]) -> Collection[TopicPartition]:
         """With "latest" (or by duration), go on where we were before the group took the partition
-        and gave it back: from the end, what came meanwhile would be lost. Returns those."""
+        and gave it back: reading from the end would skip what was written meanwhile. Returns the
+        partitions in which we go on."""
         if self._start.strategy is not ResetStrategy.LATEST:
             return ()
         left = {tp: self._partitions[tp].left for tp in uncommitted}
@@ -251,8 +253,8 @@ class PositionManager(RequestManager):
         return [tp for tp, verdict in verdicts.items() if verdict is not None and not verdict[0]]
 
     def _ask_group(self) -> None:
-        """Look up the committed offsets that tell which partitions are new; where we begin at them,
-        they are looked up already."""
+        """Look up the committed offsets that tell which partitions are new. Those of partitions
+        that wait for their starting offset are being looked up already."""
         missing = self._new.missing(self._leaders.cluster)
         if others := frozenset(tp for tp in missing if not self._is_initializing(tp)):
             self._say(FindStartingOffsets(partitions=others, stable=False))
@@ -292,7 +294,7 @@ class PositionManager(RequestManager):
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
-        """What waits for a leader that is another one now need not wait for its backoff."""
+        """Partitions that have another leader now need not wait for the backoff."""
         known = self._leaders.cluster.topics
         self._leaders.know(changed.cluster)
         described = changed.cluster.topics.keys() - known.keys()
@@ -337,7 +339,7 @@ class PositionManager(RequestManager):
         under_way = asked if exchange.in_flight else None
         since, trouble = now, ""
         if before is not None and (before.stage == stage or "failed" in (before.stage, stage)):
-            # Also if each poll raises that it has failed, and the next one tries it again.
+            # A poll raises a failure, and the next one tries again: it waits since the first try.
             since, trouble = before.since, before.trouble
         if partition.trouble is not None:
             trouble = named(partition.trouble)

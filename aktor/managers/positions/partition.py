@@ -190,9 +190,8 @@ class Partition(Mutable):
     def answered(self, offset: OffsetAndTimestamp | None) -> OffsetAndTimestamp | None:
         """The leader has answered; returns the position. None: it must be asked again.
 
-        With `by_duration` the end of the log is taken if there is no record that is young enough.
-        Then the record is looked for once more: one that was written before the end was asked for
-        would be lost otherwise.
+        With `by_duration`, if no record is young enough, the end of the log is asked for, then
+        once more a young record: one written in between would be skipped.
         """
         if self.duration is None or (self.looks_for_end and offset is None):
             return offset
@@ -205,8 +204,8 @@ class Partition(Mutable):
         return None
 
     def was_reset(self, offset: int, now: float, jitter: float) -> None:
-        """The reset has led to this offset. If that is where it came from, again and again, the
-        resets are further and further apart."""
+        """The reset has led to this offset. If that is the offset which was out of range, the next
+        reset from there waits, longer each time."""
         if offset == self.from_offset:
             self.again.failed(now, jitter)
         else:
@@ -222,8 +221,8 @@ class Partition(Mutable):
         """The position after the reset.
 
         The answer to LATEST has the epoch of the leader, in whose log the position is. The answer
-        to EARLIEST, or to a time, has the epoch of the first record, which is behind the position:
-        of what was before it nothing is known.
+        to EARLIEST, or to a time, has the epoch of the first record after the position. The epoch
+        of the record before it is not known.
         """
         known = self.strategy is ResetStrategy.LATEST and (
             self.duration is None or found is self.end

@@ -315,7 +315,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
             if sent.member_id or not response.member_id:
-                # We had an id, or are given none: asked at once it would say the same for ever.
+                # We had an id, or are given none: the coordinator would answer the same again and
+                # again.
                 self._joins.failed(received.now, received.jitter)
             self._heartbeat_state.named(sent.at)
             self._member.take_member_id(response.member_id)
@@ -336,8 +337,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
         # member begins with the JoinGroup which gave it its id.
         #
-        # From now on the group waits for SyncGroup: not since before JoinGroup was sent, unless
-        # this generation is the one whose SyncGroup has failed.
+        # The coordinator may wait for our SyncGroup from now on. It cannot have waited since before
+        # our JoinGroup, unless this is the same generation, whose SyncGroup failed.
         if not is_known:
             since = max(self._joining_since, self._confirmed_at)
             self._heartbeat_state.not_awaited_before(since)

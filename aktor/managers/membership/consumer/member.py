@@ -54,8 +54,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.epoch = 0
         self._target = Target()
         self._claim = Claim()
-        #: All that targets had since the coordinator has last heard what is owned: it waits until
-        #: it hears that what a later target has no more is not owned, even if it never was.
+        #: Everything that targets gave us since the coordinator last read what we own. If a later
+        #: target takes a partition away, the coordinator waits until we report that we do not own
+        #: it, even if we never did.
         self._given: LocalAssignment = {}
         self._names = TopicNames(say=say, log=log)
         self._reconciliation = Reconciliation()
