@@ -340,8 +340,8 @@ class Positions:
         again later.
 
         While records of paused partitions fill the buffer, the others are fetched beyond the bound
-        (see `FetchRoom.part`). An application that reads a little of each partition and then pauses
-        it would make the buffer grow each time.
+        (see `FetchRoom.for_session`). An application that reads a little of each partition and then
+        pauses it would make the buffer grow each time.
         """
         core = self._core
         self.drain_buffer()

@@ -273,8 +273,8 @@ class FetchManager(RequestManager):
             return
         self._plan.replace(self._new_cursor(tp, to))
 
-    def _touch(self, *partitions: TopicPartition) -> None:
-        self._plan.touch(partitions)
+    def _look_again_at(self, *partitions: TopicPartition) -> None:
+        self._plan.look_again(partitions)
 
     @handles(PositionsResolved)
     def on_positions_resolved(self, resolved: PositionsResolved) -> None:
@@ -283,7 +283,7 @@ class FetchManager(RequestManager):
             if self._waits_for(tp, assigned):
                 assert assigned.position is not None, "a resolved position without an offset"
                 self._plan.cursors[tp].go_to(assigned.position)
-                self._touch(tp)
+                self._look_again_at(tp)
             else:
                 self.log.info(
                     "position.dropped",
@@ -302,7 +302,7 @@ class FetchManager(RequestManager):
             cursor = self._plan.cursors.get(tp)
             if cursor is not None and cursor.epoch == found.epoch:
                 cursor.validated(found.leader_epoch)
-                self._touch(tp)
+                self._look_again_at(tp)
 
     @handles(PausePartitions)
     def on_pause_partitions(self, pause: PausePartitions) -> None:
@@ -321,7 +321,7 @@ class FetchManager(RequestManager):
             cursor = self._plan.cursors.get(tp)
             if cursor is not None:
                 cursor.consumed_up_to(position.offset)
-                self._touch(tp)
+                self._look_again_at(tp)
         if self._room.nothing_buffered:
             self._consumed_all()
 
@@ -337,7 +337,7 @@ class FetchManager(RequestManager):
             cursor = self._plan.cursors.get(tp)
             if cursor is not None:
                 cursor.consumed_all()
-        self._touch(*self._buffered)
+        self._look_again_at(*self._buffered)
         self._buffered.clear()
 
     @handles(ClusterChanged)
@@ -416,14 +416,14 @@ class FetchManager(RequestManager):
             return NEVER
         waiting, wake_at = self._waiting(ready, now)
         for index, node_id in enumerate(waiting):
-            part = self._room.part(
+            size = self._room.for_session(
                 waiting=len(waiting) - index,
                 nodes=plan.nodes,
                 readable=plan.readable,
-                held=plan.held(node_id),
+                from_node=plan.readable_from(node_id),
             )
-            if part:
-                self.send(self._fetch(node_id, part, now))
+            if size:
+                self.send(self._fetch(node_id, size, now))
         for node_id in ready:
             node = self._nodes[node_id]
             if node.asked is not None or node_id in waiting:
@@ -458,7 +458,7 @@ class FetchManager(RequestManager):
             node = self._nodes[node_id] = _Node(session, bandwidth, self._new_backoff())
         return node
 
-    def _fetch(self, node_id: int, room: int, now: float) -> Request:
+    def _fetch(self, node_id: int, size: int, now: float) -> Request:
         settings, node = self.settings, self._nodes[node_id]
         per_partition = settings.max_partition_fetch_bytes
         wanted = {
@@ -467,7 +467,7 @@ class FetchManager(RequestManager):
         asked = Asked(
             node=node_id,
             max_bytes=min(
-                max(1, room - CHUNK_OVERHEAD * len(wanted)),
+                max(1, size - CHUNK_OVERHEAD * len(wanted)),
                 len(wanted) * per_partition,
                 node.bandwidth.bytes,
             ),
@@ -518,29 +518,29 @@ class FetchManager(RequestManager):
         and of which nothing is buffered."""
         sessionless = node.sessionless
         if sessionless.pending(now):
-            part = self._room.for_sessionless(
+            size = self._room.for_sessionless(
                 max(1, node.bandwidth.bytes // sessionless.divisor),
                 nodes=self._plan.nodes,
                 readable=self._plan.readable,
-                held=self._plan.held(node_id),
+                from_node=self._plan.readable_from(node_id),
             )
-            if not part:
+            if not size:
                 return NEVER
             due = sessionless.due(self._plan.ready(node_id), node.covers, now)
             if due:
-                self.send(self._sessionless_request(node, node_id, due, part, now))
+                self.send(self._sessionless_request(node, node_id, due, size, now))
         return sessionless.again_at
 
     def _sessionless_request(
-        self, node: _Node, node_id: int, due: list[FetchCursor], part: int, now: float
+        self, node: _Node, node_id: int, due: list[FetchCursor], size: int, now: float
     ) -> Request:
         per_partition = self.settings.max_partition_fetch_bytes
         wanted = {
-            cursor.tp: cursor.wanted(per_partition)._replace(max_bytes=part) for cursor in due
+            cursor.tp: cursor.wanted(per_partition)._replace(max_bytes=size) for cursor in due
         }
         asked = Asked(
             node=node_id,
-            max_bytes=max(1, part - min(CHUNK_OVERHEAD * len(wanted), part // 2)),
+            max_bytes=max(1, size - min(CHUNK_OVERHEAD * len(wanted), size // 2)),
             sent_at=now,
             session=node.sessionless.session.next_request(wanted),
             wanted=wanted,
@@ -596,7 +596,7 @@ class FetchManager(RequestManager):
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         for news in answer.news():
             self._say(news)
-        self._touch(*present)
+        self._look_again_at(*present)
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
@@ -674,7 +674,7 @@ class FetchManager(RequestManager):
             if cursor is not None and cursor.prefers(asked.node):
                 cursor.leave_replica(because="it does not answer")
         self._recover(node, failed, failed.error, f"a fetch from node {asked.node} failed")
-        self._touch(*asked.wanted)
+        self._look_again_at(*asked.wanted)
 
     def _recover(
         self,

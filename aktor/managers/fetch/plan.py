@@ -1,8 +1,8 @@
 """The plan of fetching: which partitions each broker can be asked for now.
 
 A tick follows every message, and most messages concern one partition of thousands. So the plan is
-kept from tick to tick: only a partition to which something happened is looked at again (`touch`),
-or one whose time has come.
+kept from tick to tick: only a partition to which something happened is looked at again
+(`look_again`), or one whose time has come.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _READY: Final = FetchState.READY
 _CROWDED: Final = FetchState.CROWDED
 _PAUSED: Final = FetchState.PAUSED
 
-#: Partitions in these states are read from their node, or will be soon: the node gets a share of
-#: the room.
+#: Partitions in these states are read from their node, or will be soon: the node gets a part of the
+#: room.
 _READ: Final = (
     FetchState.READY,
     FetchState.VALIDATED,
@@ -73,17 +73,17 @@ class _PartitionState(NamedTuple):
     #: The node it is read from, if one is known.
     source: int | None
     #: Bytes of it that the application can read now.
-    held: int
+    readable: int
 
 
-class _Share(Mutable, kw_only=False):
+class _OfNode(Mutable, kw_only=False):
     """The partitions of one node in the plan: the ready ones, and counts of others."""
 
     ready: dict[TopicPartition, FetchCursor] = field(default_factory=dict)
     read: int = 0
     crowded: int = 0
     looked_up: int = 0
-    held: int = 0
+    readable: int = 0
 
     def put_in(self, cursor: FetchCursor) -> None:
         """This partition can be fetched from the node."""
@@ -100,7 +100,7 @@ class _Share(Mutable, kw_only=False):
     def count(self, known: _PartitionState, sign: int) -> None:
         """Count a partition in this state for the node (`sign` is 1), or take it out (-1)."""
         state = known.state
-        self.held += sign * known.held
+        self.readable += sign * known.readable
         self.read += sign * (state in _READ)
         self.crowded += sign * (state is FetchState.CROWDED)
         self.looked_up += sign * (state in _LOOKED_UP)
@@ -125,15 +125,15 @@ class FetchPlan:
         self.readable = 0
         self._room = room
         self._states: dict[TopicPartition, _PartitionState] = {}
-        self._shares: dict[int, _Share] = {}
+        self._of_nodes: dict[int, _OfNode] = {}
         #: Why partitions are not fetched that the application wants to read.
         self.hindered: dict[TopicPartition, Hindrance] = {}
         #: The nodes from which partitions are read instead of from their leaders.
         self.replicas: dict[TopicPartition, int] = {}
         #: Whether one of these two has changed since they were shown.
         self.has_news = True
-        # In the order in which they were touched.
-        self._touched: dict[TopicPartition, None] = {}
+        # In the order in which something happened to them.
+        self._to_look_at: dict[TopicPartition, None] = {}
         #: When to look at each partition again; and a heap of these times, some of them outdated.
         self._alarm_at: dict[TopicPartition, float] = {}
         self._alarms: list[tuple[float, TopicPartition]] = []
@@ -157,27 +157,27 @@ class FetchPlan:
         if await_poll:
             self.unpolled |= cursors.keys() - before.keys()
         self.unpolled &= cursors.keys()
-        self.touch_all()
+        self.look_at_all()
 
     def replace(self, cursor: FetchCursor) -> None:
         """Its partition is read from another position now."""
         self.cursors[cursor.tp] = cursor
-        self.touch((cursor.tp,))
+        self.look_again((cursor.tp,))
 
     def pause(self, partitions: AbstractSet[TopicPartition]) -> None:
         """Do not fetch these any more."""
         self.paused |= partitions
-        self.touch(sorted(partitions))
+        self.look_again(sorted(partitions))
 
     def resume(self, partitions: AbstractSet[TopicPartition]) -> None:
         """Fetch these again."""
         self.paused -= partitions
-        self.touch(sorted(partitions))
+        self.look_again(sorted(partitions))
 
     def polled(self) -> None:
         """The application polls: it wants records of all its partitions."""
         if self.unpolled:
-            self.touch(sorted(self.unpolled))
+            self.look_again(sorted(self.unpolled))
             self.unpolled.clear()
 
     def follow(self, cluster: Cluster) -> None:
@@ -185,16 +185,16 @@ class FetchPlan:
         before, self.cluster = self.cluster, cluster
         for cursor in self.cursors.values():
             cursor.follow(before, cluster)
-        self.touch_all()
+        self.look_at_all()
 
-    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+    def look_again(self, partitions: Iterable[TopicPartition]) -> None:
         """Something happened to these: look at them again."""
-        self._touched.update(dict.fromkeys(partitions))
+        self._to_look_at.update(dict.fromkeys(partitions))
 
-    def touch_all(self) -> None:
+    def look_at_all(self) -> None:
         """Look at all partitions again, also at those that are not assigned any more."""
-        self.touch(self._states)
-        self.touch(self.cursors)
+        self.look_again(self._states)
+        self.look_again(self.cursors)
 
     def to_the_end(self, cursor: FetchCursor) -> None:
         """This partition brought records. In the next Fetch to its node it is listed last
@@ -202,20 +202,20 @@ class FetchPlan:
         known = self._states.get(cursor.tp)
         if known is not None and known.state is FetchState.READY:
             assert known.source is not None, "ready, but at no node"
-            self._shares[known.source].to_the_end(cursor.tp)
+            self._of_nodes[known.source].to_the_end(cursor.tp)
 
     def refresh(self, now: float) -> list[tuple[int, FetchCursor]]:
-        """Look at the touched partitions, and at those whose time has come; returns the ready ones,
-        each with its node."""
+        """Look at the partitions to which something happened, and at those whose time has come;
+        returns the ready ones, each with its node."""
         while self.wake_at <= now:
-            self.touch((heapq.heappop(self._alarms)[1],))
-        if not self._touched:
+            self.look_again((heapq.heappop(self._alarms)[1],))
+        if not self._to_look_at:
             return []
-        touched, self._touched = self._touched, {}
-        fair = self._room.share(len(self.cursors))
+        changed, self._to_look_at = self._to_look_at, {}
+        crowded_from = self._room.crowded_from(len(self.cursors))
         found = []
-        for tp in touched:
-            known = self._look(tp, fair, now)
+        for tp in changed:
+            known = self._look(tp, crowded_from, now)
             if known is None:
                 continue
             if known.state is FetchState.VALIDATED and not self.cursors[tp].validating:
@@ -223,7 +223,7 @@ class FetchPlan:
             elif known.state is FetchState.READY:
                 assert known.source is not None, "ready, but at no node"
                 found.append((known.source, self.cursors[tp]))
-        self.expected = {node for node, share in self._shares.items() if share.looked_up}
+        self.expected = {node for node, its in self._of_nodes.items() if its.looked_up}
         return found
 
     def to_validate(self) -> dict[TopicPartition, Assigned]:
@@ -247,31 +247,31 @@ class FetchPlan:
 
     def ready_nodes(self) -> list[int]:
         """The nodes that can be asked for at least one partition."""
-        return [node for node, share in self._shares.items() if share.ready]
+        return [node for node, its in self._of_nodes.items() if its.ready]
 
     def ready(self, node: int) -> dict[TopicPartition, FetchCursor]:
         """The partitions that this node can be asked for, in this order."""
-        return self._shares[node].ready
+        return self._of_nodes[node].ready
 
     def crowded(self, node: int) -> bool:
         """Whether a partition of this node is not fetched because enough of it is buffered."""
-        return self._shares[node].crowded > 0
+        return self._of_nodes[node].crowded > 0
 
-    def held(self, node: int) -> int:
+    def readable_from(self, node: int) -> int:
         """Bytes from this node that the application can read now."""
-        return self._shares[node].held
+        return self._of_nodes[node].readable
 
     @property
     def nodes(self) -> int:
         """How many nodes are read from."""
-        return sum(share.read > 0 for share in self._shares.values())
+        return sum(its.read > 0 for its in self._of_nodes.values())
 
     # -- where one stands
 
-    def _look(self, tp: TopicPartition, fair: int, now: float) -> _PartitionState | None:
+    def _look(self, tp: TopicPartition, crowded_from: int, now: float) -> _PartitionState | None:
         before = self._states.pop(tp, None)
         cursor = self.cursors.get(tp)
-        after = None if cursor is None else self._state_of(cursor, fair, now)
+        after = None if cursor is None else self._state_of(cursor, crowded_from, now)
         if after != before:
             if before is not None:
                 self._count(before, -1)
@@ -327,7 +327,7 @@ class FetchPlan:
             self.hindered[cursor.tp] = hindrance
             self.has_news = True
 
-    def _state_of(self, cursor: FetchCursor, fair: int, now: float) -> _PartitionState:
+    def _state_of(self, cursor: FetchCursor, crowded_from: int, now: float) -> _PartitionState:
         tp = cursor.tp
         if tp in self.unpolled:
             return _PartitionState(FetchState.OUT, None, 0)
@@ -336,7 +336,7 @@ class FetchPlan:
         if cursor.offset is None:
             wanted = source is not None and not paused
             return _PartitionState(FetchState.LOOKED_UP if wanted else FetchState.OUT, source, 0)
-        held = 0 if paused else cursor.buffered
+        readable = 0 if paused else cursor.buffered
         if cursor.stopped or (cursor.buffered and not cursor.ahead):
             state = FetchState.OUT
         elif cursor.validating or cursor.must_validate:
@@ -347,32 +347,32 @@ class FetchPlan:
             state = FetchState.WAITING
         elif source is None:
             state = FetchState.LEADERLESS
-        elif cursor.buffered >= fair:
+        elif cursor.buffered >= crowded_from:
             state = FetchState.CROWDED
         else:
             state = FetchState.READY
-        return _PartitionState(state, source, held)
+        return _PartitionState(state, source, readable)
 
     def _count(self, known: _PartitionState, sign: int) -> None:
-        self.readable += sign * known.held
+        self.readable += sign * known.readable
         if known.source is None:
             return
-        share = self._shares.get(known.source)
-        if share is None:  # `setdefault` would make one each time
-            share = self._shares[known.source] = _Share()
-        share.count(known, sign)
+        node = self._of_nodes.get(known.source)
+        if node is None:  # `setdefault` would make one each time
+            node = self._of_nodes[known.source] = _OfNode()
+        node.count(known, sign)
 
     def _take_out(self, tp: TopicPartition, before: _PartitionState) -> None:
         if before.state is FetchState.READY:
             assert before.source is not None, "ready, but at no node"
-            self._shares[before.source].take_out(tp)
+            self._of_nodes[before.source].take_out(tp)
         elif before.state is FetchState.LEADERLESS:
             del self.leaderless[tp]
 
     def _put_in(self, cursor: FetchCursor, after: _PartitionState) -> None:
         if after.state is FetchState.READY:
             assert after.source is not None, "ready, but at no node"
-            self._shares[after.source].put_in(cursor)
+            self._of_nodes[after.source].put_in(cursor)
         elif after.state is FetchState.LEADERLESS:
             self.leaderless[cursor.tp] = cursor
 

@@ -56,11 +56,11 @@ class FetchRoom:
 
     `bound` is `max_buffered_bytes`, `per_partition` is `max_partition_fetch_bytes`. What is
     buffered and reserved stays within the bound, with two exceptions:
-    - a sessionless Fetch may ask each node for `beside` bytes more, while the node keeps the
-      session's Fetch;
-    - while records of paused partitions fill the buffer, each node may be asked for `least` beyond
-      the bound, minus what is buffered of it and can be read. Readable and reserved bytes are
-      within the bound then, this request included.
+    - a sessionless Fetch may ask each node for `sessionless_extra` bytes more, while the node keeps
+      the session's Fetch;
+    - while records of paused partitions fill the buffer, each node may be asked for
+      `smallest_request` beyond the bound, minus what is buffered of it and can be read. Readable
+      and reserved bytes are within the bound then, this request included.
 
     A broker may send more than it was asked for: the first batch is sent whole (KIP-74).
     """
@@ -112,45 +112,47 @@ class FetchRoom:
         """Whether the application has read everything."""
         return not self.buffered
 
-    # -- how it is shared
+    # -- how it is divided
 
-    def share(self, partitions: int) -> int:
-        """How many bytes one of so many partitions may buffer before the others come first."""
+    def crowded_from(self, partitions: int) -> int:
+        """From how many buffered bytes on one of so many partitions is not fetched: the others come
+        first."""
         return max(2 * self._per_partition, self._bound // max(1, partitions))
 
-    def part(self, *, waiting: int, nodes: int, readable: int, held: int) -> int:
+    def for_session(self, *, waiting: int, nodes: int, readable: int, from_node: int) -> int:
         """How much to ask of the first of `waiting` nodes; 0 if there is no room for a request.
 
-        `nodes` are all that are read from, `readable` is what the application can read now, `held`
-        is how much of that came from this node.
+        `nodes` are all that are read from, `readable` is what the application can read now,
+        `from_node` is how much of that came from this node.
         """
         nodes = max(2, nodes)
-        least, room = self.least(nodes), self._left
-        if room >= least:
+        smallest, left = self.smallest_request(nodes), self._left
+        if left >= smallest:
             # Never all: the next answer should be under way while this one is read.
-            return min(max(least, room // waiting), max(least, self._bound // nodes))
+            return min(max(smallest, left // waiting), max(smallest, self._bound // nodes))
         # Records that the application cannot read now (their partition is paused, or a seek left
         # them behind) must not keep the others from being fetched. If there is room without these
-        # records, the node may bring `least` beyond the bound, less what it has brought already.
-        if readable + self._reserved + least <= self._bound and held <= least // 2:
-            return least - held
+        # records, the node may bring the smallest request beyond the bound, less what it has
+        # brought already.
+        if readable + self._reserved + smallest <= self._bound and from_node <= smallest // 2:
+            return smallest - from_node
         return 0
 
-    def for_sessionless(self, limit: int, *, nodes: int, readable: int, held: int) -> int:
-        """How much to ask of a node beside the Fetch in its long poll, at most `limit`; as `part`.
+    def for_sessionless(self, limit: int, *, nodes: int, readable: int, from_node: int) -> int:
+        """As `for_session`, for a Fetch beside the one in its long poll; at most `limit`.
 
         The long polls may have set aside all the room there is, and most of them bring nothing:
-        `beside` is kept for each node beyond the bound.
+        `sessionless_extra` is kept for each node beyond the bound.
         """
         nodes = max(2, nodes)
-        most = self.beside(nodes)
-        if self._left >= most:
+        extra = self.sessionless_extra(nodes)
+        if self._left >= extra:
             return min(limit, self._left)
-        small = min(limit, most)
+        small = min(limit, extra)
         fills = self.buffered + small > self._bound
-        if not fills and self._left + nodes * most >= small:
+        if not fills and self._left + nodes * extra >= small:
             return small
-        if fills and readable + small <= self._bound and held + small <= most:
+        if fills and readable + small <= self._bound and from_node + small <= extra:
             return small
         return 0
 
@@ -162,17 +164,17 @@ class FetchRoom:
         are over, unless this request goes beyond the bound (`Asked.reserved` may, with many
         partitions).
         """
-        return self._left - size >= max(0, waiting) * self.least(nodes)
+        return self._left - size >= max(0, waiting) * self.smallest_request(nodes)
 
-    def least(self, nodes: int) -> int:
-        """The smallest request size. Small enough that all nodes together fit in the bound."""
+    def smallest_request(self, nodes: int) -> int:
+        """The least that a node is asked for. All nodes together fit in the bound with it."""
         nodes = max(2, nodes)
         return max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
 
-    def beside(self, nodes: int) -> int:
+    def sessionless_extra(self, nodes: int) -> int:
         """The bytes that each node may be asked for beyond the bound, by a Fetch beside the one in
         its long poll."""
-        return max(1, self.least(nodes) // 4)
+        return max(1, self.smallest_request(nodes) // 4)
 
     @property
     def _left(self) -> int:

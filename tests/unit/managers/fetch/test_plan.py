@@ -1,4 +1,4 @@
-"""Where each partition stands, kept from tick to tick: only what was touched is looked at again."""
+"""Where each partition stands, kept from tick to tick: only what has changed is looked at again."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ class Table:
     def cursor(self, one: Any) -> FetchCursor:
         return self.plan.cursors[tp(one)]
 
-    def look(self, *touched: Any, at: float | None = None) -> list[tuple[int, int]]:
-        """Touch these and refresh; (node, partition) of those that were looked at and are ready."""
+    def look(self, *changed: Any, at: float | None = None) -> list[tuple[int, int]]:
+        """Something happened to these: refresh; (node, partition) of those that were looked at and
+        are ready."""
         self.now = self.now if at is None else at
-        self.plan.touch(tp(one) for one in touched)
+        self.plan.look_again(tp(one) for one in changed)
         return [(node, cursor.tp.partition) for node, cursor in self.plan.refresh(self.now)]
 
     @property
@@ -65,7 +66,7 @@ def test_every_partition_with_a_position_and_a_leader_is_ready_at_its_node() -> 
     assert table.plan.wake_at == NEVER
 
 
-def test_only_what_was_touched_is_looked_at_and_in_that_order() -> None:
+def test_only_what_has_changed_is_looked_at_and_in_that_order() -> None:
     table = Table({0: 1, 1: 2, 2: 1})
     assert table.look() == []
 
@@ -155,7 +156,7 @@ def test_what_is_paused_or_has_no_leader_is_expected_of_nobody() -> None:
     assert table.plan.leaderless == {}
 
 
-def test_a_partition_is_crowded_from_its_fair_share_on() -> None:
+def test_a_partition_is_crowded_from_an_equal_part_of_the_bound_on() -> None:
     table = Table({0: 1, 1: 1})
     table.cursor(0).buffer(9, BOUND // 2 - 1, WATERMARKS)
     table.look(0)
@@ -176,15 +177,19 @@ def test_bytes_that_the_application_can_read_are_counted_at_the_node_they_came_f
     for one, size in ((0, 10), (1, 20), (2, 40)):
         table.cursor(one).buffer(9, size, WATERMARKS)
     table.look(0, 1, 2)
-    assert (table.plan.readable, table.plan.held(1), table.plan.held(2)) == (70, 30, 40)
+    assert (table.plan.readable, table.plan.readable_from(1), table.plan.readable_from(2)) == (
+        70,
+        30,
+        40,
+    )
 
     table.plan.paused.add(tp(1))
     table.look(1)
-    assert (table.plan.readable, table.plan.held(1)) == (50, 10)
+    assert (table.plan.readable, table.plan.readable_from(1)) == (50, 10)
 
     table.cursor(2).leader = None
     table.look(2)
-    assert (table.plan.readable, table.plan.held(2)) == (50, 0)
+    assert (table.plan.readable, table.plan.readable_from(2)) == (50, 0)
 
 
 def test_a_partition_whose_offset_is_looked_up_has_nothing_buffered() -> None:
@@ -192,7 +197,7 @@ def test_a_partition_whose_offset_is_looked_up_has_nothing_buffered() -> None:
     table.add(1, offset=None)
     table.look(0, 1)
 
-    assert (table.plan.readable, table.plan.held(1)) == (0, 0)
+    assert (table.plan.readable, table.plan.readable_from(1)) == (0, 0)
 
 
 def test_a_partition_that_waits_is_looked_at_when_its_time_has_come() -> None:
@@ -260,11 +265,11 @@ def test_what_is_assigned_no_more_leaves_no_trace() -> None:
     table.look(0, 1, 2)
 
     table.plan.cursors.clear()
-    table.plan.touch_all()
+    table.plan.look_at_all()
 
     assert table.look() == []
     assert table.ready == {}
-    assert table.plan.nodes == table.plan.readable == table.plan.held(1) == 0
+    assert table.plan.nodes == table.plan.readable == table.plan.readable_from(1) == 0
     assert table.plan.leaderless == {}
     assert table.plan.wake_at == NEVER
 
@@ -282,7 +287,7 @@ def test_what_concerns_all_is_looked_at_once_each_new_ones_too() -> None:
     table = Table({0: 1, 1: 1})
     table.add(2, offset=None)
 
-    table.plan.touch_all()
+    table.plan.look_at_all()
 
     assert sorted(table.look()) == [(1, 0), (1, 1)]
 
@@ -323,16 +328,16 @@ def _change(table: Table, one: int, draw: random.Random) -> None:
             cursor.prefer_replica(draw.randint(1, 3), table.now + draw.choice([0.5, 2.0]))
         case _:
             del plan.cursors[tp(one)]
-            plan.touch_all()  # the fair share of each is another now
+            plan.look_at_all()  # each is crowded from another size on now
             return
-    plan.touch([tp(one)])
+    plan.look_again([tp(one)])
 
 
 def _made_anew(table: Table) -> FetchPlan:
     plan = FetchPlan(FetchRoom(BOUND, PER_PARTITION))
     plan.cluster, plan.cursors = table.plan.cluster, dict(table.plan.cursors)
     plan.paused, plan.unpolled = table.plan.paused, table.plan.unpolled
-    plan.touch_all()
+    plan.look_at_all()
     plan.refresh(table.now)
     return plan
 
@@ -342,7 +347,7 @@ def _seen(plan: FetchPlan) -> dict[str, Any]:
     return {
         "ready": {node: frozenset(plan.ready(node)) for node in nodes},
         "nodes": plan.nodes,
-        "held": {node: plan.held(node) for node in nodes},
+        "readable from": {node: plan.readable_from(node) for node in nodes},
         "crowded": {node: plan.crowded(node) for node in nodes},
         "expected": plan.expected,
         "leaderless": frozenset(plan.leaderless),

@@ -17,7 +17,7 @@ class Moment(NamedTuple):
     bound: int
     nodes: int
     readable: int
-    held: int
+    from_node: int
 
     @property
     def total(self) -> int:
@@ -38,23 +38,25 @@ def moments(draw: st.DrawFn) -> Moment:
 
 @settings(max_examples=300, deadline=None)
 @given(moments(), st.integers(1, 9))
-def test_a_fetch_stays_within_the_bound_or_asks_for_a_least_request_beyond_it(
+def test_a_fetch_stays_within_the_bound_or_asks_for_the_smallest_request_beyond_it(
     at: Moment, waiting: int
 ) -> None:
-    asked = at.room.part(waiting=waiting, nodes=at.nodes, readable=at.readable, held=at.held)
+    asked = at.room.for_session(
+        waiting=waiting, nodes=at.nodes, readable=at.readable, from_node=at.from_node
+    )
 
     if asked and at.total + asked > at.bound:
-        assert at.held + asked <= at.room.least(at.nodes)
+        assert at.from_node + asked <= at.room.smallest_request(at.nodes)
         assert at.readable + at.room.reserved + asked <= at.bound
 
 
 def test_what_the_application_can_read_may_fill_the_bound_beside_paused_partitions() -> None:
     room = FetchRoom(100, 40)
     room.fill(100)
-    beside = room.beside(2)
+    extra = room.sessionless_extra(2)
 
-    assert room.for_sessionless(beside, nodes=2, readable=100 - beside, held=0) == beside
-    assert room.for_sessionless(beside, nodes=2, readable=101 - beside, held=0) == 0
+    assert room.for_sessionless(extra, nodes=2, readable=100 - extra, from_node=0) == extra
+    assert room.for_sessionless(extra, nodes=2, readable=101 - extra, from_node=0) == 0
 
 
 @settings(max_examples=300, deadline=None)
@@ -62,10 +64,12 @@ def test_what_the_application_can_read_may_fill_the_bound_beside_paused_partitio
 def test_a_fetch_beside_a_long_poll_asks_for_no_more_than_is_kept_for_it(
     at: Moment, limit: int
 ) -> None:
-    asked = at.room.for_sessionless(limit, nodes=at.nodes, readable=at.readable, held=at.held)
+    asked = at.room.for_sessionless(
+        limit, nodes=at.nodes, readable=at.readable, from_node=at.from_node
+    )
 
-    beside = at.room.beside(at.nodes)
+    extra = at.room.sessionless_extra(at.nodes)
     assert asked <= limit
-    if asked and at.total + asked > at.bound + max(2, at.nodes) * beside:
-        assert at.held + asked <= beside
+    if asked and at.total + asked > at.bound + max(2, at.nodes) * extra:
+        assert at.from_node + asked <= extra
         assert at.readable + asked <= at.bound
