@@ -279,6 +279,8 @@ PATCHED = {
     ("broker/faults.py", "found.<name>"),
     # PySpark's daemon prints a traceback for each worker that Spark ends, and has no hook for that.
     ("spark/daemon.py", "daemon.worker"),
+    # PySpark's processes connect by this function, and cannot be given a connection.
+    ("spark_python.py", "util.local_connect_and_auth"),
 }
 
 

@@ -1,8 +1,8 @@
 """The processes that plan streams, forked from one that has imported all that they need.
 
-Spark starts a process for each stream, and gives it 10 s to connect. With imports it takes 0.7 s of
-processor time until it can plan. With `PYSPARK_PYTHON=aktor-spark-python` it is asked for here
-(`aktor.spark_python`), and it shares its memory with the others.
+Spark starts a process for each stream. With imports it takes 0.7 s of processor time until it can
+plan. With `PYSPARK_PYTHON=aktor-spark-python` it is asked for here (`aktor.spark_python`), with the
+connection to Spark that is there already, and it shares its memory with the others.
 
 `start` is called in the daemon from which Spark forks the processes that make data sources. It is
 there before the first stream, and as long as the Spark application.
@@ -48,7 +48,7 @@ def start() -> None:
     daemon = os.getpid()
     listening = socket.socket(socket.AF_UNIX)
     try:
-        listening.bind(str(address))
+        listening.bind(address)
         os.chmod(address, 0o600)
         listening.listen(64)
         pid = os.fork()
@@ -135,7 +135,7 @@ def _plan(asker: socket.socket) -> None:
     """Become the process for which the asker was started."""
     asker.settimeout(_PATIENCE)
     try:
-        environment, streams = _request(asker)
+        environment, given = _request(asker)
         if environment is None:
             return
         asker.sendall(spark_python.READY)
@@ -146,30 +146,31 @@ def _plan(asker: socket.socket) -> None:
     asker.close()
     os.environb.clear()
     os.environb.update(environment)
+    *streams, connection = given
     for number, stream in enumerate(streams, 1):
         os.dup2(stream, number)
         os.close(stream)
-    _run_planner()
+    _run_planner(socket.socket(fileno=connection))
 
 
 def _request(asker: socket.socket) -> tuple[dict[bytes, bytes] | None, list[int]]:
-    """The environment of the asker, its stdout and its stderr. No environment if this process would
-    find other modules than the asker."""
-    head, streams, _, _ = socket.recv_fds(asker, 4, 2)
+    """The environment of the asker, its stdout, its stderr and its connection to Spark. No
+    environment if this process would find other modules than the asker."""
+    head, given, _, _ = socket.recv_fds(asker, 4, 3)
     (size,) = struct.unpack("!I", head)
     text = b""
     while len(text) < size:
         part = asker.recv(size - len(text))
         if not part:
-            return None, streams
+            return None, given
         text += part
     environment = dict(entry.partition(b"=")[::2] for entry in text.split(b"\0"))
     if environment.get(b"PYTHONPATH") != os.environb.get(b"PYTHONPATH"):
-        return None, streams
-    return environment, streams
+        return None, given
+    return environment, given
 
 
-def _run_planner() -> None:
+def _run_planner(connection: socket.socket) -> None:
     """What `python -m RUNNER` does, but that it ends in silence when Spark stops the stream.
 
     Spark would send SIGTERM to the process that it started itself. To this one it closes the
@@ -177,12 +178,9 @@ def _run_planner() -> None:
     """
     from pyspark.serializers import write_int
     from pyspark.sql.streaming import python_streaming_source_runner as runner
-    from pyspark.util import local_connect_and_auth
 
-    port = int(os.environ.get("PYTHON_WORKER_FACTORY_PORT", -1))
-    where = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH", port)
-    file, connection = local_connect_and_auth(where, os.environ.get("PYTHON_WORKER_FACTORY_SECRET"))
     connection.settimeout(None)
+    file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536)))
     write_int(os.getpid(), file)  # type: ignore[no-untyped-call]
     file.flush()
     threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()

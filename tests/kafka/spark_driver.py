@@ -24,15 +24,16 @@ _PROGRAM = """
 from pathlib import Path
 from types import SimpleNamespace
 from tests.kafka.spark_driver import parquet_query, topic_query
-from tests.spark.session import a_session
+from tests.spark.session import a_session, command
 
 given = json.loads({given!r})
 # By default Spark updates its counts at most every 100 ms, and by events only: it may count a task
 # as running only when that has ended.
 at_once = {{"spark.ui.liveUpdate.period": "0"}}
-spark = a_session(given["master"], **at_once, **given["settings"])
-kafka = SimpleNamespace(bootstrap_servers=servers)
 folder = Path(given["folder"])
+python = command(folder)
+spark = a_session(given["master"], python=python, **at_once, **given["settings"])
+kafka = SimpleNamespace(bootstrap_servers=servers)
 tracker = spark.sparkContext.statusTracker()
 for to in given["to"]:
     if to:
@@ -209,7 +210,7 @@ class Driver:
 
     def _workers(self) -> list[int]:
         below = self._below()
-        daemons = {pid for pid, words in below.items() if "pyspark.daemon" in words}
+        daemons = {pid for pid, words in below.items() if "daemon pyspark.worker" in words}
         parents = {pid: parent for pid, (parent, _) in _processes().items()}
         return [pid for pid in below if parents.get(pid) in daemons]
 

@@ -29,12 +29,12 @@ import json, sys, traceback
 from pathlib import Path
 from types import SimpleNamespace
 from tests.kafka.spark_support import OURS, batch, reader
-from tests.spark.session import a_session
+from tests.spark.session import a_session, command
 
 address, topic, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 kafka = SimpleNamespace(bootstrap_servers=[address])
 (folder / "events").mkdir()
-spark = a_session(**{
+spark = a_session(python=command(folder), **{
     "spark.log.level": "INFO",
     "spark.eventLog.enabled": "true",
     "spark.eventLog.dir": str(folder / "events"),

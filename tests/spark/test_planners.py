@@ -16,15 +16,7 @@ import pytest
 from aktor import spark_python
 from aktor.spark import planners
 
-#: The command. It waits for as long as a busy machine needs to import PySpark: a user's goes its
-#: own way after 4 s.
-PATIENT = """
-import sys
-from aktor import spark_python
-spark_python._PATIENCE = 100.0
-sys.exit(spark_python.main())
-"""
-COMMAND = [sys.executable, "-c", PATIENT, "-m"]
+COMMAND = [sys.executable, "-m", "aktor.spark_python", "-m"]
 DAEMON = "from aktor.spark import planners; planners.start(); print('up', flush=True); input()"
 #: The daemon has ended before the process that it forked does its first step.
 ENDED = """
@@ -38,6 +30,24 @@ def late():
 os.fork = late
 from aktor.spark import planners
 planners.start()
+"""
+#: In place of PySpark: its import takes until stdin is closed, and its runner says which of its
+#: connections it has.
+SLOW = """
+import os, socket, sys
+sys.stdin.read()
+"""
+SLOW_UTIL = """
+def local_connect_and_auth(where, secret):
+    return "another", None
+"""
+SLOW_RUNNER = """
+import os, sys
+from pyspark.util import local_connect_and_auth
+file, _ = local_connect_and_auth(None, None)
+again, _ = local_connect_and_auth(None, None)
+file.write(f"{__name__} {again} {sys.argv[1:]} {sys.path[0] == os.getcwd()}".encode())
+file.close()
 """
 
 
@@ -142,6 +152,68 @@ def test_an_asker_that_would_find_other_modules_is_told_nothing(
     assert spark.pid == spark.started.pid
     spark.started.kill()
     spark.close()
+
+
+@pytest.fixture
+def slow_pyspark(folder: Path) -> str:
+    """PYTHONPATH with a PySpark whose import takes until stdin is closed."""
+    package = folder / "path" / "pyspark"
+    runner = package / Path(*spark_python.RUNNER.split(".")[1:]).with_suffix(".py")
+    runner.parent.mkdir(parents=True)
+    for inner in (package, package / "sql", package / "sql" / "streaming"):
+        (inner / "__init__.py").write_text(SLOW if inner == package else "")
+    (package / "util.py").write_text(SLOW_UTIL)
+    runner.write_text(SLOW_RUNNER)
+    return os.pathsep.join([str(package.parent), str(Path(spark_python.__file__).parent.parent)])
+
+
+@pytest.mark.parametrize("by", ["path", "port"])
+def test_the_command_has_connected_before_it_imports_pyspark(
+    by: str, folder: Path, slow_pyspark: str
+) -> None:
+    more = {"PYTHONPATH": slow_pyspark}
+    if by == "path":
+        listening = socket.socket(socket.AF_UNIX)
+        more["PYTHON_WORKER_FACTORY_SOCK_PATH"] = str(folder / "spark")
+        listening.bind(more["PYTHON_WORKER_FACTORY_SOCK_PATH"])
+        listening.listen()
+    else:
+        listening = socket.create_server(("127.0.0.1", 0))
+        more["PYTHON_WORKER_FACTORY_PORT"] = str(listening.getsockname()[1])
+        more["PYTHON_WORKER_FACTORY_SECRET"] = "a secret"
+    listening.settimeout(60)
+    command = [*COMMAND, spark_python.RUNNER]
+    with subprocess.Popen(command, env=of(folder, **more), stdin=subprocess.PIPE) as process:
+        try:
+            connection, _ = listening.accept()
+            if by == "port":
+                assert connection.recv(12, socket.MSG_WAITALL) == b"\0\0\0\x08a secret"
+                connection.sendall(b"\0\0\0\2ok")
+            assert process.stdin is not None
+            process.stdin.close()
+            with connection, connection.makefile("rb") as file:
+                assert file.read() == b"__main__ another [] True"
+        finally:
+            process.kill()
+            listening.close()
+
+
+def test_who_is_not_let_in_leaves_it_to_pyspark_to_say_so(folder: Path, slow_pyspark: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        more = {
+            "PYTHONPATH": slow_pyspark,
+            "PYTHON_WORKER_FACTORY_PORT": str(listening.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "wrong",
+        }
+        command = [*COMMAND, spark_python.RUNNER]
+        with subprocess.Popen(
+            command, env=of(folder, **more), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            connection, _ = listening.accept()
+            connection.close()
+            _, said = process.communicate()
+
+    assert b"has no attribute 'write'" in said, "PySpark has connected itself"
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with two cores: the one that is there, or a new one that ends with the module."""
     from pyspark.sql import SparkSession
 
     there = SparkSession.getActiveSession()
-    found = there or session.a_session()
+    folder = tmp_path_factory.mktemp("bin")
+    found = there or session.a_session(python=session.command(folder))
     yield found
     if there is None:
         found.stop()
