@@ -761,7 +761,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     def subscribe(
         self,
-        topics: Sequence[str] | Set[str] = (),
+        topics: Sequence[str] | Set[str] | None = (),
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
@@ -781,7 +781,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
 
         def subscribe() -> None:
-            self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
+            named = arguments.topic_names(topics)
+            self._engine.subscribe(named, listener, pattern=matching, regex=regex)
 
         if self._is_unsubscribing:
             self._then.append(subscribe)
@@ -815,8 +816,12 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         return self._unsubscribing is not None and not self._unsubscribing.done()
 
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics, or those that match the pattern."""
-        return frozenset(self._engine.subscribed_topics or ())
+        """The subscribed topics, or those that match the pattern; or the topics of partitions that
+        are assigned by hand."""
+        subscribed = self._engine.subscribed_topics
+        if subscribed is None:
+            return frozenset(partition.topic for partition in self._engine.delivery.partitions)
+        return frozenset(subscribed)
 
     def assign(
         self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]
@@ -1007,7 +1012,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partition ids of a topic that is read, from the metadata at hand; None: unknown."""
-        arguments.check_topic(topic)
+        topic = arguments.topic_name(topic)
         return self._core.port.cluster.partitions_for_topic(topic)
 
     async def beginning_offsets(

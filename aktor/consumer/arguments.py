@@ -35,7 +35,6 @@ __all__ = [
     "check_group",
     "check_partition",
     "check_subscription",
-    "check_topic",
     "checked_offsets",
     "checked_partitions",
     "no_offsets_beside_process",
@@ -47,6 +46,8 @@ __all__ = [
     "position",
     "record_limit",
     "seconds",
+    "topic_name",
+    "topic_names",
 ]
 
 #: The longest wait, in seconds: it can still be added to a clock, and a lock can wait for it.
@@ -87,11 +88,19 @@ def byte_limit(max_bytes: Any) -> int | None:
     return limit
 
 
-def check_topic(name: Any) -> None:
-    """Check that a topic may have this name."""
+def topic_name(name: Any) -> str:
+    """A topic's name, checked. A member of an enumeration becomes what it stands for: kafka-python
+    writes `Topics.ORDERS` for it."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name must be a str, not {reprlib.repr(name)}")
-    _check_name(name)
+    plain = str.__str__(name)
+    _check_name(plain)
+    return plain
+
+
+def topic_names(topics: Iterable[Any] | None) -> frozenset[str]:
+    """The names of topics to subscribe to, checked; None: none, beside a pattern."""
+    return frozenset(map(topic_name, topics or ()))
 
 
 #: Names that were found valid are remembered: many partitions have the same topic.
@@ -129,7 +138,7 @@ def check_partition(partition: Any) -> None:
         raise TypeError(
             f"partition must be a TopicPartition namedtuple, not {reprlib.repr(partition)}"
         )
-    check_topic(partition.topic)
+    topic_name(partition.topic)
     number = partition.partition
     if type(number) is not int:
         _whole_number("the partition's number", number)
@@ -148,7 +157,18 @@ def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     found = list(partitions)
     for partition in found:
         check_partition(partition)
-    return [one if type(one) is TopicPartition else TopicPartition(*one) for one in found]
+    return [one if _is_plain(one) else _plain(one) for one in found]
+
+
+def _is_plain(partition: Any) -> bool:
+    number, topic = partition.partition, partition.topic
+    return type(partition) is TopicPartition and type(number) is int and type(topic) is str
+
+
+def _plain(partition: Any) -> TopicPartition:
+    """It with a str and an int: an application may write what its records have as JSON, which knows
+    no integers of numpy, or into a text."""
+    return TopicPartition(topic_name(partition.topic), int(partition.partition))
 
 
 def checked_topics(topics: Any) -> frozenset[str] | None:
@@ -157,10 +177,7 @@ def checked_topics(topics: Any) -> frozenset[str] | None:
         return None
     if isinstance(topics, str):
         raise TypeError(f"topics must be a list of names, not {topics!r}")
-    named = frozenset(topics)
-    for topic in named:
-        check_topic(topic)
-    return named
+    return topic_names(topics)
 
 
 def offsets_to_begin_at(partitions: Any) -> dict[TopicPartition, int]:
@@ -232,7 +249,8 @@ def checked_timestamps(timestamps: Any) -> dict[TopicPartition, int]:
     """Times to look up, in milliseconds."""
     if not isinstance(timestamps, Mapping):
         raise TypeError("timestamps must be a dict of TopicPartition: milliseconds")
-    return {partition: _timestamp(partition, value) for partition, value in timestamps.items()}
+    times = [_timestamp(partition, value) for partition, value in timestamps.items()]
+    return dict(zip(checked_partitions(timestamps), times, strict=True))
 
 
 def _timestamp(partition: Any, value: Any) -> int:
@@ -259,10 +277,10 @@ def check_subscription(topics: Any, pattern: Any, listener: Any) -> None:
             " topics by name, (2) subscribe to topics matching a regex pattern, (3) assign"
             " itself specific topic-partitions."
         )
-    if isinstance(topics, str) or not isinstance(topics, Sequence):
-        raise TypeError("Topics must be a list (or non-str sequence)")
-    for topic in topics:
-        check_topic(topic)
+    if topics is not None:  # beside a pattern
+        if isinstance(topics, str) or not isinstance(topics, Sequence):
+            raise TypeError("Topics must be a list (or non-str sequence)")
+        topic_names(topics)
     text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
     if not isinstance(text, str | SubscriptionPattern | None):  # names of topics are not bytes
         raise TypeError("pattern must be a str, a re.Pattern of str, or a SubscriptionPattern")

@@ -268,7 +268,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     @exclusive
     def subscribe(
         self,
-        topics: Sequence[str] = (),
+        topics: Sequence[str] | None = (),
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | AsyncConsumerRebalanceListener | None = None,
     ) -> None:
@@ -290,7 +290,9 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         arguments.check_subscription(topics, pattern, listener)
         internal = not self.config["exclude_internal_topics"]
         matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
-        self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
+        self._engine.subscribe(
+            arguments.topic_names(topics), listener, pattern=matching, regex=regex
+        )
 
     @exclusive
     def unsubscribe(self) -> None:
@@ -1011,7 +1013,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
         If the topic is not being read, a broker is asked; only one thread at a time may do that.
         """
-        arguments.check_topic(topic)
+        topic = arguments.topic_name(topic)
         known = self._core.port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known

@@ -98,6 +98,8 @@ def test_its_calls_are_those_of_aiokafka(
         assert (await consumer.poll_arrow(1000)).num_rows == COUNT
         await consumer.unsubscribe()
         assert consumer.assignment() == consumer.subscription() == frozenset()
+        consumer.assign([orders])
+        assert consumer.subscription() == {orders.topic}
         await consumer.stop()
         await consumer.stop()
 

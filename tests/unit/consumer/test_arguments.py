@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -39,8 +40,8 @@ def at(time: Any) -> Any:
         (arguments.seconds, [0, 1, 0.5, math.inf]),
         (arguments.record_limit, [1, INT32_MAX, 10**30]),
         (arguments.offset, [0, INT64_MAX]),
-        (arguments.check_topic, ["a", "a.b_c-1", "x" * 249]),
-        (subscription, [(["a"], None), ([], "a.*"), ([], re.compile("a"))]),
+        (arguments.topic_name, ["a", "a.b_c-1", "x" * 249]),
+        (subscription, [(["a"], None), ([], "a.*"), ([], re.compile("a")), (None, "a.*")]),
         (arguments.check_callback, [None, print]),
         (partition, [("orders", 0), ("orders", INT32_MAX)]),
         (committed, [0, INT64_MAX, (0, None), (0, "x" * TEXT_MAX), (0, "", 0), (0, "", INT32_MAX)]),
@@ -60,8 +61,8 @@ def test_what_can_be_is_taken(take: Callable[..., Any], values: list[Any]) -> No
         (arguments.record_limit, TypeError, [None, "1", 1.0, True]),
         (arguments.record_limit, ValueError, [0, -1]),
         (arguments.offset, ValueError, [None, "1", 1.0, True, -1, INT64_MAX + 1, 10**30]),
-        (arguments.check_topic, TypeError, [None, b"orders", 7]),
-        (arguments.check_topic, ValueError, ["", "a b", "..", "x" * 250]),
+        (arguments.topic_name, TypeError, [None, b"orders", 7]),
+        (arguments.topic_name, ValueError, ["", "a b", "..", "x" * 250]),
         (subscription, TypeError, [([], b"a"), ([], re.compile(b"a")), ("a", None)]),
         (subscription, ValueError, [([], None), ([], ""), (["a b"], None)]),
         (arguments.check_callback, TypeError, ["print", 7]),
@@ -89,3 +90,43 @@ def test_what_is_longer_than_anybody_waits_and_more_than_anybody_has_is_cut() ->
     assert arguments.seconds(math.inf) == arguments.seconds(10**300) == FOREVER
     assert arguments.record_limit(10**30) == INT32_MAX
     assert arguments.seconds(None, 2.0) == 2.0
+
+
+#: `str()` of a member is its name, not its value: that is what kafka-python sends.
+Topics = enum.Enum("Topics", {"ORDERS": "orders"}, type=str)
+
+
+class Numbers(enum.IntEnum):
+    FIRST = 0
+
+
+NAMED = TopicPartition(Topics["ORDERS"], Numbers.FIRST)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        lambda: [arguments.topic_name(Topics["ORDERS"])],
+        lambda: arguments.topic_names([Topics["ORDERS"]]),
+        lambda: arguments.checked_topics([Topics["ORDERS"]]) or (),
+        lambda: [partition.topic for partition in arguments.checked_partitions([NAMED])],
+        lambda: [partition.topic for partition in arguments.checked_timestamps({NAMED: 0})],
+        lambda: [
+            partition.topic
+            for partition in arguments.checked_offsets({NAMED: OffsetAndMetadata(0, "", -1)})
+        ],
+    ],
+)
+def test_a_name_of_an_enumeration_becomes_what_it_stands_for(
+    names: Callable[[], Iterable[str]],
+) -> None:
+    assert [(name, type(name)) for name in names()] == [("orders", str)]
+
+
+def test_a_partitions_number_becomes_an_int() -> None:
+    [found] = arguments.checked_partitions([NAMED])
+    assert (found.partition, type(found.partition)) == (0, int)
+
+
+def test_no_topics_beside_a_pattern_are_none() -> None:
+    assert arguments.topic_names(None) == arguments.topic_names(()) == frozenset()
