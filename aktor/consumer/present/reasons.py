@@ -164,6 +164,16 @@ def _silence(broker: BrokerNow, now: float) -> str:
     return f"has never answered{first}{_how(broker)}"
 
 
+def _throttle(broker: BrokerNow | None, asked_at: float, now: float) -> str:
+    """ "has throttled us for 2.0 s (a quota is used up); 3.0 s are left", if what was asked then is
+    held back by that; else ""."""
+    if broker is None or broker.throttled_until <= now or asked_at < broker.throttled_since:
+        return ""
+    left = _seconds(broker.throttled_until - now)
+    told = _for(broker.throttled_since, now)
+    return f"has throttled us{told} (a quota is used up); {left} are left"
+
+
 def _how(broker: BrokerNow) -> str:
     error = _first_line(broker.error)
     attempts = _plural(broker.attempts, "attempt") if broker.attempts else ""
@@ -388,7 +398,11 @@ def _coordinator(p: Picture) -> Reason | None:
         return Reason(WaitingFor.COORDINATOR, text, since, True, _session_end(p))
     if member is not None and p.now - member.asked_at >= FAULT_AFTER:
         ago = _seconds(p.now - member.asked_at)
-        text = f"the coordinator ({name}) has not answered the heartbeat that was sent {ago} ago"
+        text = f"the coordinator ({name}) "
+        if throttle := _throttle(broker, member.asked_at, p.now):
+            text += f"{throttle}, and until then a heartbeat waits"
+        else:
+            text += f"has not answered the heartbeat that was sent {ago} ago"
         return Reason(WaitingFor.COORDINATOR, text, member.asked_at, True, _session_end(p))
     return None
 
@@ -480,6 +494,9 @@ def _members_text(p: Picture, member: MemberNow) -> str:
     name = "the group's coordinator"
     if it is not None and it.known:
         name = f"the coordinator (broker {it.node}, {it.address})"
+        if throttle := _throttle(p.network.brokers.get(it.node), p.now, p.now):
+            waited = _waited("the member", member.since, p.now)
+            return f"{waited} to get into its group: {name} {throttle}"
     waited = _waited(name, member.since, p.now)
     return f"{waited} for other members to join, or for the leader to assign partitions"
 
@@ -734,6 +751,9 @@ def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
     if waiting.stage == "truncated":
         what, begun = "its log was truncated below the position", _ago(waiting.since, p.now)
     text = f"{what}{begun}{_asked(p, waiting)}"
+    broker = None if waiting.node is None else p.network.brokers.get(waiting.node)
+    if _throttle(broker, waiting.asked_at, p.now):
+        return Reason(WaitingFor.THROTTLED, text, waiting.since, fault=False)
     then = "" if waiting.asked_at < math.inf else _in(waiting.retry_at, p.now, "the next attempt")
     then = f"{then[0].upper()}{then[1:]}." if then and waiting.trouble else ""
     return Reason(WaitingFor.POSITION, text, waiting.since, old, then)
@@ -745,7 +765,8 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         broker = p.network.brokers.get(waiting.node)
         name = f"broker {waiting.node}" if broker is None else _broker_name(broker)
         ago = _seconds(p.now - waiting.asked_at)
-        said.append(f"{name} was asked {ago} ago and has not answered")
+        throttle = _throttle(broker, waiting.asked_at, p.now)
+        said.append(f"{name} {throttle or f'was asked {ago} ago and has not answered'}")
     trouble = waiting.trouble
     if waiting.stage == "committed" and p.commits is not None:
         trouble = p.commits.trouble or trouble
@@ -782,11 +803,10 @@ def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
 
 def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     broker = _source(p, tp)
-    if broker is None or broker.throttled_until <= p.now:
+    throttle = _throttle(broker, p.now, p.now)
+    if broker is None or not throttle:
         return None
-    left = _seconds(broker.throttled_until - p.now)
-    told = _for(broker.throttled_since, p.now)
-    text = f"{_broker_name(broker)} has throttled us{told} (a quota is used up); {left} are left"
+    text = f"{_broker_name(broker)} {throttle}"
     return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)
 
 

@@ -75,6 +75,10 @@ def a_dead_broker(node: int = 1, *, since: float = 7.2, **said: Any) -> BrokerNo
     return a_broker(node, **failing | said)
 
 
+def a_throttling_broker(node: int) -> BrokerNow:
+    return a_broker(node, throttled_since=NOW - 2.0, throttled_until=NOW + 3.0)
+
+
 def trouble(**said: Any) -> MetadataNow:
     return MetadataNow(troubles={"orders": TopicTrouble(**said)})
 
@@ -345,6 +349,54 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         },
         WaitingFor.POSITION,
         "broker 2, kafka-2:9092 was asked 4.0 s ago and has not answered",
+    ),
+    "its position is looked up, and a quota is used up": (
+        {
+            "network": network(a_broker(1), a_throttling_broker(2)),
+            "partitions": {T0: seen(position=None, end=None, lag=None)},
+            "positions": PositionsNow(
+                waiting={
+                    T0: PositionNow(
+                        stage="reset",
+                        since=NOW - 1.5,
+                        node=2,
+                        asked_at=NOW - 1.5,
+                        trouble="",
+                        retry_at=-math.inf,
+                    )
+                }
+            ),
+        },
+        WaitingFor.THROTTLED,
+        "began 1.5 s ago (broker 2, kafka-2:9092 has throttled us for 2.0 s (a quota is used up);"
+        " 3.0 s are left)",
+    ),
+    "it joins, and a quota is used up": (
+        {
+            "network": network(a_throttling_broker(1), a_broker(2)),
+            "member": a_member(state="joining", step="members", since=NOW - 2.5),
+            "partitions": {},
+        },
+        WaitingFor.GROUP,
+        "the member has waited 2.5 s to get into its group: the coordinator (broker 1,"
+        " kafka-1:9092) has throttled us for 2.0 s (a quota is used up); 3.0 s are left",
+    ),
+    "a heartbeat waits, since a quota is used up": (
+        {
+            "network": network(a_throttling_broker(1), a_broker(2)),
+            "member": a_member(asked_at=NOW - 1.5),
+        },
+        WaitingFor.RECORDS,
+        "the coordinator (broker 1, kafka-1:9092) has throttled us for 2.0 s (a quota is used up);"
+        " 3.0 s are left, and until then a heartbeat waits",
+    ),
+    "a heartbeat that was sent before a quota was used up": (
+        {
+            "network": network(a_throttling_broker(1), a_broker(2)),
+            "member": a_member(asked_at=NOW - 2.5),
+        },
+        WaitingFor.RECORDS,
+        "has not answered the heartbeat that was sent 2.5 s ago",
     ),
     "the broker refuses the partition": (
         {
