@@ -10,7 +10,6 @@ first read of this one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from kafka.errors import KafkaError
 
@@ -59,26 +58,27 @@ class Attendance:
             self._engine.core.port.bell.ring()
 
     async def _attend(self) -> None:
-        engine, guard = self._engine, self._guard
+        engine, driver = self._engine, self._driver
         until = engine.core.clock() + self._longest
         turn = Turn("start", asyncio.current_task())
-        await guard.wait_for_turn(turn)
+        await self._guard.wait_for_turn(turn)
         try:
-            with contextlib.suppress(ConsumerClosedError):
-                engine.begin_call()
-                guard.begin()
-                await self._driver.run(turn, engine.attend(until, self._look))
-        except UserCallbackError as error:
-            engine.call.raise_later(error)
-        except KafkaError as error:
-            if self._assigned is not None and self._assigned.done():
-                engine.call.raise_later(error)
-            else:
+            driver.begin()
+            await driver.run(turn, engine.attend(until, self._look))
+        except BaseException as error:
+            driver.note_error(error, turn)
+            if isinstance(error, ConsumerClosedError):
+                return
+            if not self._is_for_a_reader(error):
                 raise
+            engine.call.raise_later(error)
         finally:
-            engine.call.forget_errors()
-            if not turn.goes_on_alone:
-                guard.leave(turn)
+            driver.leave(turn)
+
+    def _is_for_a_reader(self, error: BaseException) -> bool:
+        """Whether the first call that reads raises this, and not `start`."""
+        started = self._assigned is not None and self._assigned.done()
+        return isinstance(error, UserCallbackError) or (started and isinstance(error, KafkaError))
 
     def _look(self) -> bool:
         assigned = self._assigned

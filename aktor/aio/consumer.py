@@ -269,7 +269,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
-        self._driver = Driver(self._bell, self._core.clock, self._guard, self._engine)
+        self._driver = Driver(self._bell, self._guard, self._engine, self._dispatcher.check)
         #: When other tasks of the event loop must have a turn before more records are given out.
         self._others_at = -math.inf
         self._engine.iteration.look_every = AMID_A_BATCH
@@ -382,7 +382,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         try:
             await self._wait_for_others(turn, deadline)
             try:
-                self._begin(closing=True)
+                self._driver.begin(closing=True)
                 engine.call.begin_close()
                 error = await self._driver.run(turn, engine.close(deadline, commit=autocommit))
             finally:
@@ -488,7 +488,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         turn = self._turn(name, timeout=timeout)
         try:
             await self._enter(turn)
-            self._begin()
+            self._driver.begin()
             now = self._core.clock()
             records = engine.poll_at_once(now, now + timeout, limit, only=only)
             if records is None:
@@ -498,8 +498,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
                 return {}
             raise self._error_of(error, turn) from error.__cause__
         finally:
-            if not turn.goes_on_alone:
-                self._leave(turn)
+            self._driver.leave(turn)
         if not records and guard.ending:
             raise ConsumerStoppedError
         return records

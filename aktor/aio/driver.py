@@ -1,4 +1,5 @@
-"""Runs the core's generators in an event loop.
+"""Begins the calls of the asyncio consumer, runs the core's generators in an event loop, and ends
+them.
 
 A call that is cancelled leaves nothing half done. Where it lets others in (at an `Open` time) it
 ends at once. Anywhere else, in a step of a rebalance, say, it goes on without its caller to the
@@ -22,6 +23,7 @@ from aktor.aio import tasks
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.waiting import Open, Waiting
+from aktor.errors import ConsumerStoppedError
 
 __all__ = ["Driver", "LoopBell"]
 
@@ -93,19 +95,67 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 class Driver:
-    """Drives the calls of one consumer. Owns those that go on without their callers."""
+    """Begins, drives and ends the calls of one consumer. Owns those that go on without their
+    callers.
+
+    `check_background` fails if the background thread is gone.
+    """
 
     def __init__(
-        self, bell: LoopBell, clock: Callable[[], float], guard: TaskGuard, engine: Engine
+        self,
+        bell: LoopBell,
+        guard: TaskGuard,
+        engine: Engine,
+        check_background: Callable[[], object],
     ) -> None:
         self._bell = bell
-        self._clock = clock
+        self._clock = engine.core.clock
         self._guard = guard
         self._engine = engine
+        self._check_background = check_background
         self._alone: set[asyncio.Task[Any]] = set()
+
+    # -- how an outermost call begins and ends
+
+    def begin(self, *, closing: bool = False) -> None:
+        """The call has entered: repair what the last one left half done, and begin."""
+        engine, guard = self._engine, self._guard
+        engine.call.attention.call()
+        if guard.ending and not closing:
+            raise engine.call.own(ConsumerStoppedError())
+        if guard.broken:
+            guard.mend(engine.repair)
+        self._check_background()
+        engine.begin_call()
+        guard.begin()
+        if not closing and engine.core.port.failure is not None:
+            engine.call.check_alive()
+
+    def note_error(self, error: BaseException, turn: Turn) -> None:
+        """The call ends by this error: an interrupt, unless it is one of our own."""
+        if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
+            return  # what the consumer does now is another call's
+        call = self._engine.call
+        if self._guard.begun and call.is_broken_by(error):
+            self._guard.break_off()
+        else:
+            call.forget_errors()
+
+    def leave(self, turn: Turn) -> None:
+        """The call is over, unless it goes on alone. It may have made records ready (`resume`, a
+        seek in what is buffered, a batch that it did not take whole) for which a call of another
+        task waits."""
+        if turn.goes_on_alone:
+            return
+        self._guard.leave(turn)
+        if self._guard.away and self._engine.delivery.anything_ready:
+            self._bell.ring()
+
+    # -- how it is driven
 
     async def run(self, turn: Turn, waiting: Waiting[T]) -> T:
         """Run an outermost call to its end; returns its result."""
+        self._engine.call.touch()
         section = None
         try:
             seen = self._bell.rings
@@ -130,6 +180,7 @@ class Driver:
 
     async def run_nested(self, waiting: Waiting[T]) -> T:
         """Run a call that a callback of the present one makes. It lets no others in."""
+        self._engine.call.touch()
         try:
             over, asked, seen = False, -math.inf, self._bell.rings
             while not over:
@@ -141,6 +192,7 @@ class Driver:
 
     def run_at_once(self, waiting: Waiting[T]) -> T:
         """Run a call to its end that need not wait."""
+        self._engine.call.touch()
         over, asked = _advance(waiting)
         if not over:
             waiting.close()

@@ -144,13 +144,12 @@ class Guarded:
         turn = self._turn(name, patience)
         try:
             await self._enter(turn)
-            self._begin()
+            self._driver.begin()
             return await self._driver.run(turn, make())
         except BaseException as error:
             raise self._error_of(error, turn) from error.__cause__
         finally:
-            if not turn.goes_on_alone:
-                self._leave(turn)
+            self._driver.leave(turn)
 
     def _start(self, name: str, make: Callable[[], Waiting[T]]) -> asyncio.Task[T]:
         """Begin a call whose end nobody need wait for."""
@@ -183,19 +182,12 @@ class Guarded:
                 " rebalance, and cannot wait for its end. Call it in the task that reads"
             )
         try:
-            self._begin()
+            self._driver.begin()
             yield
         except BaseException as error:
             raise self._error_of(error, turn) from error.__cause__
         finally:
-            self._leave(turn)
-
-    def _leave(self, turn: Turn) -> None:
-        """A call is over. It may have made records ready (`resume`, a seek in what is buffered, a
-        batch that it did not take whole) for which a call of another task waits."""
-        self._guard.leave(turn)
-        if self._guard.away and self._engine.delivery.anything_ready:
-            self._bell.ring()
+            self._driver.leave(turn)
 
     @contextlib.contextmanager
     def _nested(self) -> Generator[None]:
@@ -207,33 +199,13 @@ class Guarded:
         finally:
             call.end_nested(touched=touched)
 
-    def _begin(self, *, closing: bool = False) -> None:
-        """An outermost call begins: repair what the last one left half done."""
-        engine, guard, dispatcher = self._engine, self._guard, self._dispatcher
-        engine.call.attention.call()
-        if guard.ending and not closing:
-            raise engine.call.own(ConsumerStoppedError())
-        if guard.broken:
-            guard.mend(engine.repair)
-        if not dispatcher.runs_elsewhere:
-            dispatcher.fail_if_gone()
-        engine.begin_call()
-        guard.begin()
-        if not closing and engine.core.port.failure is not None:
-            engine.call.check_alive()
-
     def _error_of(self, error: BaseException, turn: Turn) -> BaseException:
         """An outermost call ends by this error; returns what the caller is told."""
-        call = self._engine.call
         if isinstance(error, asyncio.CancelledError) and turn.name in READS:
             self._cancelled_reading = ref(error)  # its traceback has this consumer
-        if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
-            return error  # what the consumer does now is another call's
-        if self._guard.begun and call.is_broken_by(error):
-            self._guard.break_off()
-        else:
-            call.forget_errors()
-        if type(error) is ConsumerClosedError:
+        is_inside = self._guard.holder.get(None) is turn
+        self._driver.note_error(error, turn)
+        if is_inside and not turn.goes_on_alone and type(error) is ConsumerClosedError:
             return ConsumerStoppedError()
         return error
 

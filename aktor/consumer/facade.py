@@ -1226,6 +1226,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     def _run(self, waiting: Waiting[R]) -> R:
         """Run what may wait to its end, on this thread."""
+        self._engine.call.touch()
         return self._driver.run(waiting, self._wait_open)
 
     def _deadline(self, timeout_ms: float | None) -> float:

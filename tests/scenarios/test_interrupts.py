@@ -22,7 +22,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError, UserCallbackError
 from tests.gate import all_but_the_first
-from tests.scenarios.interrupts import Injection, choose
+from tests.scenarios.interrupts import Injection, Line, choose
 from tests.scenarios.programs import (
     ACTS,
     SCENARIOS,
@@ -382,3 +382,28 @@ def test_an_interrupted_look_up_leaves_no_topic_tracked() -> None:
 
         assert line > 20
         assert left == []
+
+
+def interrupted_commit(at: int, lines: list[Line]) -> bool:
+    """Interrupt a commit at a line of ours; returns whether the next call begins with a repair."""
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.fill("orders", 20)
+        consumer = world.consumer(group_id="g", auto_offset_reset="earliest")
+        consumer.assign([T0])
+        assert read(world, consumer, 5, max_records=5)
+        injection = Injection(world, at=[at], act=keyboard_interrupt, lines=lines)
+        with injection, suppress(KeyboardInterrupt):
+            consumer.commit()
+        consumer.pause()
+        return bool(world.host(consumer).named("call.repaired"))
+
+
+def test_a_commit_that_is_interrupted_before_it_asks_is_repaired_too() -> None:
+    """It first follows topics that were created anew, and drops what was fetched of the old."""
+    lines: list[Line] = []
+    assert not interrupted_commit(0, lines)
+
+    follows = [at for at, (file, _) in enumerate(lines, 1) if file.endswith("core/positions.py")]
+    assert {at: interrupted_commit(at, []) for at in follows} == dict.fromkeys(follows, True)
+    assert follows

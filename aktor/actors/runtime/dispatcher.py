@@ -773,6 +773,11 @@ class Dispatcher:
                 self._thread.join(timeout)
         return not self.alive
 
+    def check(self) -> None:
+        """`fail_if_gone`, at little cost while the thread runs."""
+        if not self.runs_elsewhere:
+            self.fail_if_gone()
+
     def fail_if_gone(self) -> BackgroundThreadError | None:
         """Fail if the thread has ended without a word. Returns the error if it was found now.
 

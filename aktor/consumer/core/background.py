@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from aktor.consumer.core.call import copy_of_told
 from aktor.consumer.core.commits import CommitCallbacks
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.leaving import Leaving
@@ -93,9 +94,8 @@ class Background:
                 pass  # the membership manager tells it too (GroupFailed), with more in the text
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
                 core.heartbeat.hurry()  # if the application polls on, the manager tells it again
-                error = self._call.own_told(event.error, owed=True)
-                self._events.done_with(event)
-                raise error
+                error = copy_of_told(event.error)
+                self._call.raise_once(error, lambda: self._events.done_with(event))
             case ClusterChanged():
                 self._follow_cluster()
             case AssignPartitions() if self._is_over(event):
@@ -131,9 +131,7 @@ class Background:
         self._positions.follow_subscription()
         core.heartbeat.hurry()
         if error is not None:
-            self._call.own(error, owed=True)
-            self._events.done_with(event)
-            raise error
+            self._call.raise_once(error, lambda: self._events.done_with(event))
 
     def _is_lost_by_now(self) -> bool:
         """Whether the member may have left its group since the manager sent this revocation.

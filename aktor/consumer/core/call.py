@@ -11,14 +11,14 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Never
 
 from aktor.consumer.core.batch import Attention
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.waiting import Open
 from aktor.errors import ConsumerClosedError, WakeupError
 
-__all__ = ["Call"]
+__all__ = ["Call", "copy_of_told"]
 
 #: The part of its time for which `close` lets a commit of another call go on.
 COMMIT_SHARE: Final = 0.25
@@ -71,10 +71,10 @@ class Call:
         self.poll_ends: Callable[[], bool] | None = None
         #: The tickets of its questions.
         self.asked: list[int] = []
-        #: `_owed`: the error that is being raised now, if a later poll must raise it in case an
-        #: interrupt displaces it. `unraised`: an error that an interrupt displaced; the next poll
-        #: raises it.
+        #: The error that is raised now. If an interrupt takes its place, `repair` moves it to
+        #: `unraised`.
         self._owed: BaseException | None = None
+        #: An error that an interrupt took the place of: the next poll raises it.
         self.unraised: BaseException | None = None
 
     # -- how it begins and ends
@@ -92,7 +92,8 @@ class Call:
         self.follows_policy = False
 
     def touch(self) -> None:
-        """The call begins to change something."""
+        """The call begins to change something. Who drives a generator of the core says so before
+        its first line; of what runs at once, whatever changes something."""
         self.touched = True
 
     def does_not_wait_for(self, ticket: int) -> None:
@@ -155,13 +156,19 @@ class Call:
         return error
 
     def own_told(self, told: BaseException, *, owed: bool = False) -> BaseException:
-        """As `own`, for an error that the background has told and keeps: a copy of it is raised.
+        """As `own`, for an error that the background has told and keeps: a copy of it is raised."""
+        return self.own(copy_of_told(told), owed=owed)
 
-        Its traceback would keep a dropped consumer alive, whose thread would never end.
-        """
-        error = copy.copy(told)
-        error.__cause__ = told.__cause__
-        return self.own(error, owed=owed)
+    def raise_once(self, error: BaseException, done: Callable[[], None]) -> Never:
+        """Raise this error of our own; `done` forgets what it came of. If an interrupt is raised in
+        its place, the next poll raises it."""
+        self.own(error, owed=True)
+        done()
+        raise error
+
+    def is_own(self, error: BaseException) -> bool:
+        """Whether this is the error of our own that the call ends in. Else it is an interrupt."""
+        return error is self.ended_in
 
     def is_broken_by(self, error: BaseException) -> bool:
         """Whether the call, which ends by this error, leaves something half done: it has begun to
@@ -173,7 +180,7 @@ class Call:
         self.ended_in = self._owed = None
 
     def raise_later(self, error: BaseException) -> None:
-        """The call that ends in this error is nobody's: the next poll raises it."""
+        """Nobody waits for the call that ends in this error: the next poll raises it."""
         self.unraised = error
 
     def raise_owed(self) -> None:
@@ -246,3 +253,11 @@ class Call:
         error = self._port.connections.take_error()
         if error is not None:
             raise self.own_told(error)
+
+
+def copy_of_told(told: BaseException) -> BaseException:
+    """A copy of an error that the background has told and keeps. If that one itself were raised,
+    its traceback would keep a dropped consumer alive, whose thread would never end."""
+    error = copy.copy(told)
+    error.__cause__ = told.__cause__
+    return error

@@ -243,7 +243,6 @@ class Engine:
     def next_record(self, deadline: float, limit: int) -> Waiting[Any]:
         """The next record of an iteration: of this partition or the next one, or of a poll; None at
         the deadline."""
-        self.call.touch()
         iteration = self.iteration
         while True:
             if iteration.has_records or not iteration.begin_next_batch():
@@ -323,7 +322,7 @@ class Engine:
         try:
             records = self._collect(take, now, deadline)
         except BaseException as error:
-            if error is self.call.ended_in:  # not an interrupt: positions may be wrong after it
+            if self.call.is_own(error):  # after an interrupt positions may be wrong
                 self.heartbeat.be_heard(now)
             raise
         if records:
@@ -410,7 +409,7 @@ class Engine:
         With auto-commit on, the positions are committed first, without waiting.
         """
         if self.subscription.is_subscribed:
-            raise IllegalStateError("assign after subscribe: call unsubscribe first")
+            raise self.call.own(IllegalStateError("assign after subscribe: call unsubscribe first"))
         self.iteration.stow()
         if self.core.settings.enable_auto_commit and (consumed := self.positions.consumed()):
             ids = self.subscription.topic_ids.ids
@@ -572,7 +571,6 @@ class Engine:
     def _find_position(
         self, topic_partition: TopicPartition, deadline: float
     ) -> Waiting[int | None]:
-        self.call.touch()
         yield from self.recovery.restore_if_restarted()
         while True:
             self.positions.apply_found()

@@ -113,7 +113,7 @@ class Leaving:
                 interruptible=self._core.call.closing,
             )
         except Exception as error:
-            if error is not self._core.call.ended_in:
+            if not self._core.call.is_own(error):
                 raise  # a signal handler's
             # Nothing is lost: the group goes on from the last commit and repeats some records.
             self._expelled = says_expelled(error)
@@ -199,7 +199,7 @@ class Leaving:
                 self._core.port.membership.rejoin_as(member_id)
                 continue
             except Exception as error:
-                if error is not self._core.call.ended_in:
+                if not self._core.call.is_own(error):
                     raise  # a signal handler's
                 self._core.log.warning("member.leave_failed", because=error)
             break

@@ -66,7 +66,6 @@ class Questions:
         yield from self._recovery.restore_if_restarted()
         began = core.clock()
         until = max(began, deadline) + ANSWER_GRACE
-        call.touch()
         ticket, reply = core.port.ask(actor, asked=call.asked)
         try:
             core.publish(question(ticket))
@@ -107,7 +106,6 @@ class Questions:
         call = core.call
         call.check_alive()
         yield from self._recovery.restore_if_restarted()
-        call.touch()
         ticket = core.port.open(actor, settle, call.asked)
         core.publish(question(ticket))
         call.does_not_wait_for(ticket)

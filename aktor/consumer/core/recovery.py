@@ -76,7 +76,6 @@ class Recovery:
 
     def restore(self, restarted: ActorsRestarted) -> Waiting[None]:
         """Tell these actors what they must know; raises the error of the lost callback, if any."""
-        self._core.call.touch()
         self.restoring = restarted
         error = None
         if MEMBERSHIP in restarted.actors:
@@ -87,10 +86,8 @@ class Recovery:
         self._say_anew("actors were restarted")
         self._say_paused(resumed=False)
         if error is not None:
-            self._core.call.own(error, owed=True)
+            self._core.call.raise_once(error, lambda: self._core.events.take_out(restarted))
         self._core.events.take_out(restarted)
-        if error is not None:
-            raise error
 
     def _restore_membership(self, restarted: ActorsRestarted) -> Waiting[BaseException | None]:
         """All partitions are lost, and the new membership manager joins; returns the listener's

@@ -22,7 +22,7 @@ class Loop:
         self.bell, self.guard = LoopBell(), TaskGuard()
         self.bell.belong_to(asyncio.get_running_loop())
         self.harness = EngineHarness(clock=time.monotonic, bell=self.bell, **settings)
-        self.driver = Driver(self.bell, time.monotonic, self.guard, self.harness.engine)
+        self.driver = Driver(self.bell, self.guard, self.harness.engine, lambda: None)
 
     def begin(self, waiting: Waiting[Any]) -> asyncio.Task[Any]:
         """A task that is in this call."""
@@ -30,13 +30,11 @@ class Loop:
         async def call() -> Any:
             turn = Turn("a call", asyncio.current_task())
             await self.guard.wait_for_turn(turn)
-            self.harness.engine.begin_call()
-            self.guard.begin()
+            self.driver.begin()
             try:
                 return await self.driver.run(turn, waiting)
             finally:
-                if not turn.goes_on_alone:
-                    self.guard.leave(turn)
+                self.driver.leave(turn)
 
         return asyncio.create_task(call())
 

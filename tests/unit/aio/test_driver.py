@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aktor.aio.driver import LoopBell
-from aktor.aio.turns import INSIDE
+from aktor.aio.turns import INSIDE, Turn
 from aktor.consumer.core.waiting import Open, Waiting
 from aktor.events.fetching import RecordsFetched
 from tests.unit.aio.builders import LONG, Loop, a_moment, run
@@ -173,7 +173,7 @@ def test_a_call_that_is_cancelled_in_a_step_goes_on_alone_to_the_end_of_the_step
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        following = loop.begin(iter_of_nothing())
+        following = asyncio.create_task(loop.guard.wait_for_turn(Turn("the next", None)))
         await a_moment()
         assert not following.done(), "it is not its turn yet"
         goes_on.set()
@@ -182,11 +182,6 @@ def test_a_call_that_is_cancelled_in_a_step_goes_on_alone_to_the_end_of_the_step
         assert loop.guard.broken == (ends != "open")
 
     run(program)
-
-
-def iter_of_nothing() -> Waiting[None]:
-    return
-    yield
 
 
 def test_a_callback_begins_when_the_guard_knows_of_it_also_where_tasks_are_eager() -> None:
@@ -227,7 +222,7 @@ def test_records_of_a_poll_whose_caller_was_cancelled_in_a_step_are_given_out_by
         await a_moment()
         assert loop.guard.broken
         assert engine.consumed()[A].offset == 3, "they were taken"
-        engine.repair()
+        loop.guard.mend(engine.repair)
         assert engine.consumed()[A].offset == 0
         loop.harness.hear(RecordsFetched(chunks=(a_chunk(count=3, epoch=loop_epoch(engine)),)))
         assert offsets(await loop.begin(engine.poll(0.0, 500))) == {A: [0, 1, 2]}

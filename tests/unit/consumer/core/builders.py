@@ -101,7 +101,8 @@ class EngineHarness:
         self.driver = Blocking(self.bell, self.clock)
 
     def run(self, operation: Waiting[T]) -> T:
-        """Drive it to its end."""
+        """Drive it to its end, as a consumer does."""
+        self.engine.call.touch()
         return self.driver.run(operation)
 
     def ask(self, *args: Any, **kwargs: Any) -> Any:

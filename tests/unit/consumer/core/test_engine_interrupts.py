@@ -61,17 +61,6 @@ def test_a_repair_tells_which_partitions_are_paused_and_which_are_not() -> None:
     ]
 
 
-def test_a_call_that_acts_on_a_restart_has_changed_something() -> None:
-    """So it is repaired if it is interrupted then, even if it is one that only asks."""
-    harness = a_consumer(A)
-    harness.hear(a_restart("fetch"))
-    harness.engine.begin_call()
-
-    harness.run(harness.engine.recovery.restore_if_restarted())
-
-    assert harness.engine.call.touched
-
-
 def test_restarted_actors_hear_everything_again_in_new_epochs() -> None:
     harness = a_consumer(A, B)
     harness.engine.seek(B, Position(offset=40))
