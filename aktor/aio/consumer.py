@@ -354,7 +354,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             return
         self._check_loop()
         if self._stop_task is None:
-            timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
+            timeout = arguments.timeout("close", self._settings, timeout_ms)
             self._stop_task = tasks.begin(self._stop(timeout, autocommit))
         if self._guard.in_callback_of is None and not self._is_in_handler():
             await asyncio.shield(self._stop_task)
@@ -794,7 +794,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         goes on in the event loop, also if an await of what is returned is cancelled: await that if
         you need to know that it is done. `subscribe` and `assign` that are called before that take
         effect after it."""
-        deadline = self._core.clock() + self._settings.request_timeout
+        deadline = self._deadline("unsubscribe")
 
         def unsubscribe() -> Waiting[None]:
             try:
@@ -857,7 +857,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         `default_api_timeout_ms`.
         """
         self._check_assigned((partition,))
-        deadline = self._core.clock() + self._settings.default_api_timeout
+        deadline = self._deadline("position")
         found = await self._call(
             "position", lambda: self._engine.position(partition, deadline, must=True)
         )
@@ -886,7 +886,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: ResetStrategy) -> None:
         chosen = self._assigned_or_all(partitions)
-        deadline = self._core.clock() + self._settings.request_timeout
+        deadline = self._deadline("seek_to_beginning")
 
         def reset() -> Waiting[None]:
             self._engine.reset(chosen, strategy)
@@ -973,8 +973,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             self._check_beside_process("commit")
             raise arguments.no_offsets_beside_process()
         named = None if offsets is None else arguments.checked_offsets(_with_metadata(offsets))
-        deadline = self._core.clock() + self._settings.request_timeout
-
+        deadline = self._deadline("commit")
         await self._call("commit", lambda: self._engine.commit(named, deadline))
 
     async def committed(self, partition: TopicPartition) -> int | None:
@@ -989,7 +988,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         arguments.check_group(self._settings)
         wanted = arguments.checked_partitions(partitions)
-        deadline = self._core.clock() + self._settings.default_api_timeout
+        deadline = self._deadline("committed")
         return await self._call(
             "committed", lambda: self._engine.questions.committed(wanted, deadline)
         )
@@ -1006,7 +1005,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         """Topic ids, partitions and leaders of these topics, or of all: see
         `aktor.KafkaConsumer.look_up_topics`. Not in aiokafka."""
         named = arguments.checked_topics(topics)
-        deadline = self._core.clock() + self._settings.default_api_timeout
+        deadline = self._deadline("topics")
         return await self._call("topics", lambda: self._engine.questions.topics(named, deadline))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -1028,7 +1027,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self, partitions: Iterable[TopicPartition], strategy: ResetStrategy
     ) -> dict[TopicPartition, int]:
         wanted = arguments.checked_partitions(partitions)
-        deadline = self._core.clock() + self._settings.request_timeout
+        deadline = self._deadline("beginning_offsets")
         return await self._call(
             "offsets", lambda: self._engine.questions.edges(wanted, strategy, deadline)
         )
@@ -1038,10 +1037,13 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset at or after each timestamp (ms), None where there is none."""
         wanted = arguments.checked_timestamps(timestamps)
-        deadline = self._core.clock() + self._settings.request_timeout
+        deadline = self._deadline("offsets_for_times")
         return await self._call("offsets", lambda: self._engine.questions.offsets(wanted, deadline))
 
     # -- below the methods
+
+    def _deadline(self, method: str) -> float:
+        return self._core.clock() + arguments.timeout(method, self._settings)
 
     def _checked(self, partitions: tuple[TopicPartition, ...]) -> frozenset[TopicPartition] | None:
         if not partitions:

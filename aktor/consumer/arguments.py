@@ -46,12 +46,20 @@ __all__ = [
     "position",
     "record_limit",
     "seconds",
+    "timeout",
     "topic_name",
     "topic_names",
 ]
 
 #: The longest wait, in seconds: it can still be added to a clock, and a lock can wait for it.
 FOREVER: Final = 1e9
+
+#: Methods that wait for `request_timeout_ms` if they are given no time, as in kafka-python. Others
+#: wait for `default_api_timeout_ms`, and `bootstrap` for ever.
+_REQUESTS: Final = frozenset(
+    {"commit", "unsubscribe", "close", "beginning_offsets", "end_offsets", "offsets_for_times"}
+    | {"seek_to_beginning", "seek_to_end"}  # where they wait (asyncio)
+)
 
 #: The longest text that every version of the protocol can carry, in bytes.
 TEXT_MAX: Final = 32_767
@@ -68,6 +76,12 @@ def seconds(timeout_ms: Any, default: float | None = None) -> float:
             f"timeout_ms is {reprlib.repr(timeout_ms)}, but a timeout must not be negative"
         )
     return FOREVER if timeout_ms >= FOREVER * 1000 else float(timeout_ms) / 1000
+
+
+def timeout(method: str, settings: Settings, timeout_ms: Any = None) -> float:
+    """For how many seconds a call of this method may wait, if it is given this `timeout_ms`."""
+    usual = FOREVER if method == "bootstrap" else settings.default_api_timeout
+    return seconds(timeout_ms, settings.request_timeout if method in _REQUESTS else usual)
 
 
 def record_limit(max_records: Any) -> int:

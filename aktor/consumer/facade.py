@@ -297,7 +297,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     @exclusive
     def unsubscribe(self) -> None:
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
-        self._run(self._engine.unsubscribe(self._core.clock() + self._settings.request_timeout))
+        self._run(self._engine.unsubscribe(self._deadline("unsubscribe")))
 
     def subscription(self) -> set[str] | None:
         """The subscribed topics, or those that match the pattern; None: nothing is subscribed to.
@@ -776,7 +776,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
         self._check_assigned((partition,), _not_assigned)
-        deadline = self._deadline(timeout_ms)
+        deadline = self._deadline("position", timeout_ms)
         found = self._engine.known_position(partition)
         if found is None:
             must = timeout_ms is None
@@ -881,8 +881,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             KafkaTimeoutError: not done in time.
         """
         named = self._offsets_to_commit(offsets)
-        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._run(self._engine.commit(named, self._core.clock() + timeout))
+        self._run(self._engine.commit(named, self._deadline("commit", timeout_ms)))
 
     @exclusive
     def commit_async(
@@ -987,7 +986,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self, partitions: Iterable[TopicPartition], metadata: bool, timeout_ms: float | None
     ) -> dict[TopicPartition, Any]:
         wanted = arguments.checked_partitions(partitions)
-        deadline = self._deadline(timeout_ms)
+        deadline = self._deadline("committed", timeout_ms)
         found = self._run(self._engine.questions.committed(wanted, deadline))
         if metadata:
             return found
@@ -1029,7 +1028,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         (KIP-516).
         """
         named = arguments.checked_topics(topics)
-        return self._run(self._engine.questions.topics(named, self._deadline(None)))
+        return self._run(self._engine.questions.topics(named, self._deadline("topics")))
 
     @looking
     def known_topics(self) -> Mapping[str, TopicInfo]:
@@ -1044,7 +1043,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first available offset of each partition (assigned or not)."""
-        return self._edges(partitions, ResetStrategy.EARLIEST, timeout_ms)
+        deadline = self._deadline("beginning_offsets", timeout_ms)
+        return self._edges(partitions, ResetStrategy.EARLIEST, deadline)
 
     @habits.explained
     @exclusive
@@ -1052,17 +1052,13 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset after the last record (the last stable one, with read_committed)."""
-        return self._edges(partitions, ResetStrategy.LATEST, timeout_ms)
+        deadline = self._deadline("end_offsets", timeout_ms)
+        return self._edges(partitions, ResetStrategy.LATEST, deadline)
 
     def _edges(
-        self,
-        partitions: Iterable[TopicPartition],
-        strategy: ResetStrategy,
-        timeout_ms: float | None,
+        self, partitions: Iterable[TopicPartition], strategy: ResetStrategy, deadline: float
     ) -> dict[TopicPartition, int]:
         wanted = arguments.checked_partitions(partitions)
-        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        deadline = self._core.clock() + timeout
         return self._run(self._engine.questions.edges(wanted, strategy, deadline))
 
     @habits.explained
@@ -1076,8 +1072,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         answer in time (default `request_timeout_ms`).
         """
         wanted = arguments.checked_timestamps(timestamps)
-        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        deadline = self._core.clock() + timeout
+        deadline = self._deadline("offsets_for_times", timeout_ms)
         return self._run(self._engine.questions.offsets(wanted, deadline))
 
     # -- watching
@@ -1099,7 +1094,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             KafkaTimeoutError: a broker answers, but has not described the cluster in time.
             AuthenticationError: a broker refuses the login, or a certificate is refused.
         """
-        deadline = self._core.clock() + arguments.seconds(timeout_ms, arguments.FOREVER)
+        deadline = self._deadline("bootstrap", timeout_ms)
         self._run(self._engine.questions.reach_cluster(deadline, refresh=refresh))
         if self.config["api_version"] is None:
             self.config["api_version"] = self._broker_version()
@@ -1151,7 +1146,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         Operation.named(group_membership_operation)
         if self._ended or self._guard.forked:
             return
-        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
+        timeout = arguments.timeout("close", self._settings, timeout_ms)
         asked = Close(autocommit, timeout, group_membership_operation)
         processor = self._processor
         if processor is None:
@@ -1220,18 +1215,16 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             return arguments.seconds(self.config["consumer_timeout_ms"])
         if "timeout" in given:
             return float(given["timeout"])
-        settings = self._settings
-        usual = settings.request_timeout if method in _REQUESTS else settings.default_api_timeout
-        return arguments.seconds(given.get("timeout_ms"), usual) + ANSWER_GRACE
+        timeout = arguments.timeout(method, self._settings, given.get("timeout_ms"))
+        return timeout + ANSWER_GRACE
 
     def _run(self, waiting: Waiting[R]) -> R:
         """Run what may wait to its end, on this thread."""
         self._engine.call.touch()
         return self._driver.run(waiting, self._wait_open)
 
-    def _deadline(self, timeout_ms: float | None) -> float:
-        timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
-        return self._core.clock() + timeout
+    def _deadline(self, method: str, timeout_ms: float | None = None) -> float:
+        return self._core.clock() + arguments.timeout(method, self._settings, timeout_ms)
 
     def __reduce__(self) -> Any:
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")
@@ -1244,9 +1237,6 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )
 
-
-#: Methods whose `timeout_ms` is `request_timeout_ms` by default, not `default_api_timeout_ms`.
-_REQUESTS: Final = frozenset({"commit", "beginning_offsets", "end_offsets", "offsets_for_times"})
 
 #: As it is when nobody has replaced it.
 _NEXT: Final = KafkaConsumer.__next__

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor import KafkaConsumer
 from aktor.consumer import arguments
 from aktor.consumer.arguments import FOREVER, TEXT_MAX
+from aktor.consumer.configuration import configuration
 from aktor.consumer.configuration.checks import INT32_MAX, INT64_MAX
 
 A = TopicPartition("orders", 0)
@@ -130,3 +132,19 @@ def test_a_partitions_number_becomes_an_int() -> None:
 
 def test_no_topics_beside_a_pattern_are_none() -> None:
     assert arguments.topic_names(None) == arguments.topic_names(()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("method", "usual"),
+    [("commit", 30.0), ("end_offsets", 30.0), ("position", 60.0), ("bootstrap", FOREVER)],
+)
+def test_a_call_that_is_given_no_time_has_that_of_its_kind(method: str, usual: float) -> None:
+    _, settings = configuration.parse({})
+
+    assert arguments.timeout(method, settings) == usual
+    assert arguments.timeout(method, settings, 1500) == 1.5
+
+
+def test_who_waits_for_its_turn_to_bootstrap_waits_as_long_as_bootstrap_does() -> None:
+    with KafkaConsumer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0) as consumer:
+        assert consumer._patience("bootstrap", {"timeout_ms": None}) > FOREVER
