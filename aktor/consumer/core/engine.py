@@ -130,8 +130,8 @@ class Engine:
                 iteration.settle()
 
     def spare_unfinished(self) -> None:
-        """Another thread than the last reader closes the consumer. What the reader was given last
-        may not be finished, and never will be if the program ends: it must not be committed."""
+        """The thread that closes the consumer is not the one that read last. That one may never
+        finish its records: their offsets are not committed."""
         if is_another(self.delivery.given_to):
             self.delivery.take_back()
         if is_another(self.iteration.given_to):

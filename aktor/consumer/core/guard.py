@@ -282,8 +282,8 @@ class ThreadGuard(Guard[FrameType]):
         return True
 
     def _give_up(self, place: _Place) -> None:
-        """An interrupt ends the wait, perhaps when its turn had come. A call that was away is away
-        still: the end of it must not touch what the call that enters now does."""
+        """An interrupt has ended the wait, perhaps after this call had entered. A call that was
+        away stays away: its clean-up must not change the next call's work."""
         self._remove(place)
         self._release_holder(place.frame)
 

@@ -56,8 +56,8 @@ def exclusive(method: F) -> F:
 
 
 def handing_out(method: F) -> F:
-    """As `exclusive`, for `next()`: most of its calls give out a record that is here, and do not
-    begin anything. Those that do call `_begin_call`."""
+    """As `exclusive`, for `next()`. Most of its calls return a buffered record without beginning a
+    call. One that must poll calls `_begin_call`."""
     return _guarded(method, admit=ThreadGuard.check_iterable, begins=False)
 
 
