@@ -194,6 +194,13 @@ class Driver:
         _kill([self.child.process.pid, *self._below()])
         self.child.process.wait()
 
+    def interrupt(self) -> set[int]:
+        """SIGINT to the driver, as by Ctrl-C, and wait for its end; the processes below it."""
+        below = {*self._below()}
+        self.child.process.send_signal(signal.SIGINT)
+        self.child.process.wait(120)
+        return below
+
     def kill_python_workers(self) -> int:
         """SIGKILL all Python workers that run tasks; how many there were."""
         wait_until(self._workers, "there are Python workers", 60)
@@ -237,6 +244,12 @@ def _descendants(pid: int) -> dict[int, str]:
         found |= new
         parents = set(new)
     return found
+
+
+def running(pids: set[int]) -> set[int]:
+    """Those of these processes that have not ended."""
+    every = _processes()
+    return {pid for pid in pids & every.keys() if "<defunct>" not in every[pid][1]}
 
 
 def _kill(pids: list[int]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
-from tests.kafka.spark_driver import Driver, parquet_query, times_written
+from tests.kafka.spark_driver import Driver, parquet_query, running, times_written
 from tests.kafka.spark_support import OURS, read, reader
 from tests.kafka.support import numbered, wait_until
 
@@ -54,6 +54,24 @@ def test_python_workers_and_then_the_driver_are_killed_in_mid_batch(
         driver.kill()
     commits = [int(one.name) for one in (tmp_path / "checkpoint/commits").glob("[0-9]*")]
     assert max(commits) < 5, "the driver was killed in mid-stream"
+
+    finish(spark, kafka, topic, tmp_path, maxOffsetsPerTrigger=800)
+
+    assert times_written(spark, tmp_path) == written
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.once("a driver of its own takes 20 s")
+def test_a_driver_that_is_interrupted_in_mid_batch_leaves_nothing_running_and_goes_on_later(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    written = write(kafka, topic, 2, 1200)
+    with Driver(kafka, topic, tmp_path, pause_ms=8, maxOffsetsPerTrigger=800) as driver:
+        driver.wait_in_mid_batch(1)
+        below = driver.interrupt()
+        wait_until(lambda: not running(below), "all its processes have ended", 60)
+    commits = [int(one.name) for one in (tmp_path / "checkpoint/commits").glob("[0-9]*")]
+    assert max(commits) < 2, "the driver was interrupted in mid-stream"
 
     finish(spark, kafka, topic, tmp_path, maxOffsetsPerTrigger=800)
 

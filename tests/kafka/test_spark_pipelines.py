@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
+from pyspark.sql import Row
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
@@ -24,6 +26,9 @@ pytestmark = [
     pytest.mark.once("what Spark makes of rows does not depend on which Kafka it is"),
     pytest.mark.timeout(400),
 ]
+
+#: The store of states that `transformWithState` needs.
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 #: Few records in a batch of a stream, so that state goes from one batch to the next.
 BATCH = 60
@@ -142,6 +147,30 @@ def with_state(orders: Any) -> Any:
     )
 
 
+def with_processor(orders: Any) -> Any:
+    """The same sum by an object in Python. Spark starts a process for it, and waits 10 s for it."""
+    orders.sparkSession.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS_DB)
+
+    class Totals(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.total = handle.getValueState("total", "total double")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            before = self.total.get()[0] if self.total.exists() else 0.0
+            now = before + sum(row.amount for row in rows)
+            self.total.update((now,))
+            yield Row(customer=key[0], total=now)
+
+        def close(self) -> None:
+            pass
+
+    return (
+        of_json(orders)
+        .groupBy("customer")
+        .transformWithState(Totals(), "customer string, total double", "update", "none")
+    )
+
+
 def in_sql(orders: Any) -> Any:
     """A view, and a query of it in SQL."""
     of_json(orders).createOrReplaceTempView("orders")
@@ -189,6 +218,7 @@ STATEFUL = {
     "join of streams": ("append", lambda o, p: joined(o, p, "inner")),
     "outer join of streams": ("append", lambda o, p: joined(o, p, "left_outer")),
     "state in Python": ("update", lambda o, p: with_state(o)),
+    "transformWithState": ("update", lambda o, p: with_processor(o)),
 }
 
 
@@ -233,6 +263,7 @@ def test_a_stream_with_a_state_has_the_rows_that_it_has_with_sparks_own_source(
             assert query.lastProgress["batchId"] > 0, "a state goes from one batch to the next"
         finally:
             query.stop()
+            spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
         return in_order(spark.table(f"rows_of_{name}"))
 
     ours, native = map(run, SOURCES)
