@@ -20,6 +20,7 @@ from aktor.actors.runtime.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.routes import BY_NAME, KEPT, ROUTES
 from aktor.simulation.world.crashes import in_start_order
+from tests import sources
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "protocol.md"
@@ -79,12 +80,11 @@ NAMED = {
 }
 
 
-@functools.cache
 def tree_of(module: str) -> ast.Module:
     """The code of a module, by its dotted name."""
     path = ROOT.joinpath(*module.split("."))
     stub = path.with_suffix(".pyi")  # of a module that is compiled: those speak with nobody
-    return ast.parse((stub if stub.exists() else path.with_suffix(".py")).read_text())
+    return sources.tree_of(stub if stub.exists() else path.with_suffix(".py"))
 
 
 #: What is in another package, and still a part of each actor that imports it: what this reads of

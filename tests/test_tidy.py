@@ -32,6 +32,7 @@ from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import Value
 from tests import api_table, error_stub, metrics_table, protocol_table, settings_table, state_tables
+from tests.sources import forget, tree_of
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -128,6 +129,12 @@ BROKER_LAYERS = (
 IMPURE = {"time", "random", "threading", "socket", "logging", "asyncio", "selectors"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    yield
+    forget()
+
+
 def modules(package: str = "") -> Iterator[Path]:
     """The modules of a package, or the one module of that name."""
     if (alone := PACKAGE / f"{package}.py").exists():
@@ -139,7 +146,9 @@ def modules(package: str = "") -> Iterator[Path]:
 def imports(path: Path) -> Sequence[str]:
     """What it imports: modules, and names of modules as if they were modules, too."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    # Of the tests this is the only look at each.
+    tree = tree_of(path) if path.is_relative_to(PACKAGE) else ast.parse(path.read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -171,7 +180,7 @@ def import_graph() -> dict[str, set[str]]:
 def imported(path: Path, known: Collection[str]) -> Iterator[str]:
     """The modules among the known ones. Who imports a module of a package does not import the
     package's own names."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -296,7 +305,7 @@ def test_nobody_replaces_a_method_of_another_object() -> None:
 def patched(path: Path) -> Iterator[str]:
     """What this module assigns to a method's name, or a function to a name that no class of aktor
     declares, or a function to a class or module that it has imported."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     methods, declared = attributes()
     functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     imported_names = {
@@ -305,15 +314,16 @@ def patched(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
+    of_objects = functions | methods - declared
     for owner, name, value in assigned(tree):
         is_function = isinstance(value, ast.Lambda) or (
             (isinstance(value, ast.Name) and value.id in functions)
-            or (isinstance(value, ast.Attribute) and value.attr in functions | methods - declared)
+            or (isinstance(value, ast.Attribute) and value.attr in of_objects)
         )
         if owner.split(".")[0] in imported_names:
             is_patch = is_function
         else:
-            is_patch = name not in declared and (is_function or name in {*methods, "<name>"})
+            is_patch = name not in declared and (is_function or name in methods or name == "<name>")
         if is_patch:
             yield f"{owner}.{name}"
 
@@ -367,7 +377,7 @@ def test_positions_move_past_records_in_one_place() -> None:
     found = {
         (str(path.relative_to(PACKAGE)), function.name)
         for path in modules("consumer")
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in ast.walk(tree_of(path))
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and is_named(node.func, "advance")
@@ -424,7 +434,7 @@ def foreign(path: Path) -> Iterator[str]:
     """Attributes that are set of what is neither `self` nor was just made by the function, and
     containers in such attributes that are changed, also by a local name for them. Python's own
     attributes (`__cause__` of an error) are not counted."""
-    for function in ast.walk(ast.parse(path.read_text())):
+    for function in ast.walk(tree_of(path)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             own = {"self", "cls", *just_made(function)}
             for changed in changed_in(function):
@@ -492,7 +502,7 @@ def attributes() -> tuple[set[str], set[str]]:
     methods: set[str] = set()
     declared: set[str] = set()
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 for one in node.body:
                     if isinstance(one, ast.FunctionDef):
@@ -701,7 +711,7 @@ def test_every_message_is_declared_in_the_module_of_its_conversation() -> None:
     """A message that is declared elsewhere needs no route, and stands in no document."""
     messages = {"Message", *(kind.__name__ for kind in said())}
     for path in set(modules()) - set(modules("events")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 is_message = not messages.isdisjoint(map(ast.unparse, node.bases))
                 assert not is_message, f"{path.name}: {node.name} belongs in events/"
@@ -851,7 +861,7 @@ def test_an_enum_of_states_has_a_table_or_a_reason_for_none() -> None:
 def test_one_method_assigns_the_state_of_a_state_machine_and_asks_its_table(package: str) -> None:
     """But for the first state, which the constructor sets, and for kafka-python's `TaskState`."""
     for path in modules(package):
-        for one in ast.walk(ast.parse(path.read_text())):
+        for one in ast.walk(tree_of(path)):
             if isinstance(one, ast.ClassDef):
                 assigned = assignments_of_state(one)
                 assert all(map(follows, assigned)), f"{path.name}: {one.name}"
@@ -907,6 +917,7 @@ def test_the_stub_of_kafka_pythons_errors_is_made_from_its_classes() -> None:
 CALLS_MAX = 20_000
 
 
+@pytest.mark.gate
 def test_no_module_of_tests_computes_when_it_is_imported() -> None:
     """All processes of a run would do it, also those that were asked for one other test."""
     ran = subprocess.run(

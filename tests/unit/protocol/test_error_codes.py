@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,7 @@ from aktor.protocol.error_codes import (
     name_of,
 )
 from tests.error_table import DOCUMENT, actions, document
+from tests.sources import forget, tree_of
 
 CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 150]
 
@@ -66,8 +67,22 @@ OUR_SIDE = {
     ("consumer/present/picture", "_seen"),
 }
 
+#: The classes of errors, of Kafka and our own.
+ERROR_CLASSES = {
+    name
+    for module in (kafka_errors, aktor.errors)
+    for name in vars(module)
+    if name.endswith("Error")
+} - {"NoError"}
+
 #: Where a code may be treated as no error.
 TREATMENTS = [(answer, code) for answer in Answer for code in CODES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    yield
+    forget()
 
 
 def test_every_answer_has_its_rows() -> None:
@@ -119,7 +134,7 @@ def test_nobody_else_decides_by_sets_of_codes() -> None:
         str(path.relative_to(package))
         for folder in ("managers", "actors", "consumer", "events", "protocol")
         for path in (package / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Name) and node.id == "for_code"
     }
     assert callers == {"protocol/error_codes.py"}
@@ -132,7 +147,7 @@ def test_every_kind_of_answer_is_looked_up_by_somebody() -> None:
         node.attr
         for folder in ("managers", "actors")
         for path in (package / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Answer"
     }
     assert asked == {answer.name for answer in Answer}
@@ -141,8 +156,7 @@ def test_every_kind_of_answer_is_looked_up_by_somebody() -> None:
 def error_classes(nodes: Iterable[ast.expr]) -> set[str]:
     """The classes of errors, of Kafka or our own, that these expressions name."""
     names = {one.id for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)}
-    known = {name for module in (kafka_errors, aktor.errors) for name in vars(module)}
-    return {name for name in names & known if name.endswith("Error")} - {"NoError"}
+    return names & ERROR_CLASSES
 
 
 def compared_with(node: ast.AST) -> list[ast.expr]:
@@ -164,7 +178,7 @@ def test_nobody_else_decides_by_the_class_of_an_error() -> None:
         (str(path.relative_to(package).with_suffix("")), function.name)
         for folder in ("managers", "actors", "consumer")
         for path in (package / folder).rglob("*.py")
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in ast.walk(tree_of(path))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if error_classes(compared_with(node))
