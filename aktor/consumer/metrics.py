@@ -222,12 +222,12 @@ def _of_actor(actor: ActorStatus) -> Iterable[tuple[Metric, float]]:
 def _of_application(
     engine: Engine, of_actors: Mapping[Metric, float], now: float
 ) -> Iterable[tuple[Metric, float]]:
-    delivery, taken = engine.delivery, engine.delivery.taken
-    yield RECORDS_CONSUMED, taken.records
-    yield BYTES_CONSUMED, taken.bytes
+    delivery, consumption = engine.delivery, engine.delivery.consumption
+    yield RECORDS_CONSUMED, consumption.records
+    yield BYTES_CONSUMED, consumption.bytes
     yield BUFFERED_BYTES, delivery.buffered_bytes
     yield ASSIGNED, len(delivery.partitions)
-    for topic, (records, size) in {"": taken.recent, **taken.by_topic}.items():
+    for topic, (records, size) in {"": consumption.recent, **consumption.by_topic}.items():
         tags: _Tags = (("topic", topic),) if topic else ()
         count_rate, byte_rate, per_request = _consumption(tags) if tags else CONSUMPTION
         yield count_rate, records.rate(now)
@@ -249,8 +249,8 @@ def _of_application(
             leads.append(position - start)
             text = "records from the beginning of the log to the position"
             yield _metric("records-lead", "gauge", text, tags=tags), leads[-1]
-    yield LAG_MAX, max(0, *lags, taken.lags.maximum(now))
-    yield LAG_AVERAGE, taken.lags.average(now)
+    yield LAG_MAX, max(0, *lags, consumption.lags.maximum(now))
+    yield LAG_AVERAGE, consumption.lags.average(now)
     yield LEAD_MIN, min(leads, default=-1)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aktor.consumer.core.call import Call
-from aktor.consumer.core.delivery import Delivery, ReaderMaker, Taken
+from aktor.consumer.core.consumption import Consumption
+from aktor.consumer.core.delivery import Delivery, ReaderMaker
 from aktor.consumer.core.poll_heartbeat import PollHeartbeat
 from aktor.consumer.core.port import ApplicationPort, EventQueue, Publish
 from aktor.consumer.core.subscription import Subscription
@@ -49,8 +50,9 @@ class Core(Value):
     ) -> Core:
         """A new core; `port`, `publish` and `clock` are its ways to the background."""
         log = trace.bind(actor=APPLICATION)
-        taken = Taken(clock, settings.metrics_num_samples, settings.metrics_sample_window)
-        delivery = Delivery(make_reader, trace, settings.isolation_level, taken, clock)
+        samples, window = settings.metrics_num_samples, settings.metrics_sample_window
+        consumption = Consumption(clock, samples, window)
+        delivery = Delivery(make_reader, trace, settings.isolation_level, consumption, clock)
         subscription = Subscription(port, publish, log, settings.group_id)
         return cls(
             settings=settings,

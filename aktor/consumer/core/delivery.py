@@ -16,9 +16,11 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
+from aktor.consumer.core.consumption import Consumption
 from aktor.consumer.core.credit import Credit
 from aktor.consumer.core.in_hand import Given
 from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.rows import Filling, Rows
 from aktor.consumer.core.untold import Untold, runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
@@ -32,10 +34,9 @@ from aktor.events.positions import (
 )
 from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
-from aktor.sensor import SAMPLES, WINDOW, Sensor
 from aktor.trace import Trace
 
-__all__ = ["NO_OFFSETS", "Delivery", "Taken", "runs"]
+__all__ = ["NO_OFFSETS", "Delivery"]
 
 #: Partitions are assigned without saying where they begin.
 NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
@@ -43,145 +44,6 @@ NOWHERE: Final[Mapping[TopicPartition, Position]] = MappingProxyType({})
 
 #: Makes the reader of one chunk.
 ReaderMaker = Callable[[Chunk], RecordReader]
-
-
-class Taken:
-    """Owns the counts of what was decoded, for metrics.
-
-    Rates are measured when a chunk was read to its end, as in kafka-python: not with each poll.
-    """
-
-    __slots__ = (
-        "_begun",
-        "_clock",
-        "_ended",
-        "_new",
-        "_told",
-        "by_topic",
-        "bytes",
-        "lags",
-        "recent",
-        "records",
-    )
-
-    def __init__(
-        self,
-        clock: Callable[[], float] = lambda: 0.0,
-        samples: int = SAMPLES,
-        window: float = WINDOW,
-    ) -> None:
-        self._clock = clock
-        self._new: Callable[[], tuple[Sensor, Sensor]] = lambda: (
-            Sensor(samples, window),
-            Sensor(samples, window),
-        )
-        self.records = 0
-        self.bytes = 0
-        #: The last records and bytes in all, and of each topic.
-        self.recent = self._new()
-        self.by_topic: dict[str, tuple[Sensor, Sensor]] = {}
-        #: How many records were behind what was decoded, as kafka-python measures it: after the
-        #: first records of a chunk, and at its end.
-        self.lags = Sensor(samples, window)
-        #: How many records of each topic were decoded and not measured yet.
-        self._told: dict[str, int] = {}
-        #: Partitions of which a chunk was begun; their lags are not measured yet.
-        self._begun: list[Partition] = []
-        #: Chunks that were read to their ends and are not measured yet, each with its lag.
-        self._ended: list[tuple[Chunk, int]] = []
-
-    def add_records(self, topic: str, count: int) -> None:
-        """Count records that were decoded."""
-        self.records += count
-        self._told[topic] = self._told.get(topic, 0) + count
-        if self._ended or self._begun:
-            self._measure()
-
-    def begin_chunk(self, state: Partition) -> None:
-        """The next chunk of this partition is decoded."""
-        self._begun.append(state)
-
-    def add_chunk(self, chunk: Chunk, lag: int) -> None:
-        """This chunk was decoded to its end; `lag` records are behind it."""
-        self.bytes += len(chunk.data)
-        self._ended.append((chunk, lag))
-
-    def _measure(self) -> None:
-        now, ended, begun = self._clock(), self._ended, self._begun
-        self._ended, self._begun = [], []
-        for state in begun:
-            self.lags.record(state.lag_behind, now)
-        for chunk, lag in ended:
-            topic = chunk.partition.topic
-            of_topic = self.by_topic.get(topic)
-            if of_topic is None:
-                of_topic = self._new()
-                # Topics come and go: those of which nothing was read lately are forgotten.
-                kept = {name: of for name, of in self.by_topic.items() if of[0].frequency(now)}
-                self.by_topic = {**kept, topic: of_topic}  # any thread may iterate over it
-            count = self._told.pop(topic, 0)
-            for records, size in (self.recent, of_topic):
-                records.record(count, now)
-                size.record(len(chunk.data), now)
-            self.lags.record(lag, now)
-
-
-class Rows:
-    """Owns up to `limit` records of one partition, as they are decoded."""
-
-    __slots__ = ("limit", "records")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.records: list[Any] = []
-
-    @property
-    def rows(self) -> int:
-        """The number of records."""
-        return len(self.records)
-
-    @property
-    def full(self) -> bool:
-        """Whether no record may be added."""
-        return len(self.records) >= self.limit
-
-    def extend(self, records: list[Any]) -> None:
-        """Add these records."""
-        # Most polls get all records of a partition from one chunk: its list is not copied.
-        self.records = self.records + records if self.records else records
-
-    def read(self, reader: RecordReader) -> None:
-        """Add the reader's next records; raises what `reader.take` raises."""
-        self.extend(reader.take(self.limit - len(self.records)))
-
-
-class Filling:
-    """Rows that are added to columns."""
-
-    __slots__ = ("_columns", "limit")
-
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-        self.limit = columns.limit
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self._columns.rows
-
-    @property
-    def full(self) -> bool:
-        """Whether no row may be added."""
-        return self._columns.full
-
-    def extend(self, records: list[Any]) -> None:
-        """Add these records."""
-        for record in records:
-            self._columns.append(record)
-
-    def read(self, reader: RecordReader) -> None:
-        """Add the reader's next records; raises what `reader.fill` raises."""
-        reader.fill(self._columns)
 
 
 class Delivery:
@@ -192,7 +54,7 @@ class Delivery:
         make_reader: ReaderMaker,
         trace: Trace,
         isolation_level: str = "read_uncommitted",
-        taken: Taken | None = None,
+        consumption: Consumption | None = None,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._clock = clock
@@ -201,7 +63,7 @@ class Delivery:
         #: How much of the fetch manager's room the buffered chunks take.
         self.credit = Credit()
         #: Counts of all decoded records.
-        self.taken = taken or Taken()
+        self.consumption = consumption or Consumption()
         #: Partitions to be fetched again from their positions, because fetched records had a gap.
         self.offset_gaps: set[TopicPartition] = set()
         #: Truncations that were told and not acted on yet.
@@ -769,7 +631,7 @@ class Delivery:
     def pass_by(self, state: Partition) -> None:
         """All records that were decoded of this partition have left: go on behind what follows them
         (markers, records that were aborted or compacted away)."""
-        offset = state.given_up_to
+        offset = state.next_to_give
         assert offset is not None, "records are taken only after the position is known"
         if offset != state.offset:
             self._move(state, offset, state.taken_epoch)
@@ -802,7 +664,7 @@ class Delivery:
             state.take_up_to(reader.next_offset, reader.leader_epoch)
             if reader.exhausted:
                 self._finish_chunk(state)
-        self.taken.add_records(state.topic_partition.topic, into.rows - before)
+        self.consumption.add_records(state.topic_partition.topic, into.rows - before)
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]
@@ -817,7 +679,7 @@ class Delivery:
             self.offset_gaps.add(state.topic_partition)
             self._drop_buffered(state)
             return None
-        self.taken.begin_chunk(state)
+        self.consumption.begin_chunk(state)
         return state.read_by(self._make_reader(chunk))
 
     def forget_offset_gaps(self) -> None:
@@ -831,7 +693,7 @@ class Delivery:
     def _finish_chunk(self, state: Partition) -> None:
         chunk = state.end_chunk()
         self.credit.let_go((chunk,))
-        self.taken.add_chunk(chunk, state.lag_behind)
+        self.consumption.add_chunk(chunk, state.lag_behind)
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:

@@ -502,6 +502,7 @@ class Partition:
         return self.error_is_next and self.offset is not None and self.offset == self.taken
 
     @property
-    def given_up_to(self) -> int | None:
-        """The position after all decoded records have been given out, except those in `held`."""
+    def next_to_give(self) -> int | None:
+        """The offset of the next record to give out, by what is decoded: the first one in `held`,
+        else the one after all that were decoded."""
         return self.held[0].offset if self.held else self.taken

@@ -77,8 +77,8 @@ def test_a_chunk_is_freed_when_its_last_record_is_taken_and_not_before() -> None
 
     delivery.take(1)
     assert (delivery.credit.unreported, delivery.buffered_bytes) == (chunk.size, 0)
-    assert delivery.taken.bytes == chunk.size - OVERHEAD
-    assert delivery.taken.records == 3
+    assert delivery.consumption.bytes == chunk.size - OVERHEAD
+    assert delivery.consumption.records == 3
 
 
 def test_what_is_buffered_for_a_partition_about_to_be_revoked_is_dropped() -> None:
@@ -286,7 +286,7 @@ def test_records_that_are_given_out_after_they_were_held_are_counted_once(by_col
     else:
         assert offsets(delivery.take(3)) == {A: [0, 1, 2]}
 
-    assert delivery.taken.records == 3
+    assert delivery.consumption.records == 3
 
 
 # -- positions

@@ -222,7 +222,7 @@ def test_whatever_is_passed_the_rest_comes_in_order_once_and_all_credit_comes_ba
             assert not [offset for offset in given if contents[offset] == b"bad"]
             position += len(given)
             due = delivery.next_error(again=True)
-            if due is not None and position == state.given_up_to:
+            if due is not None and position == state.next_to_give:
                 error = due[1]
                 assert isinstance(error, RecordDeserializationError)
                 assert contents[position] == b"bad"
