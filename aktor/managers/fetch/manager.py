@@ -12,7 +12,6 @@ each node may bring a little more (see `FetchRoom.part`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -41,11 +40,11 @@ from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch.answer import FetchAnswer
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.metrics import FetchMetrics
+from aktor.managers.fetch.node import FetchNode
 from aktor.managers.fetch.plan import FetchPlan
 from aktor.managers.fetch.request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch.room import PATIENCE, FetchBandwidth, FetchRoom
 from aktor.managers.fetch.session import FetchSession
-from aktor.managers.fetch.sessionless import SessionlessFetch
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchResponse
 from aktor.protocol.partitions import listed
@@ -60,82 +59,6 @@ LATE: Final = 1.0
 #: While one partition of a broker is not fetched because enough of it is buffered, the Fetch for
 #: the others waits for data no longer than this: the application may empty that buffer soon.
 CROWDED_WAIT: Final = 0.1
-
-#: The shortest time between two Fetches, in seconds, to a broker that answers at once without
-#: records.
-EMPTY_PACE: Final = 0.02
-
-
-class _Node:
-    """The fetching from one broker: the session, and at most one request of it in flight."""
-
-    __slots__ = (
-        "asked",
-        "backoff",
-        "bandwidth",
-        "brought_nothing",
-        "late_at",
-        "rest_until",
-        "session",
-        "sessionless",
-        "turn",
-    )
-
-    def __init__(self, session: FetchSession, bandwidth: FetchBandwidth, backoff: Backoff) -> None:
-        self.session = session
-        self.bandwidth = bandwidth
-        self.backoff = backoff
-        self.asked: Asked | None = None
-        #: The Fetch without a session that may be sent beside the session's.
-        self.sessionless = SessionlessFetch()
-        self.rest_until = -math.inf
-        #: The last answer to the session's Fetch had no records.
-        self.brought_nothing = False
-        #: When the answer to the session's Fetch is late.
-        self.late_at = NEVER
-        #: The number of its last Fetch, of all that were sent: the lowest number comes first.
-        self.turn = 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether a Fetch to the node has no answer yet."""
-        return self.asked is not None or self.sessionless.asked is not None
-
-    def ask(self, asked: Asked, *, turn: int, late_at: float) -> None:
-        """The session's Fetch is sent; it covers all partitions that are wanted."""
-        self.asked = asked
-        self.turn = turn
-        self.late_at = late_at
-        self.sessionless.begin()
-
-    def ended(self, asked: Asked) -> None:
-        """This Fetch was answered, or has failed."""
-        if asked.sessionless:
-            self.sessionless.ended()
-        else:
-            self.asked = None
-            self.sessionless.over()
-
-    def brought(self, size: int, asked: Asked, now: float) -> None:
-        """The session's Fetch has brought so many bytes."""
-        self.backoff.reset()
-        self.bandwidth.brought(size, asked=asked.max_bytes, seconds=now - asked.sent_at)
-        self.brought_nothing = not size
-        if not size:
-            self.rest_until = asked.sent_at + EMPTY_PACE
-
-    def failed(self) -> None:
-        """The session's Fetch was not answered: the broker may have closed the session."""
-        self.session.restart()
-        self.brought_nothing = False
-
-    def wait_until(self, late_at: float) -> None:
-        """The answer is late; ask for metadata again at this time if it has not come."""
-        self.late_at = late_at
-
-    def covers(self, cursor: FetchCursor) -> bool:
-        """Whether the session's Fetch in flight asks for this partition at its present offset."""
-        return self.asked is not None and cursor.still_wants(self.asked.wanted.get(cursor.tp))
 
 
 class FetchManager(RequestManager):
@@ -179,7 +102,7 @@ class FetchManager(RequestManager):
         self._refusals: dict[int, str] = {}
         #: The partitions of which the application may have bytes that it did not read yet.
         self._buffered: dict[TopicPartition, None] = {}
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, FetchNode] = {}
         self._turns = 0
 
     # -- what it counts, for audits
@@ -450,12 +373,12 @@ class FetchManager(RequestManager):
             return NEVER
         return max(node.backoff.retry_at, node.rest_until, node.sessionless.answers_until(now))
 
-    def _node(self, node_id: int) -> _Node:
+    def _node(self, node_id: int) -> FetchNode:
         node = self._nodes.get(node_id)
         if node is None:
             session = FetchSession(enabled=self.settings.enable_incremental_fetch_sessions)
             bandwidth = FetchBandwidth(self.settings.fetch_max_bytes)
-            node = self._nodes[node_id] = _Node(session, bandwidth, self._new_backoff())
+            node = self._nodes[node_id] = FetchNode(session, bandwidth, self._new_backoff())
         return node
 
     def _fetch(self, node_id: int, size: int, now: float) -> Request:
@@ -513,7 +436,7 @@ class FetchManager(RequestManager):
         busy = sum(node.asked is not None for node in self._nodes.values())
         return self._room.leaves_room(asked.reserved, waiting=nodes - busy - 1, nodes=nodes)
 
-    def _fetch_sessionless(self, node: _Node, node_id: int, now: float) -> float:
+    def _fetch_sessionless(self, node: FetchNode, node_id: int, now: float) -> float:
         """Send a sessionless Fetch for partitions that the session's Fetch in flight does not cover
         and of which nothing is buffered."""
         sessionless = node.sessionless
@@ -532,7 +455,7 @@ class FetchManager(RequestManager):
         return sessionless.again_at
 
     def _sessionless_request(
-        self, node: _Node, node_id: int, due: list[FetchCursor], size: int, now: float
+        self, node: FetchNode, node_id: int, due: list[FetchCursor], size: int, now: float
     ) -> Request:
         per_partition = self.settings.max_partition_fetch_bytes
         wanted = {
@@ -579,7 +502,7 @@ class FetchManager(RequestManager):
         else:
             node.brought(size, asked, received.now)
 
-    def _on_foreign(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
+    def _on_foreign(self, node: FetchNode, asked: Asked, received: ResponseReceived) -> None:
         """The broker has answered for partitions that it was not asked for: it is broken, or takes
         another session for ours. It would answer the same at once, so ask again later."""
         node.failed()
@@ -611,7 +534,7 @@ class FetchManager(RequestManager):
             log=self.log,
         )
 
-    def _finished(self, asked: Asked) -> _Node:
+    def _finished(self, asked: Asked) -> FetchNode:
         """The Fetch has ended, with or without an answer: the node can be asked again, and the room
         that was reserved is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
@@ -632,7 +555,7 @@ class FetchManager(RequestManager):
         leaders = {cursor.leader.leader for cursor in cursors if cursor.leader is not None}
         self._owes_nothing(*(self._late.keys() - leaders - {*self._plan.replicas.values()}))
 
-    def _on_refused(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
+    def _on_refused(self, node: FetchNode, asked: Asked, received: ResponseReceived) -> None:
         error = error_of(received.response.error_code)
         if asked.sessionless:
             self._trace_failure(asked, error.__name__, node.sessionless.again_at - received.now)
@@ -678,7 +601,7 @@ class FetchManager(RequestManager):
 
     def _recover(
         self,
-        node: _Node,
+        node: FetchNode,
         outcome: ResponseReceived | RequestFailed,
         error: Exception,
         because: str,

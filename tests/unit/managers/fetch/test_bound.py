@@ -9,7 +9,7 @@ import pytest
 from aktor.events.network import Lane, Request
 from aktor.events.polling import Poll
 from aktor.managers.fetch.answer import CHUNK_OVERHEAD
-from aktor.managers.fetch.manager import EMPTY_PACE
+from aktor.managers.fetch.node import EMPTY_PACE
 from aktor.managers.fetch.room import CreditError
 from tests.unit.managers.fetch.builders import (
     KIB,

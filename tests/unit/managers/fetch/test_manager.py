@@ -16,7 +16,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 
 from aktor.events.network import ExpectFetches, Lane
 from aktor.managers.fetch.answer import CHUNK_OVERHEAD
-from aktor.managers.fetch.manager import EMPTY_PACE
+from aktor.managers.fetch.node import EMPTY_PACE
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from tests.unit.managers.fetch.builders import (
     KIB,

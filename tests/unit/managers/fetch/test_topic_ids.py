@@ -19,7 +19,7 @@ from kafka.structs import TopicPartition
 
 from aktor.events.metadata import Broker, LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.events.network import Request
-from aktor.managers.fetch.manager import EMPTY_PACE
+from aktor.managers.fetch.node import EMPTY_PACE
 from aktor.protocol.fetch import MAX_BY_NAME, MAX_VERSION, NodeEndpoint
 from tests.unit.managers.fetch.builders import FetchHarness, a_batch, chunks, of, offsets, tp
 
