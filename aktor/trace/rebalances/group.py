@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from aktor.trace.rebalances import fields
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
@@ -37,12 +38,10 @@ SETTLED: Final = 30.0
 #: not here.
 ABANDONED: Final = 600.0
 
-_MS_END: Final = 1e12
-
 
 def order(event: Event) -> tuple[float, str, int]:
     """Events are taken in this order: the lines of one trace are never exchanged at equal times."""
-    return event["t"], event["source"], _number(event, "line") or 0
+    return event["t"], event["source"], fields.number(event, "line") or 0
 
 
 class GroupTraces:
@@ -144,10 +143,10 @@ class GroupTraces:
         source = event["source"]
         life = self._lives.get(source)
         if life is None:
-            name = (_text(event, "consumer"), _text(event, "host"))
+            name = (fields.text(event, "consumer"), fields.text(event, "host"))
             life = self._lives[source] = Life(source, name)
             self._totals.begin_life(name)
-        member = _text(event, "member")
+        member = fields.text(event, "member")
         if member:
             life.member = member
         part = life.part
@@ -162,9 +161,9 @@ class GroupTraces:
         if life.part is not None:
             life.part.attempts += 1
             return
-        part = self._begin_part(life, at, _text(event, "because"))
-        part.since_generation = _number(event, "generation")
-        part.owned = _number(event, "owned")
+        part = self._begin_part(life, at, fields.text(event, "because"))
+        part.since_generation = fields.number(event, "generation")
+        part.owned = fields.number(event, "owned")
         self._join_waiting(part)
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
@@ -180,7 +179,7 @@ class GroupTraces:
         return part
 
     def _moved(self, life: Life, at: float, event: Event) -> None:
-        state = _text(event, "after")
+        state = fields.text(event, "after")
         if state is None:
             return
         life.move(at, state)
@@ -191,8 +190,8 @@ class GroupTraces:
         part = life.part or self._begin_part(life, at, None)
         life.protocol = "classic"
         life.reach_coordinator()
-        part.counted = _number(event, "members") or 0
-        generation = _number(event, "generation")
+        part.counted = fields.number(event, "members") or 0
+        generation = fields.number(event, "generation")
         if generation is not None:
             self._is_of(part, generation)
             self._compare(part, event.get("member_ids"))
@@ -236,7 +235,7 @@ class GroupTraces:
             life.in_group = False
 
     def _epoch(self, life: Life, at: float, event: Event) -> None:
-        epoch = _number(event, "after") or _number(event, "now")
+        epoch = fields.number(event, "after") or fields.number(event, "now")
         if epoch is None:
             return
         life.protocol = "consumer"
@@ -250,10 +249,10 @@ class GroupTraces:
             life.epoch = epoch, at
 
     def _completed(self, life: Life, at: float, event: Event) -> None:
-        ms = _real(event, "ms") or 0.0
-        part = life.part or self._begin_part(life, at - ms / 1000, _text(event, "because"))
+        ms = fields.real(event, "ms") or 0.0
+        part = life.part or self._begin_part(life, at - ms / 1000, fields.text(event, "because"))
         life.in_group = True
-        generation = _number(event, "generation")
+        generation = fields.number(event, "generation")
         if life.protocol != "consumer" and generation is not None:
             self._is_of(part, generation)
         elif generation and part.generation is None and not part.revoked:
@@ -282,17 +281,17 @@ class GroupTraces:
     def _delayed(self, life: Life, _at: float, event: Event) -> None:
         if life.part is not None:
             life.part.delayed += 1
-            life.refuse(_text(event, "because"))
+            life.refuse(fields.text(event, "because"))
 
     def _heartbeat_failed(self, life: Life, _at: float, event: Event) -> None:
-        life.refuse(_text(event, "because"))
+        life.refuse(fields.text(event, "because"))
 
     def _left(self, life: Life, at: float, event: Event) -> None:
-        self._depart(life, at, _text(event, "because"))
+        self._depart(life, at, fields.text(event, "because"))
 
     def _lost(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).lost += 1
-        because = _text(event, "because")
+        because = fields.text(event, "because")
         if was_replaced(because):  # the group has as many members as before
             life.in_group, life.departed = False, True
         else:
@@ -304,11 +303,11 @@ class GroupTraces:
 
     def _polled_late(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).late_polls += 1
-        because = _text(event, "because") or "it did not poll"
+        because = fields.text(event, "because") or "it did not poll"
         life.poll_late(at, because.partition(": ")[0])
 
     def _clock_set(self, life: Life, at: float, event: Event) -> None:
-        step = _real(event, "seconds")
+        step = fields.real(event, "seconds")
         if step is None:
             return
         self.clocks.was_set(at, life.name, step)
@@ -316,7 +315,7 @@ class GroupTraces:
             life.part.clock_set += step
 
     def _called_back(self, life: Life, at: float, event: Event) -> None:
-        call, ms = CALLBACKS.get(str(event.get("callback"))), _real(event, "ms")
+        call, ms = CALLBACKS.get(str(event.get("callback"))), fields.real(event, "ms")
         if call is None or ms is None:
             return
         self._totals.of(life.name).called_back(ms)
@@ -332,7 +331,7 @@ class GroupTraces:
         life.revoke(at)
 
     def _told_subscription(self, life: Life, at: float, event: Event) -> None:
-        because = _text(event, "because")
+        because = fields.text(event, "because")
         self._departures.append(Departure(at, cause_of(because), because, life.name))
 
     def _cluster_changed(self, _life: Life, at: float, event: Event) -> None:
@@ -342,7 +341,7 @@ class GroupTraces:
                 self._resized[topic] = Resized(at, *counts)
 
     def _topic_deleted(self, _life: Life, at: float, event: Event) -> None:
-        topic = _text(event, "topic")
+        topic = fields.text(event, "topic")
         if topic is not None:
             self._resized[topic] = Resized(at)
 
@@ -352,16 +351,16 @@ class GroupTraces:
         life.look_for_brokers(at)
 
     def _bootstrap_failed(self, life: Life, at: float, event: Event) -> None:
-        life.find_no_broker(at, _text(event, "because") or "no broker can be reached")
+        life.find_no_broker(at, fields.text(event, "because") or "no broker can be reached")
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
-        life.find_coordinator(at, _number(event, "node"), _text(event, "address"))
+        life.find_coordinator(at, fields.number(event, "node"), fields.text(event, "address"))
 
     def _coordinator_lost(self, life: Life, at: float, event: Event) -> None:
-        life.lose_coordinator(at, _text(event, "because") or "it was lost")
+        life.lose_coordinator(at, fields.text(event, "because") or "it was lost")
 
     def _coordinator_refused(self, life: Life, at: float, event: Event) -> None:
-        life.refuse_coordinator(at, _text(event, "because") or "it was refused")
+        life.refuse_coordinator(at, fields.text(event, "because") or "it was refused")
 
     # -- which parts belong together
 
@@ -425,7 +424,7 @@ class GroupTraces:
         if life.by_hand:
             return
         part = life.part
-        for partition in _keys(event):
+        for partition in fields.keys(event):
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
             self._add(row)
             if before is not None and before.source != life.source:
@@ -448,20 +447,20 @@ class GroupTraces:
                 self._join(self._of.get(before.revoked_in), self._of.get(part))
 
     def _released(self, life: Life, at: float, event: Event) -> None:
-        for partition in _keys(event):
+        for partition in fields.keys(event):
             self._add(self._silences.end(life.source, partition, at))
-        for partition in () if life.by_hand else _keys(event):
+        for partition in () if life.by_hand else fields.keys(event):
             self._add(self._ownership.release(partition, life.source, at, life.part))
 
     def _delivered(self, life: Life, at: float, event: Event) -> None:
-        partition = _text(event, "partition")
+        partition = fields.text(event, "partition")
         if partition is None or life.by_hand:
             return
-        first, end = _offsets(event)
+        first, end = fields.offsets(event)
         # An iteration tells later of records that it has given out.
         began, ended = (
             at - ago if ago is not None and 0.0 <= ago < ABANDONED * 100 else at
-            for ago in (_real(event, "first_ago"), _real(event, "last_ago"))
+            for ago in (fields.real(event, "first_ago"), fields.real(event, "last_ago"))
         )
         self._add(
             self._ownership.deliver(partition, life.source, life.name, (began, ended), first, end)
@@ -472,28 +471,28 @@ class GroupTraces:
     # -- silences
 
     def _stalled(self, life: Life, at: float, event: Event) -> None:
-        partition = _partition(event)
+        partition = fields.partition(event)
         if partition is None:
             return
-        since = _real(event, "since")
+        since = fields.real(event, "since")
         if since is None or not 0.0 <= at - since < ABANDONED * 100:
             since = at
-        reason, because = _text(event, "reason"), _text(event, "because")
+        reason, because = fields.text(event, "reason"), fields.text(event, "because")
         self._silences.begin(life.source, life.name, partition, since, at, reason, because)
 
     def _delivery_resumed(self, life: Life, at: float, event: Event) -> None:
-        partition = _partition(event)
+        partition = fields.partition(event)
         if partition is not None:
-            seconds = _real(event, "seconds")
+            seconds = fields.real(event, "seconds")
             self._add(self._silences.end(life.source, partition, at, seconds))
 
     def _paused(self, life: Life, at: float, event: Event) -> None:
-        for partition in _names(event):
+        for partition in fields.names(event):
             self._add(self._silences.end(life.source, partition, at))
             self._silences.begin(*(life.source, life.name, partition, at, at), PAUSED, PAUSED_WORDS)
 
     def _unpaused(self, life: Life, at: float, event: Event) -> None:
-        for partition in _names(event):
+        for partition in fields.names(event):
             self._add(self._silences.end(life.source, partition, at))
 
     # -- what went wrong
@@ -508,8 +507,8 @@ class GroupTraces:
                 consumer=life.name[0],
                 host=life.name[1],
                 member=life.member,
-                kind=_text(event, "kind"),
-                because=_text(event, "because"),
+                kind=fields.text(event, "kind"),
+                because=fields.text(event, "because"),
                 retriable=retriable if isinstance(retriable, bool) else None,
                 partitions=len(partitions) if isinstance(partitions, list) else 0,
                 rebalancing=life.part is not None,
@@ -521,8 +520,8 @@ class GroupTraces:
         if not isinstance(found, Mapping):
             return
         for partition in sorted(found):
-            to = _number(found, partition)
-            since = _number(before, partition) if isinstance(before, Mapping) else None
+            to = fields.number(found, partition)
+            since = fields.number(before, partition) if isinstance(before, Mapping) else None
             self._totals.of(life.name).resets += 1
             self._add(
                 Reset(
@@ -531,8 +530,8 @@ class GroupTraces:
                     consumer=life.name[0],
                     host=life.name[1],
                     partition=partition,
-                    strategy=_text(event, "strategy"),
-                    because=_text(event, "because"),
+                    strategy=fields.text(event, "strategy"),
+                    because=fields.text(event, "because"),
                     from_offset=since,
                     to_offset=to,
                     skipped=None if since is None or to is None else to - since,
@@ -540,17 +539,17 @@ class GroupTraces:
             )
 
     def _connection_failed(self, life: Life, at: float, event: Event) -> None:
-        because = _text(event, "because")
+        because = fields.text(event, "because")
         if is_login(because):
             self._add(self._refusals.tell(life.source, life.name, LOGIN, at, because))
 
     def _group_failed(self, life: Life, at: float, event: Event) -> None:
-        because = _text(event, "because")
+        because = fields.text(event, "because")
         life.refuse(because)
         self._add(self._refusals.tell(life.source, life.name, GROUP, at, because))
 
     def _topic_refused(self, life: Life, at: float, event: Event) -> None:
-        because = _text(event, "because")
+        because = fields.text(event, "because")
         self._add(self._refusals.tell(life.source, life.name, TOPIC, at, because))
 
     def _add(self, row: Row | None) -> None:
@@ -667,53 +666,3 @@ def _told(life: Life) -> tuple[bool, float]:
     whose trace told of a rebalance longest ago."""
     part = life.part or life.last_part
     return life.part is not None, -math.inf if part is None else part.seen
-
-
-def _text(event: Event, key: str) -> str | None:
-    value = event.get(key)
-    return value if isinstance(value, str) else None
-
-
-def _number(event: Mapping[str, Any], key: str) -> int | None:
-    value = event.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _real(event: Event, key: str) -> float | None:
-    """The milliseconds under this key; None if there are none or they are more than 30 years. (A
-    rebalance that began so long before would have a time that no table can hold.)"""
-    value = event.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < _MS_END else None
-
-
-def _keys(event: Event) -> list[str]:
-    """The partitions that are told with their positions or their epochs."""
-    found = event.get("partitions")
-    return list(found) if isinstance(found, Mapping) else []
-
-
-def _names(event: Event) -> list[str]:
-    """The partitions that are told as a list, or with their positions."""
-    found = event.get("partitions")
-    if not isinstance(found, Mapping | list):
-        return []
-    return [name for name in found if isinstance(name, str)]
-
-
-def _partition(event: Event) -> str | None:
-    """The one partition of an event: as "orders-0", or its topic and its number."""
-    topic, number = _text(event, "topic"), _number(event, "partition")
-    if topic is not None and number is not None:
-        return f"{topic}-{number}"
-    return _text(event, "partition")
-
-
-def _offsets(event: Event) -> tuple[int | None, int | None]:
-    """The first offset of the runs that were delivered, and the one after the last."""
-    runs = event.get("offsets")
-    try:
-        return int(runs[0][0]), int(runs[-1][1]) + 1  # type: ignore[index]
-    except (IndexError, KeyError, TypeError, ValueError):
-        return None, None
