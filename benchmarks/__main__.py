@@ -35,6 +35,7 @@ BENCHMARKS: Final = (
     "spark_sink",
     "spark_json",
     "spark_avro",
+    "spark_available_now",
     "process",
     "idle",
     "imports",
