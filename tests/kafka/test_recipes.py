@@ -18,19 +18,13 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from aiohttp.test_utils import TestClient as AioTestClient
-from aiohttp.test_utils import TestServer as AioTestServer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka import KafkaProducer
-from starlette.testclient import TestClient
 
 from aktor import TopicPartition
 from examples import (
-    aio_aiohttp,
-    aio_fastapi,
-    aio_starlette,
     aio_taskgroup,
     batch_insert,
     exactly_once_sqlite,
@@ -216,6 +210,11 @@ def test_the_shell_around_a_framework_is_python(name: str) -> None:
 def test_fastapi_handles_records_and_answers_its_probe(
     kafka: Any, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # (Each process of a run imports this module, and a framework for the web takes long.)
+    from starlette.testclient import TestClient
+
+    from examples import aio_fastapi
+
     monkeypatch.setenv("TOPIC", orders)
     monkeypatch.setenv("KAFKA", ",".join(kafka.bootstrap_servers))
     aio_fastapi.billed.clear()
@@ -232,6 +231,10 @@ def test_fastapi_handles_records_and_answers_its_probe(
 def test_starlette_streams_a_topic_until_the_client_has_enough(
     kafka: Any, orders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from starlette.testclient import TestClient
+
+    from examples import aio_starlette
+
     monkeypatch.setenv("KAFKA", ",".join(kafka.bootstrap_servers))
     with TestClient(aio_starlette.app) as client:
         answer = client.get(f"/{orders}?from=earliest&limit={COUNT}")
@@ -239,9 +242,13 @@ def test_starlette_streams_a_topic_until_the_client_has_enough(
 
 
 def test_aiohttp_answers_with_what_the_topic_has_last(kafka: Any, orders: str) -> None:
+    from aiohttp.test_utils import TestClient, TestServer
+
+    from examples import aio_aiohttp
+
     async def ask() -> None:
         app = aio_aiohttp.make_app(",".join(kafka.bootstrap_servers), orders)
-        async with AioTestClient(AioTestServer(app)) as client:
+        async with TestClient(TestServer(app)) as client:
             produce(kafka.bootstrap_servers, orders, [b"late"], key=b"ada")
             async with asyncio.timeout(SOON_S):
                 while (answer := await client.get("/ada")).status == 404:
