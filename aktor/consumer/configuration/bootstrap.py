@@ -47,7 +47,8 @@ def _address(item: Any) -> tuple[str, int]:
     named = re.fullmatch(r"([\w.-]+)(?::(\d{1,5}))?", text)
     match = bracketed or named
     if match is None and not _is_ipv6(text):
-        shown = re.sub(r"//[^/@]*@", f"//{MASK}@", item)
+        # (A user and a password, as in a URL, but perhaps without its beginning.)
+        shown = re.sub(r"^(.*?://)?.*@", rf"\1{MASK}@", item)
         raise refusal("an item of bootstrap_servers", shown, "'host', 'host:9092' or '[::1]:9092'")
     if match is None:
         return text, DEFAULT_PORT

@@ -115,6 +115,14 @@ def test_a_configuration_that_lost_its_secrets_in_a_pickle_is_refused(where: str
     assert refusal(**{**with_password(), where: pickled}).startswith(f"{where} was masked")
 
 
+@pytest.mark.parametrize("before", ["", "kafka://"])
+def test_a_password_in_an_address_is_refused_without_showing_it(before: str) -> None:
+    text = refusal(bootstrap_servers=f"{before}joe:{PASSWORD}@kafka:9092")
+
+    assert f"'{before}***@kafka:9092'" in text
+    assert PASSWORD not in text
+
+
 @pytest.mark.parametrize("password", [[PASSWORD], PASSWORD.encode("utf-16"), {PASSWORD: 1}])
 def test_a_password_of_the_wrong_type_is_refused_without_showing_it(password: Any) -> None:
     text = refusal(**with_password(sasl_plain_password=password))
