@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from aktor.trace.rebalances.balance import least_moves
 from aktor.trace.rebalances.causes import Cause
 from aktor.trace.rebalances.holds import Hold, called, hold_of, seconds
-from aktor.trace.rebalances.parts import CALLBACKS, PHASES, Part, milliseconds
+from aktor.trace.rebalances.parts import CALLBACKS, PHASES, Name, Part, milliseconds
 from aktor.trace.rebalances.rows import At, MemberPart, Rebalance
 
 __all__ = ["REACH", "SKEW", "Assembly", "Departure", "Moves"]
@@ -121,9 +122,10 @@ class Assembly:
         later: Iterable[Departure],
         resized: Mapping[str, Resized],
         earlier: Iterable[tuple[int, Departure]],
+        skew: float = SKEW,
     ) -> Departure | None:
         """The first part or departure that gives a cause of its own: it triggered the rebalance.
-        None if it is later than the beginning by more than SKEW: then no trace has the trigger.
+        None if it is later than the beginning by more than `skew`: then no trace has the trigger.
         `earlier`: the causes of rebalances before, each with the generation that it led to."""
         candidates = [
             Departure(part.began, part.cause, part.because, part.name)
@@ -133,15 +135,18 @@ class Assembly:
         began = self.began
         candidates += [departure for departure in departures if departure.at >= began - REACH]
         first = min(candidates, key=lambda departure: departure.at, default=None)
-        if first is None or first.at > began + SKEW:
-            first = self._seen_by_others(later, resized) or self._told_before(earlier)
+        if first is None or first.at > began + skew:
+            # Of clocks that are apart nobody knows by how much at most.
+            differ = math.inf if skew > SKEW else SKEW
+            first = self._seen_by_others(later, resized, differ)
+            first = first or self._told_before(earlier, skew)
         if first is None:
             return None
         self.explained = max(began, first.at)
         return first
 
     def _seen_by_others(
-        self, later: Iterable[Departure], resized: Mapping[str, Resized]
+        self, later: Iterable[Departure], resized: Mapping[str, Resized], skew: float
     ) -> Departure | None:
         """Who triggered it, by what others saw: the coordinator took a member out of the group, a
         topic has other partitions, or the leader's list has another member that has no trace. None
@@ -149,10 +154,13 @@ class Assembly:
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
         for part in parts:
             for expelled in part.expelled:
-                for departure in later:
-                    if departure.name == expelled.name:
-                        return departure
-                if expelled.released is None or expelled.released > expelled.at + SKEW:
+                # A member that was expelled hears of it by its next heartbeat. If it leaves by
+                # itself, it was not, and its clock is another one.
+                told = [departure for departure in later if departure.name == expelled.name]
+                heard_by = (self.ended or self.began) + skew
+                if told and (told[0].cause is Cause.LEAVE or told[0].at <= heard_by):
+                    return told[0]
+                if expelled.is_sure(skew):
                     return Departure(self.began, Cause.EXPELLED, EXPELLED, expelled.name)
         added = {partition for part in parts for partition, owner in part.added if owner is None}
         for topic, change in sorted(resized.items()):
@@ -172,21 +180,23 @@ class Assembly:
                     return Departure(self.began, cause, because, (member, None))
         return None
 
-    def _told_before(self, earlier: Iterable[tuple[int, Departure]]) -> Departure | None:
+    def _told_before(
+        self, earlier: Iterable[tuple[int, Departure]], skew: float
+    ) -> Departure | None:
         """What led to a later epoch than that in which these parts began. In a KIP-848 group a
         member that joins is done with its own part at once; the others hear of it by their next
         heartbeats, seconds later."""
         earlier = list(earlier)
-        since = [part.since_generation for part in self.parts if part.cause is Cause.PEER]
-        known = [generation for generation in since if generation is not None]
+        of_peers = [part.since_generation for part in self.parts if part.cause is Cause.PEER]
+        known = [generation for generation in of_peers if generation is not None]
         if not known or not self.generations:
             return None
         first, last = min(known), max(self.generations)
+        since, until = self.began - REACH - (skew - SKEW), self.began + skew
         found = [
             (generation, departure)
             for generation, departure in earlier
-            if first < generation <= last
-            and self.began - REACH <= departure.at <= self.began + SKEW
+            if first < generation <= last and since <= departure.at <= until
         ]
         if found:
             return min(found, key=lambda one: one[0])[1]
@@ -200,7 +210,7 @@ class Assembly:
         came = [
             departure
             for _, departure in earlier
-            if departure.name in given and self.began - REACH <= departure.at <= self.began + SKEW
+            if departure.name in given and since <= departure.at <= until
         ]
         return min(came, key=lambda departure: departure.at, default=None)
 
@@ -250,13 +260,16 @@ class Assembly:
         later: Iterable[Departure],
         resized: Mapping[str, Resized],
         earlier: Iterable[tuple[int, Departure]] = (),
+        apart: Mapping[tuple[Name, Name], float] = MappingProxyType({}),
     ) -> tuple[Rebalance, list[MemberPart]]:
-        """The rows of the rebalance and of its parts."""
+        """The rows of the rebalance and of its parts. `apart`: whose clock is surely another one
+        than that of one of its members, by so many seconds at least."""
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
         outcomes = Counter(part.outcome for part in parts if part.outcome != "completed")
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
-        trigger = self.trigger(departures, later, resized, earlier)
+        skew = max(apart.values(), default=0.0) + SKEW
+        trigger = self.trigger(departures, later, resized, earlier, skew)
         moves = self.moves()
         slowest, hold = self.slowest, hold_of(parts, milliseconds(began, ended))
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
@@ -297,7 +310,7 @@ class Assembly:
             sentence=_sentence(
                 group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves, gaps
             )
-            + _clocks(parts),
+            + _clocks(parts, apart),
         )
         return row, [_part_row(group, name, part) for part in parts]
 
@@ -350,7 +363,10 @@ def _sentence(
 ) -> str:
     """All of it in one sentence, for people."""
     if trigger is None:
-        began = "what triggered it is in no trace (a session that ran out, or a member unseen)"
+        began = (
+            "what triggered it is in no trace (a session that ran out, a member unseen, or clocks"
+            " that differ)"
+        )
     else:
         why = (trigger.because or trigger.cause.value).rstrip(".")
         nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
@@ -372,7 +388,7 @@ def _sentence(
     return "; ".join(words) + "."
 
 
-def _clocks(parts: Iterable[Part]) -> str:
+def _clocks(parts: Iterable[Part], apart: Mapping[tuple[Name, Name], float]) -> str:
     """Whose times are not those of the others."""
     set_by = {called(part.name): part.clock_set for part in parts if part.clock_set}
     told = [
@@ -380,6 +396,9 @@ def _clocks(parts: Iterable[Part]) -> str:
         f"{', or its machine slept' if step > 0 else ''}: these times are in doubt."
         for name, step in set_by.items()
     ]
+    for (one, other), by in sorted(apart.items(), key=lambda item: -item[1])[:1]:
+        told.append(f" The clocks of {called(one)} and {called(other)} are at least {by:.1f} s")
+        told.append(" apart: causes and times are in doubt.")
     return "".join(told)
 
 

@@ -2,6 +2,10 @@
 
 The coordinator of a classic group answers the JoinGroups of all members of a generation at once. If
 one member tells of its answer seconds after another one, again and again, their clocks are apart.
+
+In a KIP-848 group the epoch of the target assignment only grows. Who joins is given the one that it
+has then, and that of any other member is at most that (CurrentAssignmentBuilder). So if another
+member tells of a greater epoch, and that this was before, the clock of who joined is ahead.
 """
 
 from __future__ import annotations
@@ -34,6 +38,38 @@ class Clocks:
     #: Of each two: in how many generations they were compared, and the least that was between them.
     _apart: dict[tuple[Name, Name], tuple[int, float]] = field(default_factory=dict)
     _set: dict[tuple[float, Name], float] = field(default_factory=dict)
+    #: The last epochs of each KIP-848 member that has not left, by the source of its trace, with
+    #: its name; and the clocks that are ahead of its own if it was a member all the time: until
+    #: when, of whom, by how many seconds.
+    _epochs: dict[str, tuple[Name, dict[int, float]]] = field(default_factory=dict)
+    _behind: dict[str, list[tuple[float, Name, float]]] = field(default_factory=dict)
+    #: By how many seconds the clock of the first is ahead of that of the second one, at least.
+    ahead: dict[tuple[Name, Name], float] = field(default_factory=dict)
+
+    def reached(self, epoch: int, at: float, source: str, name: Name, *, joins: bool) -> None:
+        """This member of a KIP-848 group has this epoch now; `joins`: it had none."""
+        self.ends(source, at)
+        for other, (theirs, epochs) in self._epochs.items() if joins else ():
+            greater = [since for known, since in epochs.items() if known > epoch]
+            if greater and theirs != name:
+                self._behind.setdefault(other, []).append((at, name, at - min(greater)))
+        epochs = self._epochs.setdefault(source, (name, {}))[1]
+        epochs.setdefault(epoch, at)
+        _cut(epochs, LISTS)
+        _cut(self._epochs, ANSWERS)
+
+    def ends(self, source: str, at: float) -> None:
+        """This member was in its group up to now."""
+        for until, other, seconds in self._behind.pop(source, ()):
+            if at > until:
+                names = other, self._epochs[source][0]
+                self.ahead[names] = max(self.ahead.get(names, 0.0), seconds)
+                _cut(self.ahead, ANSWERS)
+
+    def gone(self, source: str) -> None:
+        """This member left its group, or was lost. (If a group has ended, its next epoch is 1.)"""
+        self._epochs.pop(source, None)
+        self._behind.pop(source, None)
 
     def answered(
         self, generation: int, at: float, member: str | None, name: Name, listed: Collection[str]

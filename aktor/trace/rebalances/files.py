@@ -85,10 +85,10 @@ def rows_of(files: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
             one, other = map(called, names)
             what = f"{CLOCK}s of {one} and {other} are {seconds:.1f} s apart"
             counts[f"{what}: causes and pauses between them are in doubt"] += 1
-        for names, seconds in traces.ahead.items():
+        for names, seconds in {**traces.ahead, **traces.surely_ahead}.items():
             one, other = map(called, names)
             what = f"{CLOCK} of {one} is at least {seconds:.1f} s ahead of that of {other}"
-            what += ", or positions were set back"
+            what += "" if names in traces.surely_ahead else ", or positions were set back"
             counts[f"{what}: causes and pauses between them are in doubt"] += 1
         for (at, name), seconds in traces.clocks.sets().items():
             when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

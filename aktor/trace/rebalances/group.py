@@ -22,7 +22,15 @@ from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_rep
 from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.lines import DELIVERED, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
-from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Expelled, Life, Name, Part
+from aktor.trace.rebalances.parts import (
+    CALLBACKS,
+    IN_GROUP,
+    OUT_OF_GROUP,
+    Expelled,
+    Life,
+    Name,
+    Part,
+)
 from aktor.trace.rebalances.refusals import GROUP, LOGIN, TOPIC, Refusals, is_login
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
 from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
@@ -100,8 +108,24 @@ class GroupTraces:
     @property
     def ahead(self) -> Mapping[tuple[Name, Name], float]:
         """Whose clock is ahead of whose, by more than `SKEW` seconds: partitions show it that were
-        handed over against the order of their offsets."""
+        handed over against the order of their offsets (or a position was set back)."""
         return {names: by for names, by in self._ownership.ahead.items() if by > SKEW}
+
+    @property
+    def surely_ahead(self) -> Mapping[tuple[Name, Name], float]:
+        """The same, as epochs show it, and partitions that were released later than their next
+        owners were given them."""
+        known = dict(self.clocks.ahead)
+        for names, by in self._ownership.handed_over.items():
+            known[names] = max(known.get(names, 0.0), by)
+        return {names: by for names, by in known.items() if by > SKEW}
+
+    def _apart(self, assembly: Assembly) -> dict[tuple[Name, Name], float]:
+        """Whose clock is surely another one than that of one of these members, by so many seconds
+        at least."""
+        names = {part.name for part in assembly.parts}
+        known = {**self.clocks.apart(SKEW), **self.surely_ahead}
+        return {both: by for both, by in known.items() if not names.isdisjoint(both)}
 
     @property
     def has_rows(self) -> bool:
@@ -125,7 +149,7 @@ class GroupTraces:
         for life in self._lives.values():
             if life.part is not None:
                 self._end_part(life, life.part.seen, "unfinished")
-            self._spans.end(life)
+            self.clocks.ends(life.source, self._spans.end(life))
         self._rows += self._silences.close(self._now)
         self._rows += self._refusals.close()
         self._rows += self._ownership.end()
@@ -183,6 +207,8 @@ class GroupTraces:
         if state is None:
             return
         life.move(at, state)
+        if not life.in_group:
+            self.clocks.gone(life.source)
         if not life.in_group and life.part is not None:
             self._end_part(life, at, OUT_OF_GROUP.get(state, "lost"))
 
@@ -239,6 +265,8 @@ class GroupTraces:
         if epoch is None:
             return
         life.protocol = "consumer"
+        joins = fields.number(event, "before") == 0
+        self.clocks.reached(epoch, at, life.source, life.name, joins=joins)
         life.reach_coordinator()
         part, life.last_part = life.part or life.lately(at), None
         if part is not None and part.generation is None:
@@ -298,7 +326,8 @@ class GroupTraces:
             self._depart(life, at, because)
 
     def _depart(self, life: Life, at: float, because: str | None) -> None:
-        life.in_group, life.departed = False, True
+        life.in_group, life.departed, life.expelled = False, True, None
+        self.clocks.gone(life.source)
         self._departures.append(Departure(at, departure_of(because), because, life.name))
 
     def _polled_late(self, life: Life, at: float, event: Event) -> None:
@@ -437,6 +466,7 @@ class GroupTraces:
                 elif part is not None and not owner.departed:
                     before.expelled = Expelled(before.name, at)
                     part.expelled.append(before.expelled)
+                    owner.expelled = before.expelled
                 if not owner.departed:
                     self._spans.expel(owner, at)
                 # A coordinator gives a partition away when its owner has released it or is out of
@@ -450,7 +480,10 @@ class GroupTraces:
         for partition in fields.keys(event):
             self._add(self._silences.end(life.source, partition, at))
         for partition in () if life.by_hand else fields.keys(event):
-            self._add(self._ownership.release(partition, life.source, at, life.part))
+            is_member = life.state in IN_GROUP and not life.departed
+            self._add(
+                self._ownership.release(partition, life.source, at, life.part, is_member=is_member)
+            )
 
     def _delivered(self, life: Life, at: float, event: Event) -> None:
         partition = fields.text(event, "partition")
@@ -462,6 +495,8 @@ class GroupTraces:
             at - ago if ago is not None and 0.0 <= ago < ABANDONED * 100 else at
             for ago in (fields.real(event, "first_ago"), fields.real(event, "last_ago"))
         )
+        if life.expelled is not None:
+            life.expelled.delivered = ended
         self._add(
             self._ownership.deliver(partition, life.source, life.name, (began, ended), first, end)
         )
@@ -587,11 +622,18 @@ class GroupTraces:
         for assembly in made:
             ended = assembly.ended or assembly.began
             before = [left for left in self._departures if left.at <= ended]
-            # A member that was expelled hears of it by its next heartbeat.
-            later = [left for left in self._departures if ended < left.at <= ended + SKEW]
+            apart = self._apart(assembly)
+            until = math.inf if apart else ended + REACH
+            later = [left for left in self._departures if ended < left.at <= until]
             self._causes = [one for one in self._causes if one[1].at >= assembly.began - REACH]
             row, parts = assembly.rows(
-                self.group, self._protocol(assembly), before, later, self._resized, self._causes
+                self.group,
+                self._protocol(assembly),
+                before,
+                later,
+                self._resized,
+                self._causes,
+                apart,
             )
             self._causes += assembly.own_causes
             self._rows += [row, *parts]

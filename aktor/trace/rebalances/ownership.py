@@ -60,6 +60,9 @@ class Ownership:
     #: By how many seconds the clock of the first one is ahead of the second one's, at least: it was
     #: given the earlier records, and says that this was later.
     ahead: dict[tuple[Name, Name], float] = field(default_factory=dict)
+    #: The same: the first one released a partition, as the coordinator had asked it to, and says
+    #: that this was later than when the second one was given it.
+    handed_over: dict[tuple[Name, Name], float] = field(default_factory=dict)
     _owners: dict[str, Owner] = field(default_factory=dict)
     #: When the new owner delivered first, for partitions that the old owner did not release.
     _resumed: dict[str, float] = field(default_factory=dict)
@@ -108,14 +111,17 @@ class Ownership:
             part.added.append((partition, before.source if before is not None else None))
         return before, unused
 
-    def release(self, partition: str, source: str, at: float, part: Part | None) -> Downtime | None:
-        """This owner has released the partition. Returns the row of the hand-over to it if that
-        was not made yet: the owner delivered nothing, or OVERLAP had not passed."""
+    def release(
+        self, partition: str, source: str, at: float, part: Part | None, *, is_member: bool
+    ) -> Downtime | None:
+        """This owner has released the partition; `is_member`: it is in its group, as it says.
+        Returns the row of the hand-over to it if that was not made yet: the owner delivered
+        nothing, or OVERLAP had not passed."""
         owner = self._owners.get(partition)
         if owner is None:
             return None
         if owner.source != source:
-            return self._release_late(partition, owner, source, at)
+            return self._release_late(partition, owner, source, at, is_member=is_member)
         owner.released = at
         if part is not None:
             part.revoked.add(partition)
@@ -123,7 +129,7 @@ class Ownership:
         return self._end_wait(partition, owner)
 
     def _release_late(
-        self, partition: str, owner: Owner, source: str, at: float
+        self, partition: str, owner: Owner, source: str, at: float, *, is_member: bool
     ) -> Downtime | None:
         """By the clock of its host the owner before released it after it had a new one."""
         if owner.before is None or owner.before.source != source:
@@ -131,6 +137,9 @@ class Ownership:
         owner.before.released = at
         if owner.before.expelled is not None:
             owner.before.expelled.released = at
+            owner.before.expelled.was_member = is_member
+        if is_member:
+            _note(self.handed_over, owner.before.name, owner.name, at - owner.assigned)
         return None if owner.resumed is None else self._end_wait(partition, owner)
 
     def deliver(
@@ -176,9 +185,7 @@ class Ownership:
         if began is None or offset is None or end is None or end > offset or at <= began:
             owner.beside = None
             return
-        names = owner.name, before.name
-        if names in self.ahead or len(self.ahead) < PAIRS:
-            self.ahead[names] = max(self.ahead.get(names, 0.0), at - began)
+        _note(self.ahead, owner.name, before.name, at - began)
 
     def end(self) -> Iterator[Downtime]:
         """The traces end: what is still waited for."""
@@ -242,3 +249,10 @@ class Ownership:
             overlap=overlap,
             same_host=None if None in hosts else hosts[0] == hosts[1],
         )
+
+
+def _note(ahead: dict[tuple[Name, Name], float], one: Name, other: Name, seconds: float) -> None:
+    """The clock of the one is so much ahead of the other's, at least."""
+    names = one, other
+    if one != other and (names in ahead or len(ahead) < PAIRS):
+        ahead[names] = max(ahead.get(names, 0.0), seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,6 +89,18 @@ class Expelled:
     at: float
     #: When it released that partition: if soon, by the clock of its host, it was no expulsion.
     released: float | None = None
+    #: It was still a member then, as it says: the coordinator had asked for the partition, and its
+    #: clock is another one than the next owner's.
+    was_member: bool = False
+    #: When it last gave out records, if it was after that.
+    delivered: float = -math.inf
+
+    def is_sure(self, skew: float) -> bool:
+        """Whether its own trace does not say that it was in the group for more than `skew` seconds
+        afterwards: then it was no expulsion, and the clocks of the two hosts differ."""
+        if self.was_member or self.delivered > self.at + skew:
+            return False
+        return self.released is None or self.released > self.at + skew
 
 
 @dataclass(slots=True, eq=False)
@@ -187,6 +200,8 @@ class Life:
     last_part: Part | None = None
     #: The epoch that came last, and when.
     epoch: tuple[int, float] | None = None
+    #: Another member was given its partition, and it has not said since that it left or was lost.
+    expelled: Expelled | None = None
 
     @property
     def generation(self) -> int | None:

@@ -81,8 +81,8 @@ class Spans:
             self._add(life, WAIT, "coordinator", away.began, ended, away.who)
         life.aways = []
 
-    def end(self, life: Life) -> None:
-        """The traces end."""
+    def end(self, life: Life) -> float:
+        """The traces end; returns when that of this member does."""
         state = self._states.pop(life.source)
         self._end_state(life, state, state.told, unfinished=True)
         if state.expelled is not None:
@@ -92,6 +92,7 @@ class Spans:
             ended = state.told if away.ended is None else away.ended
             goes_on = away.ended is None
             self._add(life, WAIT, "coordinator", away.began, ended, away.who, unfinished=goes_on)
+        return state.told
 
     def _end_state(self, life: Life, state: _State, at: float, *, unfinished: bool = False) -> None:
         if state.what is not None:

@@ -217,6 +217,67 @@ def test_a_clock_is_told_to_be_ahead_if_earlier_records_come_later(
     assert (words in capsys.readouterr().err) is told
 
 
+@pytest.mark.parametrize(
+    ("ahead", "goes_on", "told"),
+    [(0.0, True, False), (1.5, True, False), (30.0, True, True), (30.0, False, False)],
+)
+def test_a_clock_is_told_to_be_ahead_if_its_member_joins_with_an_epoch_that_is_over(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    ahead: float,
+    goes_on: bool,
+    told: bool,
+) -> None:
+    """Unless that of bob shows that he is a member no more: then a new group may have begun."""
+    events: list[dict[str, Any]] = []
+    bob, carol = Member(events, "bob"), Member(events, "carol")
+    bob.tells(BEGAN, "member.epoch", before=0, after=3)
+    carol.tells(BEGAN + 9 + ahead, "member.epoch", before=0, after=4)
+    bob.tells(BEGAN + 10, "member.epoch", before=3, after=4)
+    bob.tells(BEGAN + 11, "member.epoch", before=4, after=5)
+    bob.tells(BEGAN + 60, "membership.moved", after="stable" if goes_on else "fenced")
+    file = tmp_path / "trace.jsonl"
+    events.sort(key=lambda event: event["t"])
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    words = "the clock of carol on host-carol is at least 28.0 s ahead of that of bob on host-bob:"
+    err = capsys.readouterr().err
+    assert (words in err) is told
+    assert ("ahead of" in err) is told
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state", "told"),
+    [
+        (0.0, "stable", False),
+        (2.5, "stable", False),
+        (30.0, "stable", True),
+        (30.0, "fenced", False),
+    ],
+)
+def test_a_clock_is_told_to_be_ahead_if_a_member_releases_what_another_one_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ahead: float, state: str, told: bool
+) -> None:
+    """Unless it was expelled: then it releases what it had lost."""
+    events: list[dict[str, Any]] = []
+    bob, carol = Member(events, "bob"), Member(events, "carol")
+    owns = {"partitions": {"t-0": 1}, "by_group": True}
+    bob.tells(BEGAN, "partitions.assigned", **owns)
+    bob.tells(BEGAN + 11 + ahead, "membership.moved", after=state)
+    bob.tells(BEGAN + 12 + ahead, "partitions.released", partitions={"t-0": 20})
+    carol.tells(BEGAN + 13, "partitions.assigned", **owns)
+    file = tmp_path / "trace.jsonl"
+    events.sort(key=lambda event: event["t"])
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    words = "the clock of bob on host-bob is at least 29.0 s ahead of that of carol on host-carol:"
+    assert (words in capsys.readouterr().err) is told
+
+
 def test_a_member_that_reads_again_from_the_start_of_its_own_is_no_clock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,6 +110,29 @@ def test_a_member_that_was_killed_is_named_by_what_the_coordinator_did(protocol:
     ) in sentence
 
 
+def test_a_member_whose_clock_is_ahead_is_not_said_to_be_expelled() -> None:
+    """It leaves, by its clock, ten seconds after others have its partitions."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "consumer")
+        members = []
+        for _ in range(3):
+            members.append(group.joins())
+            sim.run(for_=3)
+        sim.run(for_=7)
+        _, bob, _ = members
+        bob.does_next = lambda loop, consumer: (consumer.close(), sim.sleep(1000))
+        sim.run(for_=20)
+        events = group.events()
+    of_bob = [event for event in events if event["consumer"] == "bob"]
+    shifted = [{**event, "t": event["t"] + 10.0} for event in of_bob]
+
+    told = sentences_of([event for event in events if event not in of_bob] + shifted)
+
+    assert "the coordinator took it out" not in " ".join(told)
+    (sentence,) = (one for one in told if "bob on host-bob: the consumer was closed" in one)
+    assert "apart: causes and times are in doubt" in sentence
+
+
 def test_a_member_without_a_trace_is_named_by_the_leaders_list() -> None:
     with Simulation(1) as sim:
         group = Incident(sim, "classic")
