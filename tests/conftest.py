@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aktor.trace import listening_to_all, schema
+from tests.gate import draw_at_most
 from tests.kafka.real import what_is_missing
 
 #: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
@@ -81,9 +82,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of enough processes each begins with one chain of tests on brokers, since these take longest.
-    With fewer they come last: they want a quiet machine."""
+    With fewer they come last: they want a quiet machine. `make test` draws a third of the examples
+    of Hypothesis."""
     items.sort(
         key=lambda item: (chain_of(item.nodeid), kafka_of(item.nodeid)),
         reverse=processes() >= ENOUGH,
@@ -95,6 +97,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.gate)
         if starts_java(item) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(JAVA_TIMEOUT_S))
+        if config.option.markexpr == "not gate":
+            draw_at_most(lambda count: count // 3, item)
 
 
 def is_left_to_the_gate(item: pytest.Item) -> bool:

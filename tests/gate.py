@@ -1,12 +1,13 @@
-"""What is left to .ci/run: tests with the marker `gate`."""
+"""What is left to .ci/run: tests with the marker `gate`, and examples of Hypothesis."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def all_but_the_first(count: int, values: Iterable[Any]) -> list[Any]:
@@ -17,6 +18,21 @@ def all_but_the_first(count: int, values: Iterable[Any]) -> list[Any]:
     rest = iter(values)
     first = list(islice(rest, count))
     return first + [pytest.param(*_items(one), marks=pytest.mark.gate) for one in rest]
+
+
+def draw_at_most(count: Callable[[int], int], item: pytest.Item) -> None:
+    """Hypothesis draws no more examples for this test than `count` makes of their number.
+
+    A profile would not do: it changes nothing for a test that names a number. Where Hypothesis
+    keeps its settings elsewhere one day, this changes nothing and the run takes longer.
+    """
+    test = getattr(item, "obj", None)
+    test = getattr(test, "__func__", test)  # of a method
+    given = getattr(test, "_hypothesis_internal_use_settings", None)
+    if given is not None and given.max_examples > count(given.max_examples):
+        test._hypothesis_internal_use_settings = settings(
+            given, max_examples=count(given.max_examples)
+        )
 
 
 def _items(value: Any) -> tuple[Any, ...]:

@@ -330,6 +330,7 @@ def kill_one_in_ten(record: Any) -> None:
 @pytest.mark.timeout(400)  # it starts seven processes, some after each other: 112 s at a load of 40
 @pytest.mark.embedded("processes are our own, whichever Kafka it is, and starting them takes long")
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="has no SIGKILL")
+@pytest.mark.gate  # tests/unit/processing/test_workers.py tries what kills workers
 def test_a_record_that_kills_its_process_has_failed_and_the_others_are_handled(
     kafka: Any, topic: str, group: str
 ) -> None:

@@ -11,7 +11,8 @@ from collections import defaultdict
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
+
+from tests.gate import draw_at_most
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
     for item in items:
-        draw_less(item)
+        draw_at_most(lambda _: EXAMPLES, item)
 
 
 def sampled(cases: list[T]) -> list[T]:
@@ -37,18 +38,3 @@ def sampled(cases: list[T]) -> list[T]:
     if len(cases) <= CASES:
         return cases
     return [cases[number * (len(cases) - 1) // (CASES - 1)] for number in range(CASES)]
-
-
-def draw_less(item: pytest.Item) -> None:
-    """Hypothesis draws no more examples for it, and the same ones each time.
-
-    A profile would not do: it changes nothing for a test that names a number. Where Hypothesis
-    keeps its settings elsewhere one day, this changes nothing and the run takes longer.
-    """
-    test = getattr(item, "obj", None)
-    test = getattr(test, "__func__", test)  # of a method
-    given = getattr(test, "_hypothesis_internal_use_settings", None)
-    if given is not None and given.max_examples > EXAMPLES:
-        test._hypothesis_internal_use_settings = settings(
-            given, max_examples=EXAMPLES, derandomize=True, database=None
-        )

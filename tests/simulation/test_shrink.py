@@ -77,6 +77,7 @@ def test_only_the_fault_that_matters_is_left() -> None:
     assert "never had its effect" in said
 
 
+@pytest.mark.gate
 def test_what_is_said_to_be_left_out_may_be_left_out_by_hand() -> None:
     seed, shrunk, _ = shrunk_once()
     without = shrunk.without

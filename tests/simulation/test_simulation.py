@@ -573,6 +573,7 @@ def test_the_command_runs_seeds_in_several_processes(capsys: Any) -> None:
     assert "2 seeds, 0 failed" in capsys.readouterr().out
 
 
+@pytest.mark.gate
 def test_the_command_runs_until_it_is_interrupted_and_then_sums_up() -> None:
     # By default the first seed is the time, which may find a bug while this test runs.
     first = ["--first", "1000"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import settings, strategies
 
-from tests.release.sample import CASES, EXAMPLES, draw_less, sampled
+from tests.gate import draw_at_most
+from tests.release.sample import CASES, EXAMPLES, sampled
 
 
 @pytest.mark.parametrize("count", [1, CASES - 1, CASES, CASES + 1, 7 * CASES])
@@ -29,7 +30,8 @@ def test_hypothesis_draws_few_examples_for_a_test_that_names_a_number(
     def rule(number: int) -> None:
         examples.append(number)
 
-    draw_less(pytest.Function.from_parent(request.node.parent, name="rule", callobj=rule))
+    item = pytest.Function.from_parent(request.node.parent, name="rule", callobj=rule)
+    draw_at_most(lambda _: EXAMPLES, item)
     rule()
 
     assert 0 < len(examples) <= EXAMPLES
