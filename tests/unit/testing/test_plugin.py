@@ -151,7 +151,7 @@ def test_the_marker_is_listed(pytester: pytest.Pytester) -> None:
 )
 def test_the_example_of_a_tested_loop_passes(example: str, count: int) -> None:
     run = subprocess.run(
-        # Our own settings have one of pytest-timeout.
+        # Our own settings have one of pytest-timeout; that of Hypothesis is left out.
         [
             sys.executable,
             "-m",
@@ -160,6 +160,8 @@ def test_the_example_of_a_tested_loop_passes(example: str, count: int) -> None:
             *PLUGIN,
             "-p",
             "pytest_timeout",
+            "-o",
+            "addopts=",
             f"examples/{example}",
         ],
         cwd=ROOT,

@@ -247,7 +247,9 @@ def test_attempts_leave_one_thread_behind_while_a_token_provider_hangs() -> None
     provider.gate.clear()
     settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
     with ScriptedBroker(logs_in) as broker, Client(**settings) as client:
-        for _ in range(3):
+        while not provider.calls:  # on a busy machine an attempt may end before that
+            assert isinstance(client.connect(broker.port, timeout=0.3), ConnectionFailed)
+        for _ in range(2):
             assert isinstance(client.connect(broker.port, timeout=0.3), ConnectionFailed)
         assert provider.calls == 1
 
@@ -277,9 +279,16 @@ def test_a_call_that_never_ends_does_not_stop_all_logins() -> None:
     settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
     calls = []
     with ScriptedBroker(logs_in) as broker, Client(**settings) as client:
-        for now in (0.0, 1.0, PATIENCE, PATIENCE + 1.0, PATIENCE + 2.0, 2 * PATIENCE + 1.0):
+        for now, expected in (
+            *((0.0, 1), (1.0, 1), (PATIENCE, 1)),
+            *((PATIENCE + 1.0, 2), (PATIENCE + 2.0, 2), (2 * PATIENCE + 1.0, 2)),
+        ):
             client.clock = lambda now=now: now  # type: ignore[misc]
-            assert isinstance(client.connect(broker.port, timeout=0.3), ConnectionFailed)
+            # On a busy machine the first attempts may end before they come to the token.
+            for _ in range(100):
+                assert isinstance(client.connect(broker.port, timeout=0.3), ConnectionFailed)
+                if provider.calls >= expected:
+                    break
             calls.append(provider.calls)
         provider.gate.set()
         assert isinstance(client.connect(broker.port), ConnectionOpened)
@@ -297,13 +306,15 @@ def test_a_token_provider_that_never_answers_is_named_when_the_time_is_over() ->
     provider.gate.clear()
     settings = sasl("OAUTHBEARER", sasl_oauth_token_provider=provider)
     with ScriptedBroker(script) as broker, Client(**settings) as client:
-        client.net.connect("a", "127.0.0.1", broker.port, 0.5)
-        report = client.next()
+        for seconds in (0.5, 2.0, 8.0):  # on a busy machine it takes longer to come to the token
+            report = client.connect(broker.port, timeout=seconds)
+            assert isinstance(report, ConnectionFailed)
+            if provider.calls:
+                break
         provider.gate.set()
 
-    assert isinstance(report, ConnectionFailed)
     assert "no answer from the token provider" in str(report.error)
-    assert "within 0.5 s" in str(report.error)
+    assert f"within {seconds:g} s" in str(report.error)
 
 
 def test_a_login_is_renewed_before_it_ends_and_requests_wait_for_it() -> None:
