@@ -131,15 +131,17 @@ class Driver:
         if not closing and engine.core.port.failure is not None:
             engine.call.check_alive()
 
-    def note_error(self, error: BaseException, turn: Turn) -> None:
-        """The call ends by this error: an interrupt, unless it is one of our own."""
+    def note_error(self, error: BaseException, turn: Turn) -> bool:
+        """The call ends by this error: an interrupt, unless it is one of our own. Returns whether
+        it was inside. If not, what the consumer does now is another call's."""
         if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
-            return  # what the consumer does now is another call's
+            return False
         call = self._engine.call
         if self._guard.begun and call.is_broken_by(error):
             self._guard.break_off()
         else:
             call.forget_errors()
+        return True
 
     def leave(self, turn: Turn) -> None:
         """The call is over, unless it goes on alone. It may have made records ready (`resume`, a

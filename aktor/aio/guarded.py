@@ -203,9 +203,8 @@ class Guarded:
         """An outermost call ends by this error; returns what the caller is told."""
         if isinstance(error, asyncio.CancelledError) and turn.name in READS:
             self._cancelled_reading = ref(error)  # its traceback has this consumer
-        is_inside = self._guard.holder.get(None) is turn
-        self._driver.note_error(error, turn)
-        if is_inside and not turn.goes_on_alone and type(error) is ConsumerClosedError:
+        was_inside = self._driver.note_error(error, turn)
+        if was_inside and type(error) is ConsumerClosedError:
             return ConsumerStoppedError()
         return error
 

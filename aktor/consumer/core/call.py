@@ -92,8 +92,8 @@ class Call:
         self.follows_policy = False
 
     def touch(self) -> None:
-        """The call begins to change something. Who drives a generator of the core says so before
-        its first line; of what runs at once, whatever changes something."""
+        """The call begins to change something. Code that drives a generator of the core calls this
+        before its first line; code that runs at once, before it changes something."""
         self.touched = True
 
     def does_not_wait_for(self, ticket: int) -> None:
@@ -173,7 +173,7 @@ class Call:
     def is_broken_by(self, error: BaseException) -> bool:
         """Whether the call, which ends by this error, leaves something half done: it has begun to
         change something, and the error is none of our own."""
-        return self.touched and error is not self.ended_in
+        return self.touched and not self.is_own(error)
 
     def forget_errors(self) -> None:
         """The error was raised; forget it. Its traceback would keep a dropped consumer alive."""
