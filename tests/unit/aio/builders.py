@@ -33,6 +33,9 @@ class Loop:
             self.driver.begin()
             try:
                 return await self.driver.run(turn, waiting)
+            except BaseException as error:
+                self.driver.note_error(error, turn)
+                raise
             finally:
                 self.driver.leave(turn)
 

@@ -204,6 +204,26 @@ def test_a_callback_begins_when_the_guard_knows_of_it_also_where_tasks_are_eager
     run(program)
 
 
+def test_a_call_that_an_interrupt_ends_is_repaired_by_the_next() -> None:
+    async def program(loop: Loop) -> None:
+        def interrupted() -> Waiting[None]:
+            raise ZeroDivisionError("by a signal handler")
+            yield
+
+        def nothing() -> Waiting[None]:
+            return
+            yield
+
+        with pytest.raises(ZeroDivisionError):
+            await loop.begin(interrupted())
+        assert loop.guard.broken
+
+        await loop.begin(nothing())
+        assert not loop.guard.broken
+
+    run(program)
+
+
 def test_records_of_a_poll_whose_caller_was_cancelled_in_a_step_are_given_out_by_the_next() -> None:
     async def program(loop: Loop) -> None:
         engine = loop.harness.engine
