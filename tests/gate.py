@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+#: The number of examples that a test names, by its function.
+_named: dict[Any, int] = {}
+
 
 def all_but_the_first(count: int, values: Iterable[Any]) -> list[Any]:
     """For `parametrize`: these values; those behind the first ones are left to .ci/run.
@@ -21,7 +24,8 @@ def all_but_the_first(count: int, values: Iterable[Any]) -> list[Any]:
 
 
 def draw_at_most(count: Callable[[int], int], item: pytest.Item) -> None:
-    """Hypothesis draws no more examples for this test than `count` makes of their number.
+    """Hypothesis draws no more examples for this test than `count` makes of their number, but one.
+    Each case of a test comes here, and all cases share the number.
 
     A profile would not do: it changes nothing for a test that names a number. Where Hypothesis
     keeps its settings elsewhere one day, this changes nothing and the run takes longer.
@@ -29,10 +33,11 @@ def draw_at_most(count: Callable[[int], int], item: pytest.Item) -> None:
     test = getattr(item, "obj", None)
     test = getattr(test, "__func__", test)  # of a method
     given = getattr(test, "_hypothesis_internal_use_settings", None)
-    if given is not None and given.max_examples > count(given.max_examples):
-        test._hypothesis_internal_use_settings = settings(
-            given, max_examples=count(given.max_examples)
-        )
+    if given is None:
+        return
+    fewer = max(1, count(_named.setdefault(test, given.max_examples)))
+    if given.max_examples > fewer:
+        test._hypothesis_internal_use_settings = settings(given, max_examples=fewer)
 
 
 def _items(value: Any) -> tuple[Any, ...]:

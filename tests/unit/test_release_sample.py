@@ -35,3 +35,36 @@ def test_hypothesis_draws_few_examples_for_a_test_that_names_a_number(
     rule()
 
     assert 0 < len(examples) <= EXAMPLES
+
+
+def test_each_case_of_a_test_draws_the_same_part_of_its_examples(
+    request: pytest.FixtureRequest,
+) -> None:
+    examples: list[int] = []
+
+    @settings(max_examples=90)
+    @drawn(strategies.integers())
+    def rule(number: int) -> None:
+        examples.append(number)
+
+    for _ in range(8):
+        item = pytest.Function.from_parent(request.node.parent, name="rule", callobj=rule)
+        draw_at_most(lambda count: count // 3, item)
+    rule()
+
+    assert 25 < len(examples) <= 30
+
+
+def test_one_example_is_drawn_at_least(request: pytest.FixtureRequest) -> None:
+    examples: list[int] = []
+
+    @settings(max_examples=2)
+    @drawn(strategies.integers())
+    def rule(number: int) -> None:
+        examples.append(number)
+
+    item = pytest.Function.from_parent(request.node.parent, name="rule", callobj=rule)
+    draw_at_most(lambda count: count // 3, item)
+    rule()
+
+    assert len(examples) == 1
