@@ -106,6 +106,7 @@ class Run:
             schema=query.schema
         )
         self.reader = reader
+        _runs.append(self)
         self._limit: ReadLimit = ReadAllAvailable()
         if available_now:
             reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
@@ -152,3 +153,13 @@ class Run:
     def stop(self) -> None:
         """The query was stopped in good order."""
         self.reader.stop()
+
+
+#: The runs of this test.
+_runs: list[Run] = []
+
+
+def stop_runs() -> None:
+    """What the death of its process does to a run that was not stopped: its consumer ends."""
+    while _runs:
+        _runs.pop().stop()
