@@ -8,7 +8,7 @@ background thread hangs. Times are those of the dispatcher's clock: who looks co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final
 
@@ -183,12 +183,17 @@ class Hindrance(Value):
 class FetchNow(Value):
     """The partitions that are not fetched, since when brokers owe an answer that brings records,
     with what these refuse the whole Fetch if they do, and the brokers from which partitions are
-    read instead of from their leaders (KIP-392)."""
+    read instead of from their leaders (KIP-392).
+
+    `crowded` tells when it is called, from any thread, of which partitions so much is buffered that
+    they are not fetched before a `Poll` has told that some of it was read. That changes with each
+    chunk, so it is not noted here: only who looks pays for it."""
 
     hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
     late: Mapping[int, float] = field(default_factory=dict)
     refusals: Mapping[int, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
+    crowded: Callable[[], frozenset[TopicPartition]] = frozenset
 
 
 class PositionNow(Value):

@@ -219,6 +219,43 @@ def test_a_buffer_that_is_full_of_other_partitions_is_named_though_the_leader_is
     assert status.healthy
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_buffered_bytes": 6000, "max_partition_fetch_bytes": 1000},  # of T0 there is enough
+        {"max_buffered_bytes": 3000},  # there is no room for any partition
+    ],
+    ids=["crowded", "full"],
+)
+def test_what_was_read_and_not_told_by_a_poll_keeps_a_partition_from_being_fetched(
+    world: World, limits: dict[str, int]
+) -> None:
+    """The application has taken all that was buffered, and works on it. That frees nothing before
+    its next poll: until then nobody asks the leader, so that there is nothing new is not known."""
+    consumer = world.consumer(auto_offset_reset="earliest", **limits)
+    consumer.assign([T0, T1])
+    read(world, consumer, 80)
+    world.cluster.produce("orders", 0, *[b"x" * 1000] * 60)
+    while consumer.status().partitions[T0].buffered_bytes < 2900:
+        consumer.poll(timeout_ms=0, max_records=1)
+        world.sleep(0.1)
+    consumer.poll(timeout_ms=0, max_records=500)
+    assert consumer.status().partitions[T0].buffered_bytes == 0
+    world.cluster.produce("orders", 0, b"new")
+
+    world.sleep(8.0)
+    status = consumer.status()
+
+    said = r"the application has not polled for 8\.\d s \(it is at scenarios/.*\)"
+    assert re.search(said, status.why), status.why
+    waits = status.partitions[T0]
+    assert waits.waiting_for is WaitingFor.APPLICATION
+    assert waits.because.endswith("; it is fetched after the next poll")
+    assert status.healthy, "it is no fault"
+    read(world, consumer, 80)
+    assert poll_for(world, consumer, 2.0).why.startswith("There is nothing new")
+
+
 def test_a_buffer_that_is_full_of_a_paused_partition_keeps_no_other_from_being_fetched(
     world: World,
 ) -> None:

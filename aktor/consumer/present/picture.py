@@ -120,6 +120,8 @@ class Picture(Value):
     """All that is known of the consumer now. `now` is the dispatcher's clock, `wall` seconds since
     the epoch. `overdue`: for how long the background thread has not turned, and where it is.
     `buffered_of_paused`: those of the buffered bytes that are of paused partitions.
+    `untold`: bytes that were read, and that no `Poll` has told to the fetch manager yet. `crowded`:
+    partitions that are not fetched before the next `Poll`, if the application is late with it.
     `forked`: it is that of a parent process. `closing`: `close` is under way. `pattern`: the
     one that is subscribed to, if we evaluate it."""
 
@@ -142,6 +144,7 @@ class Picture(Value):
     room: int = 0
     buffered: int = 0
     buffered_of_paused: int = 0
+    untold: int = 0
     isolated: bool = False
     unreachable: str = ""
     cluster: Cluster = field(default_factory=Cluster)
@@ -152,6 +155,7 @@ class Picture(Value):
     coordinator: CoordinatorNow | None = None
     member: MemberNow | None = None
     fetch: FetchNow = field(default_factory=FetchNow)
+    crowded: frozenset[TopicPartition] = frozenset()
     positions: PositionsNow = field(default_factory=PositionsNow)
     commits: CommitsNow | None = None
     partitions: Mapping[TopicPartition, PartitionSeen] = field(default_factory=dict)
@@ -177,6 +181,8 @@ def take(
     unreachable = port.connections.unreachable
     network, fetch = shown.get(NETWORK), shown.get(FETCH)
     positions, metadata = shown.get(POSITIONS), shown.get(METADATA)
+    fetch = fetch if isinstance(fetch, FetchNow) else FetchNow()
+    is_late = now - engine.heartbeat.polled_at >= LATE_POLL
     seen = _partitions(engine) if partitions else {}
     return Picture(
         now=now,
@@ -198,6 +204,7 @@ def take(
         room=settings.max_buffered_bytes,
         buffered=engine.delivery.buffered_bytes,
         buffered_of_paused=sum([one.buffered for one in seen.values() if one.paused]),
+        untold=engine.delivery.credit.unreported,
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),
         cluster=port.cluster,
@@ -207,7 +214,8 @@ def take(
         network=network if isinstance(network, NetworkNow) else NetworkNow(),
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
-        fetch=fetch if isinstance(fetch, FetchNow) else FetchNow(),
+        fetch=fetch,
+        crowded=fetch.crowded() if is_late and partitions else frozenset(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),
         partitions=seen,

@@ -817,21 +817,31 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
         text = "the application has not polled since it was assigned"
         return Reason(WaitingFor.APPLICATION, text, hindrance.since, fault=False)
     if not it.is_here:
-        if hindrance is None or late < LATE_POLL:
-            return None
-        # Its position is found, or validated: the application takes it over with its next poll.
-        text = f"{_late_text(p)}; it is fetched after the next poll"
-        return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
+        # Its position is found, or validated: the application takes it over with its next poll. Or
+        # it was read: only the next poll tells that to the fetch manager (so what its leader told
+        # last, that there is nothing new, may not be true any more).
+        return _unfetched(p) if hindrance is not None or tp in p.crowded else None
     if late < LATE_POLL:
         return _elsewhere(p)
     return Reason(WaitingFor.APPLICATION, _late_text(p), p.application.polled_at, fault=False)
 
 
+def _unfetched(p: Picture) -> Reason | None:
+    """It is not fetched before the application polls, and that is late."""
+    if _lateness(p) < LATE_POLL:
+        return _elsewhere(p)
+    text = f"{_late_text(p)}; it is fetched after the next poll"
+    return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
+
+
 def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     # While it is full nothing is asked for: that there was nothing new may have changed. (What is
     # buffered of paused partitions keeps no others from being fetched.)
-    if it.is_here or p.buffered - p.buffered_of_paused < p.room * 9 // 10:
+    full, buffered = p.room * 9 // 10, p.buffered - p.buffered_of_paused
+    if it.is_here or buffered + p.untold < full:
         return None
+    if buffered < full:
+        return _unfetched(p)  # the rest was read; the next poll tells that
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
     return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)
 
@@ -894,11 +904,12 @@ def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
     #: What partitions wait for of which nothing is known but who leads them, by leader: most of
     #: some thousand partitions are like that.
     alike: dict[int, Reason] = {}
-    hindered, looked_up = p.fetch.hindered, p.positions.waiting
+    hindered, looked_up, crowded = p.fetch.hindered, p.positions.waiting, p.crowded
     is_quiet = _is_never_quiet if p.isolated else _is_quiet
     for tp, it in p.partitions.items():
         leader = None
-        if is_quiet(it) and tp not in hindered and tp not in looked_up:
+        known = tp in hindered or tp in looked_up or tp in crowded
+        if not known and is_quiet(it):
             leader = p.cluster.leader(*tp)
         if leader is None:
             found[tp] = of_partition(p, tp, it)

@@ -148,6 +148,7 @@ class FetchManager(RequestManager):
                 late=self._late.copy(),
                 refusals=self._refusals.copy(),
                 replicas=plan.replicas.copy(),
+                crowded=plan.all_crowded,
             )
 
     def _new_backoff(self) -> Backoff:

@@ -257,6 +257,14 @@ class FetchPlan:
         """Whether a partition of this node is not fetched because enough of it is buffered."""
         return self._of_nodes[node].crowded > 0
 
+    def all_crowded(self) -> frozenset[TopicPartition]:
+        """The partitions that are not fetched because enough of them is buffered. From any thread:
+        what is read here is replaced as a whole, and a copy is one operation."""
+        if not any(its.crowded for its in list(self._of_nodes.values())):
+            return frozenset()
+        states = self._states.copy()
+        return frozenset([tp for tp, known in states.items() if known.state is _CROWDED])
+
     def readable_from(self, node: int) -> int:
         """Bytes from this node that the application can read now."""
         return self._of_nodes[node].readable

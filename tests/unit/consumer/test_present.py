@@ -398,6 +398,19 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.RECORDS,
         "has not answered the heartbeat that was sent 2.5 s ago",
     ),
+    "what it has read was not told by a poll, and it waits elsewhere": (
+        {
+            "application": an_application(polled_at=NOW - 8.0, waits=True, waits_in="commit"),
+            "crowded": frozenset({T0}),
+        },
+        WaitingFor.APPLICATION,
+        "the application waits in commit, and has not polled for 8.0 s.",
+    ),
+    "it polls now and then, so enough of it is buffered only for a moment": (
+        {"crowded": frozenset({T0})},
+        WaitingFor.RECORDS,
+        "There is nothing new",
+    ),
     "the broker refuses the partition": (
         {
             "fetch": FetchNow(
