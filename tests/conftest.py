@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aktor.trace import listening_to_all, schema
-from tests.gate import draw_at_most
+from tests.gate import FEW, MAKE_TEST, draw_at_most, leave_out_cases
 from tests.kafka.real import what_is_missing
 
 #: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
@@ -77,8 +77,16 @@ def chain_of(test: str) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the markers known."""
     config.addinivalue_line("markers", "gate: left to .ci/run, since it takes long")
+    config.addinivalue_line("markers", f"{FEW}: of its cases most are left to .ci/run")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Of tests with many cases `make test` runs a few."""
+    yield
+    leave_out_cases(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
@@ -97,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.gate)
         if starts_java(item) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(JAVA_TIMEOUT_S))
-        if config.option.markexpr == "not gate":
+        if config.option.markexpr == MAKE_TEST:
             draw_at_most(lambda count: count // 3, item)
 
 

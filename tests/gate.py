@@ -1,13 +1,30 @@
-"""What is left to .ci/run: tests with the marker `gate`, and examples of Hypothesis."""
+"""What is left to .ci/run: tests with the marker `gate`, and examples of Hypothesis.
+
+`make test` asks for those that do not have the marker. What it leaves out is not even made then: to
+collect tests would take a third longer, in each process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+T = TypeVar("T")
+
+#: What `make test` gives to pytest's `-m`.
+MAKE_TEST = "not gate"
+
+#: `make test` runs so many cases of a test with the marker FEW. Such a test has a list that is
+#: generated, as each API in each version, or seeds: most bugs are seen in many of its cases.
+CASES = 10
+FEW = "few_cases"
+
+#: Its multiples, without the part before the point, are spread evenly, however many there are.
+GOLDEN = (5**0.5 - 1) / 2
 
 #: The number of examples that a test names, by its function.
 _named: dict[Any, int] = {}
@@ -21,6 +38,43 @@ def all_but_the_first(count: int, values: Iterable[Any]) -> list[Any]:
     rest = iter(values)
     first = list(islice(rest, count))
     return first + [pytest.param(*_items(one), marks=pytest.mark.gate) for one in rest]
+
+
+def leave_out_cases(metafunc: pytest.Metafunc) -> None:
+    """Of a test with the marker FEW mark all cases but some; make no case that is not asked for.
+
+    Where pytest keeps the cases elsewhere one day, this changes nothing and the run takes longer.
+    """
+    cases = getattr(metafunc, "_calls", [])
+    often = [case for case in cases if not any(mark.name == "gate" for mark in case.marks)]
+    if metafunc.definition.get_closest_marker(FEW):
+        for case in rest_of(often, [case.indices for case in often]):
+            case.marks.append(pytest.mark.gate.mark)
+    if often and metafunc.config.option.markexpr == MAKE_TEST:
+        cases[:] = [case for case in often if pytest.mark.gate.mark not in case.marks]
+
+
+def rest_of(cases: Sequence[T], values: Sequence[Mapping[str, int]]) -> list[T]:
+    """All but `CASES` of them, of each test the same. `values`: for each case, by the name of an
+    argument, the number of its value.
+
+    Of a test with several arguments those are run that bring most new values of them. They come
+    from all parts of the list: a step of equal length would meet the same few values again and
+    again.
+    """
+    if len(cases) <= CASES:
+        return []
+    order = sorted(range(len(cases)), key=lambda number: number * GOLDEN % 1)
+    seen: set[tuple[str, int]] = set()
+    chosen: set[int] = set()
+
+    def new(number: int) -> int:
+        return len(values[number].items() - seen)
+
+    while len(chosen) < CASES and new(best := max(order, key=new)):
+        chosen.add(best)
+        seen |= values[best].items()
+    return [case for number, case in enumerate(cases) if number not in chosen]
 
 
 def draw_at_most(count: Callable[[int], int], item: pytest.Item) -> None:

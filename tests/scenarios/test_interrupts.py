@@ -104,6 +104,7 @@ CALLS_THAT_NEED_A_CONSUMER: dict[str, Callable[[KafkaConsumer], Any]] = {
 }
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("name", CALLS_THAT_NEED_A_CONSUMER)
 @pytest.mark.parametrize("line", range(1, 13))
 def test_a_call_that_a_handler_closes_as_it_comes_in_says_that_the_consumer_is_closed(

@@ -93,6 +93,7 @@ CALLS: dict[str, tuple[Callable[[KafkaConsumer], Any], Any]] = {
 }
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("wait", WAITS)
 def test_another_thread_is_let_in_while_one_waits_and_the_wait_goes_on(

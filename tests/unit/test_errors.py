@@ -242,6 +242,7 @@ def test_an_error_survives_pickling(error: KafkaError) -> None:
     assert state_of(again) == state_of(error)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("error", [error for error, _, _ in CASES], ids=NAMES)
 def test_an_error_can_be_copied(error: KafkaError, copied: Callable[[KafkaError], Any]) -> None:

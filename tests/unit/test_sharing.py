@@ -89,7 +89,7 @@ def chosen(*arguments: str) -> set[str]:
 STORMS = "tests/simulation/test_storms.py"
 FILES = (
     *("tests/kafka/test_commits.py", "tests/kafka/test_security.py"),
-    *("tests/kafka/test_faults_members.py", STORMS),
+    *("tests/kafka/test_faults_members.py", STORMS, "tests/unit/records/test_lz4.py"),
 )
 
 

@@ -44,6 +44,7 @@ def other_than(node: int) -> int:
     return node % 3 + 1
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(
     ("api", "version"),
     [

@@ -413,6 +413,7 @@ def test_a_frame_too_short_to_corrupt_stays_as_it_is() -> None:
 # -- the answer that says no
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(("api", "version"), API_VERSIONS)
 def test_every_api_can_be_refused_in_every_version(api: Api, version: int) -> None:
     request = as_read(a_message(api.request, version), version)
@@ -427,6 +428,7 @@ def test_every_api_can_be_refused_in_every_version(api: Api, version: int) -> No
         assert codes_in(api.response.decode(encoded, version=version), version) == codes
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(("api", "version"), API_VERSIONS)
 def test_a_code_of_a_partition_is_said_in_every_api(api: Api, version: int) -> None:
     request = as_read(a_message(api.request, version), version)

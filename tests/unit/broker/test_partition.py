@@ -394,6 +394,7 @@ def check(partition: Partition) -> None:
         assert partition.end_of(node) >= log.high_watermark, f"{node} lacks what is replicated"
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", range(60))
 def test_what_was_replicated_is_there_whatever_happens_without_unclean_elections(seed: int) -> None:
     rng = random.Random(seed)

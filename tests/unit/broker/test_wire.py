@@ -52,6 +52,7 @@ def heartbeat(version: int = 4) -> bytes:
     return frame_of(request(group_id="g", generation_id=3, member_id="m"), version)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(
     ("api", "version"), EVERY_VERSION, ids=lambda one: getattr(one, "name", one)
 )

@@ -343,6 +343,7 @@ def threadless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return consumer
 
 
+@pytest.mark.few_cases
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_each_call_says_at_once_that_the_background_thread_is_gone(
@@ -387,6 +388,7 @@ def test_a_close_that_finds_the_background_thread_gone_says_so_at_once(
 # -- the program exits
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("name", [*CALLS, "status", "metrics"])
 def test_at_the_exit_the_background_thread_rests_again_after_each_call(name: str) -> None:
     """A function of `atexit` may use the consumer and not close it. If the thread ran on, the

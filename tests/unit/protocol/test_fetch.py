@@ -219,6 +219,7 @@ def test_a_version_without_isolation_or_of_tomorrow_is_a_value_error(version: in
         parse_fetch_response(encoded(a_response(), 12), version)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("noise", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x07"])
 def test_a_huge_or_negative_length_anywhere_is_refused_without_allocating(

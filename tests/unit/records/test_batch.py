@@ -31,6 +31,7 @@ def test_an_unknown_magic_is_refused(magic: int) -> None:
         reader.take(1)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize(
     "batch",

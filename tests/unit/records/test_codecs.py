@@ -229,6 +229,7 @@ def test_every_cut_of_a_stream_is_malformed(codec: str) -> None:
             decompress(CODECS[codec], memoryview(compressed)[:end], MIB)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("write", ["batch", "v1", "v0"])
 @pytest.mark.parametrize("framing", ["gzip", "snappy", "lz4", "lz4 of kafka", "zstd"])

@@ -81,6 +81,7 @@ def test_a_flipped_bit_under_a_right_checksum_gives_no_foreign_exception(name: s
             read(with_right_checksum(damaged))
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_cut_gives_fewer_records_and_no_error(name: str, check_crcs: bool) -> None:

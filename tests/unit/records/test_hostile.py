@@ -70,6 +70,7 @@ def with_field(batch: bytes, at: int, form: str, number: int) -> bytes:
 SOUND = a_batch(values(b"one", b"two", b"three"), base_offset=7)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize("field", FIELDS)
 def test_an_extreme_number_in_any_field_of_a_batch(field: str, check_crcs: bool) -> None:
@@ -132,6 +133,7 @@ def test_any_numbers_in_any_fields_at_once(draw: st.DataObject) -> None:
     )
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(
     "number", [b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f", b"\x80" * 9 + b"\x01", b"\x80"]
 )
@@ -152,6 +154,7 @@ def test_a_huge_a_negative_and_a_cut_off_number_at_any_place_of_a_record(
             assert_harmless(batch, check_crcs=False, fetch_offset=1)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("codec", range(8))
 @pytest.mark.parametrize("magic", [-128, -1, 0, 1, 2, 3, 127])

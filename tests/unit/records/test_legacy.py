@@ -102,6 +102,7 @@ def test_messages_wholly_before_the_fetch_offset_do_not_move_it() -> None:
     assert reader.next_offset == 9
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize(

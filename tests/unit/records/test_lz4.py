@@ -35,6 +35,7 @@ CONTENTS: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("block_size", [64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB])
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("reader", READERS)

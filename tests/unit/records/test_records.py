@@ -21,6 +21,7 @@ def a_raw_record(body: bytes) -> bytes:
     return varint(len(body)) + body
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("flags", [0, LOG_APPEND_TIME])
 @pytest.mark.parametrize(
     "record",
@@ -53,6 +54,7 @@ NULL = varint(-1)
 START = b"\0" + varint(0) + varint(0)  # attributes, timestamp and offset delta
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize(
     "record",

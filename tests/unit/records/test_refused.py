@@ -124,6 +124,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Exception, tuple[str, ...]]:
     return raised(act), names
 
 
+@pytest.mark.few_cases
 def test_it_is_caught_by_the_class_of_the_deserializers_error_and_by_ours(
     case: tuple[Exception, tuple[str, ...]],
 ) -> None:
@@ -140,6 +141,7 @@ def test_it_is_caught_by_the_class_of_the_deserializers_error_and_by_ours(
         }
 
 
+@pytest.mark.few_cases
 def test_it_says_the_same_for_each_class_and_no_content(
     case: tuple[Exception, tuple[str, ...]],
 ) -> None:
@@ -153,6 +155,7 @@ def test_it_says_the_same_for_each_class_and_no_content(
     assert SECRET not in "".join(traceback.format_exception(error)) + str(error.args)
 
 
+@pytest.mark.few_cases
 def test_a_copy_is_of_both_classes_and_has_what_the_error_has(
     case: tuple[Exception, tuple[str, ...]],
 ) -> None:
@@ -166,6 +169,7 @@ def test_a_copy_is_of_both_classes_and_has_what_the_error_has(
     }
 
 
+@pytest.mark.few_cases
 def test_a_pickled_one_is_of_both_classes_again(case: tuple[Exception, tuple[str, ...]]) -> None:
     cause, names = case
     again = pickle.loads(pickle.dumps(refused(cause, FIELDS)))

@@ -66,6 +66,7 @@ def test_damaged_batches(sample: bytes, draw: st.DataObject) -> None:
     assert_alike(bytes(data), **how, check_crcs=False, max_batch_bytes=1 << 20)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("sample", range(len(SAMPLES)))
 @pytest.mark.parametrize("fetch_offset", [0, 6, 8, 11])
 def test_every_bit_flipped(sample: int, fetch_offset: int) -> None:
@@ -89,6 +90,7 @@ def test_any_bytes_for_the_numbers_of_a_record(parts: list[bytes], fetch_offset:
     assert_alike(a_batch([record, a_record(1)]), fetch_offset=fetch_offset)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("number", [b"\x80\x00", b"\x81\x00", b"\x80" * 4 + b"\x0f", b"\xff" * 10])
 @pytest.mark.parametrize("place", range(6))
 def test_numbers_that_are_longer_than_they_need_be(number: bytes, place: int) -> None:

@@ -373,6 +373,7 @@ def every_class_of_kafka_errors() -> list[type[Exception]]:
     return [kind for kind in kinds if kind.__module__ == "kafka.errors"]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("kind", every_class_of_kafka_errors(), ids=lambda kind: kind.__name__)
 def test_an_error_of_kafka_is_traced_with_its_name_once_and_without_its_number(
     kind: type[Exception],

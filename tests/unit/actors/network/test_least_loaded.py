@@ -123,6 +123,7 @@ def put_in_some_state(link: Link, chance: random.Random) -> None:
                 link.attempts.failed(NOW + 1e-3, 0.5, TIMED_OUT, proven=True)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", all_but_the_first(40, range(300)))
 def test_before_the_time_that_is_told_nothing_can_be_sent_or_opened(seed: int) -> None:
     """If it could, the request would wait although a broker is there; if the time is NEVER, for

@@ -14,6 +14,7 @@ EVERY_VERSION = [
 ]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(
     ("api", "version"), EVERY_VERSION, ids=lambda one: getattr(one, "name", one)
 )

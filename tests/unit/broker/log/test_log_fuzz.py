@@ -92,6 +92,7 @@ def bases(data: bytes | bytearray | memoryview) -> list[int]:
     return found
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("kind", ["memory", "file"])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_log_is_like_its_model(

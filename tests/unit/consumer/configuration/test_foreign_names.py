@@ -115,6 +115,7 @@ loop default.topic.config
 ALL = [*OF_JAVA.split(), *OF_LIBRDKAFKA.split(), *OF_OTHERS.split()]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("name", ALL)
 def test_each_name_of_another_client_is_told_by_the_table_and_not_by_a_guess(name: str) -> None:
     plain = name.replace(".", "_")

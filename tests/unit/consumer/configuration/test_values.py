@@ -40,6 +40,7 @@ class Reporter:
 NO_TIMES = [-1, "5 s", True, None, float("nan"), float("inf"), datetime.timedelta(seconds=1)]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -55,6 +56,7 @@ def test_a_time_must_be_a_number_of_milliseconds(name: str, value: Any) -> None:
     assert refusal(**{name: value}).startswith(f"{name} is {value!r}, but must be a number of mil")
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(
     "name",
     [
@@ -285,6 +287,7 @@ def test_none_is_the_default_where_it_can_mean_nothing_else(name: str) -> None:
     assert config(group_id="g", **{name: None})[name] == DEFAULT_CONFIG[name]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("name", [name for name, one in SETTINGS.items() if one.kind == "bool"])
 @pytest.mark.parametrize(
     ("given", "kept"),

@@ -230,6 +230,7 @@ class Storm:
                 self.reply(calm=True)
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_each_question_ends_once_and_no_committed_offset_goes_back(
     seed: int,

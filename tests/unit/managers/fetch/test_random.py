@@ -27,6 +27,7 @@ from tests.unit.managers.fetch.builders import (
 )
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_no_offset_is_skipped_or_repeated_and_the_bound_holds(seed: int) -> None:
     world = FetchWorld(seed)

@@ -109,6 +109,7 @@ def test_nobody_and_nothing_make_an_empty_assignment() -> None:
         assert assign(assignor, {}, a=a_member()) == {"a": {}}
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
 @pytest.mark.parametrize("seed", range(60))
 def test_every_partition_goes_to_exactly_one_subscriber(assignor: str, seed: int) -> None:
@@ -149,6 +150,7 @@ def a_group(rng: random.Random) -> tuple[dict[UUID, int], dict[str, Candidate]]:
     return {topic: n for topic, n in partitions.items() if topic in used}, members
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", range(60))
 def test_uniform_differs_by_one_at_most_and_is_content_with_its_own_result(seed: int) -> None:
     rng = random.Random(seed)

@@ -277,6 +277,7 @@ class Storm:
         raise AssertionError(f"still {self.harness.manager.state}")
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("seed", range(40))
 def test_after_any_storm_the_member_joins_and_every_leave_was_answered_once(
@@ -295,6 +296,7 @@ def test_after_any_storm_the_member_joins_and_every_leave_was_answered_once(
     assert sorted(answered) == list(range(1, storm.tickets + 1))
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("seed", range(40))
 def test_in_any_storm_the_steps_add_up_to_what_the_member_owns(

@@ -339,6 +339,7 @@ def owned_by(client: Client) -> frozenset[TopicPartition]:
     )
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", all_but_the_first(70, SEEDS))
 def test_whatever_happens_each_partition_has_one_owner_and_all_members_become_stable(
     seed: int,
@@ -355,6 +356,7 @@ def test_whatever_happens_each_partition_has_one_owner_and_all_members_become_st
     assert len(held) == len(set(held)) == sum(PARTITIONS.values())
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("seed", all_but_the_first(70, SEEDS))
 def test_whatever_happens_every_leave_is_answered_once(seed: int) -> None:
     random_group = RandomGroup(seed)
