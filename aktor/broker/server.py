@@ -82,6 +82,9 @@ class Server:
         self._host = host
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[int, socket.socket] = {}
+        #: Of brokers that are down: bound to their ports, and without a listener, so that
+        #: connections are refused, and nobody else is given the port before the broker is back.
+        self._kept_ports: dict[int, socket.socket] = {}
         self._streams: dict[Connection, Stream] = {}
         self._paused: set[int] = set()
         #: Brokers that were killed or paused and whose session has not ended: the number of that
@@ -244,17 +247,30 @@ class Server:
         self._paused.discard(node_id)
         if listener := self._listeners.pop(node_id, None):
             listener.close()
+            with contextlib.suppress(OSError, PortInUseError):  # else it is not kept
+                self._kept_ports[node_id] = self._bound(node_id)
         for connection in self._of(node_id):
             connection.close()
 
     def _listen(self, node_id: int) -> None:
+        if kept := self._kept_ports.pop(node_id, None):
+            kept.close()
+        listener = self._bound(node_id, _BACKLOG)
+        listener.setblocking(False)
+        self.cluster.nodes[node_id].port = listener.getsockname()[1]
+        self._listeners[node_id] = listener
+        self._take_connections(node_id, True)
+
+    def _bound(self, node_id: int, backlog: int | None = None) -> socket.socket:
+        """A socket at the broker's port, which listens if a backlog is given."""
         node = self.cluster.nodes[node_id]
         listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
         where = written(self._host, node.port)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self._host, node.port))
-            listener.listen(_BACKLOG)
+            if backlog is not None:
+                listener.listen(backlog)
         except OverflowError:
             listener.close()
             raise PortInUseError(
@@ -266,10 +282,7 @@ class Server:
                 f"broker {node_id} cannot listen on {where}: {error.strerror}. "
                 "Choose another port, or stop what uses it."
             ) from None
-        listener.setblocking(False)
-        node.port = listener.getsockname()[1]
-        self._listeners[node_id] = listener
-        self._take_connections(node_id, True)
+        return listener
 
     def _take_connections(self, node_id: int, wanted: bool) -> None:
         """Whether to take connections there, or let them wait with the operating system."""
@@ -344,9 +357,10 @@ class Server:
     def _close_all(self) -> None:
         for connection in list(self._streams):
             connection.close()
-        for listener in self._listeners.values():
+        for listener in (*self._listeners.values(), *self._kept_ports.values()):
             listener.close()
         self._listeners.clear()
+        self._kept_ports.clear()
         self._selector.close()
         self._ear.close()
         self._bell.close()

@@ -13,7 +13,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -642,6 +642,24 @@ def test_a_broker_that_is_stopped_cannot_be_paused(three: EmbeddedKafka) -> None
     three.pause_broker(1)
     three.start_broker(1)
 
+    assert works(three.address(1))
+
+
+@pytest.mark.parametrize("goes", [EmbeddedKafka.stop_broker, EmbeddedKafka.kill_broker])
+def test_nobody_else_is_given_the_port_of_a_broker_that_is_down(
+    three: EmbeddedKafka, goes: Callable[[EmbeddedKafka, int], None]
+) -> None:
+    """Tests of another process start brokers at any ports that are free."""
+    host, port = three.address(1).split(":")
+
+    goes(three, 1)
+
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((host, int(port)))
+
+    three.start_broker(1)
     assert works(three.address(1))
 
 
