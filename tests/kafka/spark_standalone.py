@@ -12,6 +12,7 @@ from typing import Self
 
 import pyspark
 
+from tests.kafka.real.ports import free_ports
 from tests.kafka.support import ROOT, wait_until
 from tests.spark.session import JAVA
 
@@ -27,9 +28,7 @@ class SparkStandalone:
         self._folder = folder
         self._count = workers
         self._processes: list[subprocess.Popen[bytes]] = []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        (self._port,) = free_ports(1)
         self.master = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:

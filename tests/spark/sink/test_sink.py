@@ -222,42 +222,42 @@ def test_a_record_that_is_too_big_for_the_topic_says_which_setting_is_the_topics
         write(options(kafka, library, topic=topic), "value binary", [(b"v" * 10_000,)])
 
 
-def test_a_transaction_without_a_broker_says_why_and_for_how_long() -> None:
+def test_a_transaction_without_a_broker_says_why_and_for_how_long(
+    no_broker: dict[str, str],
+) -> None:
     with pytest.raises(KafkaError) as failed:
-        write(no_broker(transactional="true"), "value string", [("a",)])
+        write(no_broker | {"transactional": "true"}, "value string", [("a",)])
 
     assert "1.5 s (kafka.max.block.ms)" in str(failed.value)
     assert "refused" in str(failed.value)
 
 
 def test_a_broker_that_cannot_be_reached_does_not_flood_the_log(
-    caplog: pytest.LogCaptureFixture,
+    no_broker: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """librdkafka tells of each attempt to connect, which is several times a second."""
-    given = no_broker()
     with pytest.raises(DeliveryError):
-        write(given, "value string", [("a",)])
+        write(no_broker, "value string", [("a",)])
     producers._drop()
 
     told = [one.getMessage() for one in caplog.records if one.name == "aktor.spark"]
-    address = given["kafka.bootstrap.servers"]
+    address = no_broker["kafka.bootstrap.servers"]
     assert len([text for text in told if "refused" in text and address in text]) == 1
 
 
-def no_broker(**more: str) -> dict[str, str]:
+@pytest.fixture
+def no_broker() -> Iterator[dict[str, str]]:
     """Options of a sink whose broker refuses connections."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return {
-        "kafka.bootstrap.servers": f"127.0.0.1:{port}",
-        "topic": "orders",
-        "producer": "confluent",
-        "kafka.max.block.ms": "1500",
-        "kafka.request.timeout.ms": "1000",
-        "kafka.delivery.timeout.ms": "2500",
-        **more,
-    }
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen: no other test gets the port
+        yield {
+            "kafka.bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}",
+            "topic": "orders",
+            "producer": "confluent",
+            "kafka.max.block.ms": "1500",
+            "kafka.request.timeout.ms": "1000",
+            "kafka.delivery.timeout.ms": "2500",
+        }
 
 
 def test_what_the_broker_refuses_fails_the_task_and_names_the_partition(

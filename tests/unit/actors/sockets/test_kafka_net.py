@@ -152,9 +152,9 @@ def test_a_throttling_broker_is_reported_unless_it_is_so_old_that_it_waited_itse
 
 
 def test_a_refused_connection_names_the_broker_and_the_reason() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with Client() as client:
+    with socket.socket() as nobody, Client() as client:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen: no other test gets the port
+        port = nobody.getsockname()[1]
         report = client.connect(port)
 
     assert isinstance(report, ConnectionFailed)
@@ -332,7 +332,7 @@ def test_socket_options_and_buffer_sizes_are_set(monkeypatch: pytest.MonkeyPatch
 def test_what_is_raised_while_connecting_is_reported_at_once_whatever_it_is() -> None:
     connection = {"socket_options": [("a", "b", "c")]}
     with ScriptedBroker(in_silence) as broker, Client(connection=connection) as client:
-        report = client.connect(broker.port, timeout=1.0)
+        report = client.connect(broker.port)
 
     assert isinstance(report, ConnectionFailed)
     assert isinstance(report.error.__cause__, TypeError)
