@@ -243,9 +243,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self._check_names()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_task: asyncio.Task[None] | None = None
-        #: The `unsubscribe` under way, and what follows it.
+        #: The last `unsubscribe`.
         self._unsubscribing: asyncio.Task[None] | None = None
-        self._then: list[Callable[[], None]] = []
         #: The `process` under way.
         self._processor: Processor | None = None
         config, settings = configuration.parse(translated(configs))
@@ -783,11 +782,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             named = arguments.topic_names(topics)
             self._engine.subscribe(named, listener, pattern=matching, regex=regex)
 
-        if self._is_unsubscribing:
-            self._then.append(subscribe)
-            return
-        with self._at_once("subscribe"):
-            subscribe()
+        self._after_unsubscribe("subscribe", subscribe)
 
     def unsubscribe(self) -> Awaitable[None]:
         """Leave the group and own nothing; with auto-commit the positions are committed first. It
@@ -795,20 +790,27 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         you need to know that it is done. `subscribe` and `assign` that are called before that take
         effect after it."""
         deadline = self._deadline("unsubscribe")
-
-        def unsubscribe() -> Waiting[None]:
-            try:
-                yield from self._engine.unsubscribe(deadline)
-            finally:
-                following, self._then = self._then, []
-                for act in following:
-                    act()
-
-        self._unsubscribing = self._start("unsubscribe", unsubscribe)
+        engine = self._engine
+        unsubscribe = engine.unsubscribe
+        if engine.leaving.is_unfinished:
+            unsubscribe = engine.resume_unsubscribe
+        self._unsubscribing = self._start("unsubscribe", lambda: unsubscribe(deadline))
         if not self._guard.holder:  # what is at hand is not handed out before the task runs
             self._engine.call.attention.call()
             self._engine.iteration.stow()
         return asyncio.shield(self._unsubscribing)
+
+    def _after_unsubscribe(self, name: str, act: Callable[[], None]) -> None:
+        """Do this now, or after the `unsubscribe` that is under way. One that was interrupted goes
+        on first: its listener may be a coroutine."""
+        is_unfinished = self._engine.leaving.is_unfinished
+        if is_unfinished and not self._is_unsubscribing and self._guard.in_callback_of is None:
+            self.unsubscribe()
+        if self._is_unsubscribing:
+            self._engine.following.append(act)
+            return
+        with self._at_once(name):
+            act()
 
     @property
     def _is_unsubscribing(self) -> bool:
@@ -837,11 +839,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         def assign() -> None:
             self._driver.run_at_once(self._engine.assign(wanted, begins))
 
-        if self._is_unsubscribing:
-            self._then.append(assign)
-            return
-        with self._at_once("assign"):
-            assign()
+        self._after_unsubscribe("assign", assign)
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions owned now; none after `stop`."""

@@ -290,6 +290,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         arguments.check_subscription(topics, pattern, listener)
         internal = not self.config["exclude_internal_topics"]
         matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
+        if self._engine.leaving.is_unfinished:
+            self._run(self._engine.finish_unsubscribe())
         self._engine.subscribe(
             arguments.topic_names(topics), listener, pattern=matching, regex=regex
         )

@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from aktor.aio import (
+    AsyncConsumerRebalanceListener,
     ConsumerStoppedError,
     KafkaConsumer,
     TopicPartition,
@@ -304,6 +305,70 @@ def test_a_listener_runs_to_its_end_though_the_call_that_it_runs_in_is_cancelled
             assert offsets(await consumer.getmany(timeout_ms=SOON_S * 1000)) == [*range(COUNT)]
             assert listener.told == ["assigned", "assigned, over"]
             assert listener.loops == {asyncio.get_running_loop()}
+
+    run(program())
+
+
+class Alarm(Exception):
+    """What a signal handler raises."""
+
+
+class Alarmed(AsyncConsumerRebalanceListener):
+    """If it is armed, a signal comes once, just before it is called of a revocation."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.armed = False
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self.told.append("assigned")
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        await asyncio.sleep(0)
+        self.told.append("revoked")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "on_partitions_revoked" and self.armed:
+            self.armed = False
+            raise Alarm
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("following", ["subscribe", "assign", "getmany", "unsubscribe", "stop"])
+def test_a_listener_hears_of_its_partitions_if_a_signal_ends_unsubscribe_before_it(
+    kafka: EmbeddedCluster, orders: TopicPartition, group: str, following: str, queued: bool
+) -> None:
+    """`subscribe` and `assign` do not wait for the listener, and `unsubscribe` goes on before."""
+    listener, settings = Alarmed(), {"group_id": group, "enable_auto_commit": False}
+
+    async def program() -> None:
+        async with quick(kafka, **settings, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([orders.topic], listener=listener)
+            first = await consumer.getone()
+            listener.armed = True
+            unsubscribing = consumer.unsubscribe()
+            if queued:
+                consumer.assign([orders])
+            with pytest.raises(Alarm):
+                await unsubscribing
+            assert listener.told == ["assigned"]
+            match following:
+                case "subscribe":
+                    if not queued:  # else it is refused: partitions are assigned by hand
+                        consumer.subscribe([orders.topic])
+                case "assign":
+                    consumer.assign([orders])
+                case "unsubscribe":
+                    await consumer.unsubscribe()
+            if following == "stop":
+                await consumer.stop()
+            elif queued or following in ("subscribe", "assign"):
+                assert (await consumer.getone()).offset == first.offset
+            else:
+                assert await consumer.getmany(timeout_ms=10) == {}
+                assert consumer.subscription() == frozenset()
+            assert listener.told == ["assigned", "revoked"]
 
     run(program())
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import linecache
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from kafka import ConsumerRebalanceListener
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
@@ -32,7 +32,7 @@ from tests.scenarios.programs import (
     lines_of,
     run,
 )
-from tests.scenarios.reading import T0, a_member, read
+from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World
 
 GHOST = TopicPartition("ghosts", 0)
@@ -261,6 +261,120 @@ def test_who_polls_on_after_an_interrupted_unsubscribe_has_unsubscribed() -> Non
 
         assert (consumer.subscription(), consumer.assignment()) == (None, set())
         assert world.cluster.group("g").members == {}
+
+
+class Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes what is taken from it, and how many members the group has then."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.taken: list[tuple[set[TopicPartition], int]] = []
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        pass
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.taken.append((set(revoked), len(self.world.cluster.group("g").members)))
+
+    on_partitions_lost = on_partitions_revoked
+
+
+class OfTheNext(ConsumerRebalanceListener):  # type: ignore[misc]
+    """The listener of the next subscription."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        pass
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        pass
+
+
+def assign_and_poll(consumer: KafkaConsumer) -> None:
+    """What is assigned by hand stays assigned."""
+    consumer.assign([T0])
+    consumer.poll(timeout_ms=10)
+    assert consumer.assignment() == {T0}
+
+
+def close_after_a_failure(consumer: KafkaConsumer) -> None:
+    """The background has failed meanwhile."""
+    consumer._core.port.fail(ZeroDivisionError())
+    with suppress(ZeroDivisionError):
+        consumer.close()
+
+
+#: What a program calls after an `unsubscribe` that was interrupted.
+CALLED_NEXT: dict[str, Callable[[KafkaConsumer], object]] = {
+    "poll": lambda consumer: consumer.poll(timeout_ms=10),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "close": lambda consumer: consumer.close(),
+    "subscribe": lambda consumer: consumer.subscribe(["orders"]),
+    "subscribe, listening": lambda consumer: consumer.subscribe(["orders"], listener=OfTheNext()),
+    "assign": assign_and_poll,
+    "close, with no background": close_after_a_failure,
+}
+
+
+def told_in_spite_of(
+    call: Callable[[KafkaConsumer], object], at: Collection[int], lines: list[Line] | None = None
+) -> Any:
+    """A member is interrupted at these lines of `unsubscribe` and of this call, and calls again.
+
+    Returns what its listener was told by then; None if it has not unsubscribed, and keeps all, or
+    if the interrupt counts as raised by the listener.
+    """
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 5)
+        consumer = a_member(world, enable_auto_commit=False)
+        listener = Told(world)
+        consumer.subscribe(["orders"], listener=listener)
+        read(world, consumer, 10)
+        injection = Injection(world, at=at, act=keyboard_interrupt, lines=lines)
+        with injection:
+            for number, one in enumerate([KafkaConsumer.unsubscribe, *[call] * len(at)]):
+                try:
+                    one(consumer)
+                except KeyboardInterrupt:
+                    continue
+                except IllegalStateError:  # `assign`, and `unsubscribe` had not begun
+                    consumer.poll(timeout_ms=10)
+                    assert consumer.assignment() == {T0, T1}
+                if number == injection.hits:
+                    break
+        keeps_all = consumer.assignment() == {T0, T1} and not listener.taken
+        if keeps_all or injection.hit_a_listener:
+            return None
+        return listener.taken
+
+
+def lines_of_leaving() -> list[int]:
+    """Of each line that gives partitions up, one time that `unsubscribe` runs it."""
+    lines: list[Line] = []
+    told_in_spite_of(CALLED_NEXT["unsubscribe"], [0], lines)
+    first = {line: number for number, line in reversed([*enumerate(lines, 1)])}
+    return sorted(
+        number
+        for (file, _), number in first.items()
+        if os.path.basename(file) in ("leaving.py", "rebalancing.py", "delivery.py")
+    )
+
+
+@pytest.mark.parametrize("name", CALLED_NEXT)
+@pytest.mark.parametrize("again", [(), pytest.param((40,), marks=pytest.mark.gate)])
+def test_a_listener_hears_once_of_each_partition_if_unsubscribe_is_interrupted(
+    name: str, again: tuple[int, ...]
+) -> None:
+    """Simulation, seed 170000328: `subscribe` gave partitions up without a word, as `poll` did."""
+    lines = lines_of_leaving()[list(CALLED_NEXT).index(name) :: 2 * len(CALLED_NEXT)]
+    told = {
+        at: told_in_spite_of(CALLED_NEXT[name], [at, *(at + later for later in again)])
+        for at in lines
+    }
+
+    once = [({T0, T1}, 1)]
+    assert {at: then for at, then in told.items() if then not in (None, once)} == {}
+    assert once in told.values()
 
 
 def interrupted_giving_up(at: int) -> tuple[int, str]:

@@ -121,9 +121,7 @@ class Background:
     def _run_step(self, event: Step) -> Waiting[None]:
         core = self._core
         step = event
-        if isinstance(step, AssignPartitions):
-            self._leaving.on_assigned()
-        elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
+        if isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
         error = yield from self._rebalancing.run(step, event)
         core.subscription.topic_ids.note(core.delivery.topics)

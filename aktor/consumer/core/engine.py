@@ -101,6 +101,9 @@ class Engine:
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
         )
 
+        #: What takes effect when the `unsubscribe` under way is done.
+        self.following: list[Callable[[], None]] = []
+
         #: How many bytes of values the next columns will probably have: as many as the last ones.
         self.expected_bytes = 0
 
@@ -266,7 +269,7 @@ class Engine:
         while not call.close_asked:
             self.iteration.stow()  # another thread may have begun to iterate during a wait
             if self.leaving.is_unfinished:
-                self._finish_unsubscribe()
+                yield from self.finish_unsubscribe()
             call.raise_interruptions()
             if self.background.has_work:
                 yield from self.background.run_events()
@@ -300,6 +303,8 @@ class Engine:
         call, clock, heartbeat = self.call, self.core.clock, self.heartbeat
         while not call.close_asked:
             call.check_alive()
+            if self.leaving.is_unfinished:
+                yield from self.finish_unsubscribe()
             if self.background.has_work:
                 yield from self.background.run_events()
             now = clock()
@@ -377,12 +382,14 @@ class Engine:
         pattern: TopicPattern | None = None,
         regex: str = "",
     ) -> None:
-        """Replace the subscription; partitions come and go in later polls."""
+        """Replace the subscription; partitions come and go in later polls.
+
+        An `unsubscribe` that was interrupted must be finished before (`finish_unsubscribe`).
+        """
         subscription = self.subscription
         if subscription.assigned_by_user:
             raise IllegalStateError("subscribe after assign: call unsubscribe first")
         self.iteration.stow()
-        self._finish_unsubscribe()
         subscription.forget_told()
         self.rebalancing.tell(listener)
         # Watch before the pattern is matched with the present metadata: otherwise a change that
@@ -408,6 +415,8 @@ class Engine:
 
         With auto-commit on, the positions are committed first, without waiting.
         """
+        if self.leaving.is_unfinished:
+            yield from self.finish_unsubscribe()
         if self.subscription.is_subscribed:
             raise self.call.own(IllegalStateError("assign after subscribe: call unsubscribe first"))
         self.iteration.stow()
@@ -473,14 +482,18 @@ class Engine:
     def unsubscribe(self, deadline: float) -> Waiting[None]:
         """`unsubscribe()`: commit, with auto-commit on; drop the subscription and the
         assignment."""
-        self.iteration.stow()
-        if self.core.settings.enable_auto_commit:
-            until = min(deadline, self.core.clock() + LAST_COMMIT_WAIT)
-            yield from self.leaving.commit_last(until, at="unsubscribe")
-        error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
-        self._say_nothing_is_read()
-        if error is not None:
-            raise self.call.own(error)
+        try:
+            self.iteration.stow()
+            if self.core.settings.enable_auto_commit:
+                until = min(deadline, self.core.clock() + LAST_COMMIT_WAIT)
+                yield from self.leaving.commit_last(until, at="unsubscribe")
+            error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
+            self._say_nothing_is_read()
+            if error is not None:
+                raise self.call.own(error)
+        finally:
+            if not self.leaving.is_unfinished:
+                self._follow_unsubscribe()
 
     def close(
         self, deadline: float, *, commit: bool = True, operation: Operation = Operation.DEFAULT
@@ -502,11 +515,23 @@ class Engine:
         self.commits.callbacks.run()
         return error
 
-    def _finish_unsubscribe(self) -> None:
-        """Finish an `unsubscribe` that was interrupted and is not called again."""
+    def resume_unsubscribe(self, deadline: float) -> Waiting[None]:
+        """Call again what was interrupted, unless a call that began before has finished it."""
         if self.leaving.is_unfinished:
-            self.leaving.finish_unheard(UNSUBSCRIBED)
-            self._say_nothing_is_read()
+            yield from self.unsubscribe(deadline)
+        else:
+            self._follow_unsubscribe()
+
+    def finish_unsubscribe(self) -> Waiting[None]:
+        """Finish an `unsubscribe` that was interrupted and is not called again."""
+        yield from self.leaving.finish(UNSUBSCRIBED)
+        self._say_nothing_is_read()
+        self._follow_unsubscribe()
+
+    def _follow_unsubscribe(self) -> None:
+        following, self.following = self.following, []
+        for act in following:
+            act()
 
     def _say_nothing_is_read(self) -> None:
         """Tell the background, after the user has unsubscribed."""

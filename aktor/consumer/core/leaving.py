@@ -43,23 +43,24 @@ class Leaving:
         #: interrupt ends the first attempt.
         self._under_way: Occasion | None = None
 
-    def on_assigned(self) -> None:
-        """Partitions are assigned: no leaving is under way any more."""
-        self._under_way = None
-
     @property
     def is_unfinished(self) -> bool:
         """Whether `unsubscribe` was interrupted, perhaps after the listener was told."""
         return self._under_way is not None and not self._core.call.closing
 
-    def finish_unheard(self, because: str) -> None:
-        """Finish an `unsubscribe` that was interrupted and is not called again, without waiting.
+    def finish(self, because: str) -> Waiting[None]:
+        """Finish an `unsubscribe` that was interrupted and is not called again. This waits for the
+        listener, if it was not called yet, and not for the group. The next poll raises its error.
 
-        The listener may have been told that the partitions are revoked, but the membership manager
-        does not know that. Without LeaveGroup the member would stay in the group with partitions
-        that nobody reads.
+        It cannot be taken back: the listener may have been told, and steps of the group are
+        forgotten. The membership manager may not know that. Without LeaveGroup the member would
+        stay in the group with partitions that nobody reads.
         """
         core = self._core
+        if core.subscription.in_group:
+            error = yield from self._give_up_all()
+            if error is not None:
+                core.call.raise_later(error)
         ticket, _ = core.port.ask(MEMBERSHIP)
         core.subscription.forget_told()
         core.events.forget_group()
@@ -137,14 +138,8 @@ class Leaving:
         yield from self._finish_commits(commits_until)
         error = None
         if core.subscription.in_group:
-            core.events.forget_group()
-            loss = Loss.REVOKED if self.is_member() else Loss.LOST
-            owned = frozenset(core.delivery.partitions)
             began = core.clock()
-            self._under_way = self._under_way or Occasion()
-            if owned and self._rebalancing.listener is not None:  # which may take its time
-                core.publish(PausePartitions(partitions=owned))
-            error = yield from self._rebalancing.revoke(owned, loss, self._under_way)
+            error = yield from self._give_up_all()
             deadline += core.clock() - began
             yield from self._leave_group(deadline, because, operation)
             # Forget steps that the membership manager sent while the listener ran, and before it
@@ -167,9 +162,22 @@ class Leaving:
         if core.subscription.in_group:
             core.events.forget_steps()
             owned = frozenset(core.delivery.partitions)
-            error = yield from self._rebalancing.revoke(owned, Loss.LOST, _FAILURE)
+            occasion = self._under_way or _FAILURE
+            error = yield from self._rebalancing.revoke(owned, Loss.LOST, occasion)
         core.delivery.assign(())
         return error
+
+    def _give_up_all(self) -> Waiting[BaseException | None]:
+        """Run the listener, once for the leaving that is under way, and own nothing; returns its
+        error."""
+        core = self._core
+        core.events.forget_group()
+        loss = Loss.REVOKED if self.is_member() else Loss.LOST
+        owned = frozenset(core.delivery.partitions)
+        self._under_way = self._under_way or Occasion()
+        if owned and self._rebalancing.listener is not None:  # which may take its time
+            core.publish(PausePartitions(partitions=owned))
+        return (yield from self._rebalancing.revoke(owned, loss, self._under_way))
 
     def _finish_commits(self, until: float) -> Waiting[None]:
         """Wait for the commits under way: after LeaveGroup the coordinator refuses commits."""

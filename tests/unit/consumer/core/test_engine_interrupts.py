@@ -377,3 +377,49 @@ def test_position_says_everything_again_before_it_waits() -> None:
 
     assert harness.position(A, 110.0) == 6
     assert harness.of(AssignmentChanged) == [AssignmentChanged(partitions={A: Assigned(epoch=2)})]
+
+
+class _Alarmed(NotingListener):
+    """A signal handler raises just before it is called of a revocation, once."""
+
+    armed = True
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "on_partitions_revoked" and self.armed:
+            self.armed = False
+            raise ZeroDivisionError
+        return super().__getattribute__(name)
+
+
+def test_who_only_attends_after_an_interrupted_unsubscribe_has_unsubscribed() -> None:
+    """Also if the group has assigned partitions meanwhile: asyncio's `start` takes part so."""
+    harness = a_member()
+    listener = harness.engine.rebalancing.listener = _Alarmed()
+    with pytest.raises(ZeroDivisionError):
+        harness.unsubscribe(110.0)
+    harness.hear(an_assignment(A, B, rebalance=2))
+
+    harness.run(harness.engine.attend(100.0, lambda: True))
+
+    assert listener.heard == ["revoked"]
+    assert harness.engine.delivery.partitions == {}
+    assert harness.engine.subscribed_topics is None
+
+
+def test_what_the_listener_raises_when_a_poll_finishes_an_unsubscribe_is_raised_by_that() -> None:
+    class Raising(_Alarmed):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            super().on_partitions_revoked(revoked)
+            raise ValueError
+
+    harness = a_member()
+    listener = harness.engine.rebalancing.listener = Raising()
+    with pytest.raises(ZeroDivisionError):
+        harness.unsubscribe(110.0)
+
+    with pytest.raises(UserCallbackError):
+        harness.poll()
+
+    assert harness.poll() == {}
+    assert listener.heard == ["revoked"]
+    assert harness.engine.subscribed_topics is None
