@@ -29,14 +29,12 @@ REAL = (
 PROVE = ("tests/kafka/test_security.py", "tests/kafka/test_records.py")
 
 #: Of the tests that start Spark or Kafka's own tools, a Java for each, `make test` runs these: the
-#: rows of a batch, a stream, the sink, the job over traces, a tool.
+#: rows of a batch, a stream, the sink.
 OF_JAVA = (
     "tests/kafka/test_spark.py",
     "tests/kafka/test_spark_batches.py::test_keys_values_and_headers",
     "tests/kafka/test_spark_options.py::test_a_mistake_is_refused",
     "tests/kafka/test_spark_sink.py::test_a_stream_goes_on_after_a_restart",
-    "tests/spark/rebalances/test_job.py::test_the_job_finds_what_is_found",
-    "tests/clients/test_java_tools.py::test_records_go_in_and_out",
 )
 
 #: Those that start Spark. Most of their time they wait, or compute in a Java of their own.

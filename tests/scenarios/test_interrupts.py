@@ -57,6 +57,7 @@ PAIRS = [
 TRIED = [(name, scenario, part) for part in range(TAKEN) for name, scenario in PAIRS]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(("name", "scenario", "part"), all_but_the_first(len(PAIRS) // 2, TRIED))
 def test_an_interrupt_loses_nothing_repeats_nothing_and_leaves_nothing_behind(
     name: str, scenario: str, part: int
@@ -464,7 +465,7 @@ def interrupted_subscribe(at: int, group_id: str | None) -> tuple[int, int | Non
         return injection.count, len(read(world, consumer, 20, within=20.0))
 
 
-@pytest.mark.parametrize("group_id", ["g", None])
+@pytest.mark.parametrize("group_id", all_but_the_first(1, ["g", None]))
 def test_a_pattern_is_followed_after_an_interrupt_while_it_was_subscribed_to(
     group_id: str | None,
 ) -> None:

@@ -21,7 +21,7 @@ from tests.scenarios.world import World
 
 AKTOR = Path(aktor.__file__).parent
 CLIENT = tuple(str(AKTOR / part) for part in ("actors", "consumer", "events", "managers"))
-FEW, MANY = 100, 1000
+FEW, MANY = 100, 400
 
 Act = Callable[[KafkaConsumer, list[TopicPartition]], Any]
 

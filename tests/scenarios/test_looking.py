@@ -164,7 +164,9 @@ def test_a_closed_consumer_still_shows_its_metrics_and_status(world: World) -> N
 
 
 @pytest.mark.parametrize("first", all_but_the_first(1, range(1, 5)))
-@pytest.mark.parametrize("look", [KafkaConsumer.metrics, KafkaConsumer.status])
+@pytest.mark.parametrize(
+    "look", all_but_the_first(1, [KafkaConsumer.status, KafkaConsumer.metrics])
+)
 def test_a_consumer_may_be_closed_at_any_line_of_a_look(
     world: World, look: Callable[[KafkaConsumer], Any], first: int
 ) -> None:

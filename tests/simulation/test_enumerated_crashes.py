@@ -102,7 +102,8 @@ def drill(protocol: str, point: Point, column: Column, seed: int) -> Outcome:
     )
 
 
-@pytest.mark.parametrize("protocol", all_but_the_first(1, ["consumer", "classic"]))
+@pytest.mark.gate
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
 def test_the_script_reaches_every_point_but_those_that_are_listed(protocol: str) -> None:
     points, unreached = PROTOCOLS[protocol]
     with Simulation(seed=0, settings=BROKERS) as sim:
@@ -141,6 +142,7 @@ def test_the_group_goes_on_if_a_member_has_a_crash(
     assert outcome.good, outcome
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("actor", ACTORS)
 def test_as_many_crashes_as_the_budget_allows_are_mended(actor: str, protocol: str) -> None:
@@ -151,6 +153,7 @@ def test_as_many_crashes_as_the_budget_allows_are_mended(actor: str, protocol: s
     assert outcome.good
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("actor", ACTORS)
 def test_one_crash_more_ends_the_consumer_by_name_and_others_take_over(

@@ -114,6 +114,7 @@ def test_progress_waits_until_a_partition_that_was_added_is_known() -> None:
         assert 200.0 < sim.now < 320.0
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize(("kind", "protocol"), all_but_the_first(len(KINDS) // 2, ALONE))
 def test_one_fault_alone_is_survived(kind: str, protocol: str) -> None:
     with Simulation(seed=3) as sim:

@@ -139,6 +139,7 @@ def test_a_member_that_leaves_is_replaced_with_the_next_heartbeats(
     assert of_others < BEAT_S + TURNS_S
 
 
+@pytest.mark.gate
 @ONE_SEED
 @EAGER_FIRST
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
@@ -150,6 +151,7 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
     assert of_others < BEAT_S + TURNS_S
 
 
+@pytest.mark.gate
 @ONE_SEED
 @CONSUMER_FIRST
 def test_a_member_that_takes_too_long_is_replaced_while_it_is_still_at_work(

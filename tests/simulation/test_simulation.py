@@ -537,6 +537,7 @@ def test_the_marker_says_what_is_simulated(simulation: Simulation) -> None:
     assert (simulation.seed, simulation.bootstrap_servers) == (7, ["b1:9092"])
 
 
+@pytest.mark.gate
 def test_the_command_replays_a_seed_and_writes_its_history_and_its_pictures(
     capsys: Any, tmp_path: Any
 ) -> None:
