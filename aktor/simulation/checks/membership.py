@@ -16,12 +16,17 @@ __all__ = ["CHECKS"]
 REPORTED: Final = 5.0
 
 #: Why a member gives its id up without a word: it is not known there (in the consumer protocol: it
-#: begins again from epoch 0), or may not ask.
+#: begins again from epoch 0), or may not ask. (The next coordinator may know it again, until its
+#: session ends: a classic group is stored when a SyncGroup ends a rebalance, not when a session
+#: does; Kafka's GroupMetadataManager.removeMemberAndUpdateClassicGroup writes no record.)
 _WITHOUT_A_WORD: Final = (
     "fenced: UNKNOWN_MEMBER_ID",
     "fenced: FENCED_MEMBER_EPOCH",
     "after GroupAuthorizationFailedError",
 )
+
+#: What follows the reason if the process or its machine stood still before.
+_STOOD_STILL: Final = " after the "
 
 #: With these a coordinator refuses a goodbye that it would take a moment later, or another would.
 _PASSING: Final = (
@@ -42,7 +47,8 @@ def _is_done_with(event: Event) -> bool:
         case "membership.moved" if event["after"] != "fatal" or not event.get("member_id"):
             return False
         case _:
-            return event["because"] in _WITHOUT_A_WORD
+            because, _, _ = event["because"].partition(_STOOD_STILL)
+            return because in _WITHOUT_A_WORD
 
 
 def who_leaves_is_gone(history: History) -> list[str]:

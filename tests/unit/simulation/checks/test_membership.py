@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aktor.simulation.checks import membership
+from aktor.trace.reasons import STOOD_STILL
 from tests.unit.simulation.checks.builders import (
     FROZEN,
     HELD_BACK,
@@ -232,6 +233,14 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (membership.nobody_is_left_behind, [out("stayed"), STRANGER]),
     (membership.nobody_is_left_behind, [STILL_THERE, STRANGER]),
     (membership.nobody_is_left_behind, [out("lost", "fenced: UNKNOWN_MEMBER_ID"), STRANGER]),
+    (
+        membership.nobody_is_left_behind,
+        [out("lost", f"fenced: UNKNOWN_MEMBER_ID after {STOOD_STILL}4.9 s"), STRANGER],
+    ),
+    (
+        membership.nobody_is_left_behind,
+        [out("lost", "fenced: UNKNOWN_MEMBER_ID after the machine slept for 9.0 s"), STRANGER],
+    ),
     (membership.nobody_is_left_behind, [("x", "member.killed", {}), STRANGER]),
     (membership.nobody_is_left_behind, [BEYOND_HELP, STRANGER]),
     (
