@@ -59,6 +59,10 @@ POLL_MS: Final = 100
 SHORT_SESSION_S: Final = 6.0
 SESSION_S: Final = 30.0
 
+#: A limit for what hangs, and no promise: on a busy machine a process alone takes half a minute to
+#: start, and there is one among the members.
+WITHIN_S: Final = 120.0
+
 #: How often an outsider looks for a group's coordinator, and how long a broker may take to answer.
 LOOK_S: Final = 0.2
 LOOK_TIMEOUT_S: Final = 1.0
@@ -308,8 +312,10 @@ class ThreadMember:
 
     def join(self) -> None:
         """Wait for its end."""
-        self._thread.join(40)
-        assert not self._thread.is_alive(), f"member {self.name} did not close within 40 s"
+        self._thread.join(WITHIN_S)
+        assert not self._thread.is_alive(), (
+            f"member {self.name} did not close within {WITHIN_S:g} s"
+        )
 
     def abandon(self) -> None:
         """Nobody waits for it any more."""
@@ -370,8 +376,10 @@ class ProcessMember:
     def join(self) -> None:
         """Wait for its end."""
         if not self.killed:
-            self._reader.join(40)
-            assert not self._reader.is_alive(), f"member {self.name} did not end within 40 s"
+            self._reader.join(WITHIN_S)
+            assert not self._reader.is_alive(), (
+                f"member {self.name} did not end within {WITHIN_S:g} s"
+            )
 
     def abandon(self) -> None:
         """Make sure that it is gone."""
@@ -637,7 +645,7 @@ class World:
             self.members[name] = kind(name, own, self.ensemble)
 
     def settled(
-        self, *names: str, ignoring: str | None = None, within: float = 30.0
+        self, *names: str, ignoring: str | None = None, within: float = WITHIN_S
     ) -> dict[str, set[int]]:
         """Wait until just these members own all partitions; who owns which.
 
@@ -661,7 +669,9 @@ class World:
     def load(self, seconds: float = 1.5) -> None:
         """Begin to write, and let it run for some time."""
         self._writer.start()
-        wait_until(lambda: len(self.written()) == PARTITIONS, "all partitions have records", 30)
+        wait_until(
+            lambda: len(self.written()) == PARTITIONS, "all partitions have records", WITHIN_S
+        )
         time.sleep(seconds)
         self._loaded_at = time.monotonic()
 
@@ -713,7 +723,7 @@ class World:
         """A member takes so long over its next batch; returns when it began."""
         control = self.members[name].control
         control.work_once_s = seconds
-        wait_until(lambda: control.work_once_s == 0, f"{name} begins to work")
+        wait_until(lambda: control.work_once_s == 0, f"{name} begins to work", WITHIN_S)
         return float(control.long_work_began)
 
     def kill(self, name: str) -> float:
@@ -722,7 +732,7 @@ class World:
         self.members[name].kill()
         return at
 
-    def drain(self, within: float = 30.0) -> None:
+    def drain(self, within: float = WITHIN_S) -> None:
         """Write no more, and wait until all that was written was delivered to somebody."""
         self._writer.end()
 
@@ -737,7 +747,7 @@ class World:
 
         wait_until(done, "everything that was written is delivered", within)
 
-    def finish(self, within: float = 30.0) -> Verdict:
+    def finish(self, within: float = WITHIN_S) -> Verdict:
         """Drain, let everybody leave, and judge."""
         self.drain(within)
         self.unrest = self._look_for_unrest()

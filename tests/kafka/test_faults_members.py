@@ -25,9 +25,10 @@ DAWDLE_S = 8.0
 
 
 def settled_and_loaded(world: World, *, a_is_a_process: bool = False, **settings_of_a: int) -> None:
-    """Three members share the partitions, and records flow. The session of a process is short."""
+    """Three members share the partitions, and records flow. The session of a process is short,
+    unless it is told."""
     if a_is_a_process and world.manner != "consumer":
-        settings_of_a["session_timeout_ms"] = round(SHORT_SESSION_S * 1000)
+        settings_of_a.setdefault("session_timeout_ms", round(SHORT_SESSION_S * 1000))
     world.join("a", process=a_is_a_process, **settings_of_a)
     world.join("b", "c")
     world.settled(*MEMBERS)
@@ -198,7 +199,9 @@ def test_after_a_clean_end_the_group_stands_where_its_members_were_and_the_next_
     kafka3: Cluster, topic: str, group: str
 ) -> None:
     with World(kafka3, topic, group, enable_auto_commit=True) as world:
-        settled_and_loaded(world, a_is_a_process=True)
+        # Nobody's session ends here, however long the machine stands still.
+        session_ms = round(SESSION_S * 1000)
+        settled_and_loaded(world, a_is_a_process=True, session_timeout_ms=session_ms)
 
         world.leave("a")  # SIGTERM: its handler ends the loop, and the consumer is closed
         world.settled("b", "c")
