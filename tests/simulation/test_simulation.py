@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import linecache
 import math
@@ -356,6 +357,28 @@ def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
     with Simulation() as sim:
         alice = sim.member(work)
         sim.run(until=lambda: alice.task.over)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("starved", [True, False])
+def test_the_time_in_which_a_turn_has_no_processor_does_not_count(
+    starved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "TOO_LONG", 0.5)
+    monkeypatch.setattr(blocking, "_LOOK_EVERY_S", 0.1)
+    waited = itertools.count() if starved else itertools.repeat(0)
+    monkeypatch.setattr(blocking, "_waited_for_a_processor", lambda _thread: next(waited))
+
+    def work() -> None:
+        began = time.process_time()
+        while time.process_time() < began + 2.0:  # the first second is that of the last look
+            pass
+
+    with Simulation() as sim:
+        sim.member(work)
+
+        with contextlib.nullcontext() if starved else pytest.raises(BlockingCallError):
+            sim.run()
 
 
 def test_the_first_simulation_of_a_process_may_run_in_any_thread() -> None:

@@ -40,7 +40,8 @@ _BLOCKING: Final = {
 THREAD: Final = "a thread"
 
 #: Real seconds that one turn of a member may take. They are counted as looks of the watching
-#: thread, so that a process that was stopped, or got no processor, is not suspected.
+#: thread, so that a process that was stopped is not suspected. The time in which the turn waited
+#: for a processor is left out: on a busy machine a turn of half a second takes ten.
 TOO_LONG: Final = 5
 _LOOK_EVERY_S: Final = 1.0
 
@@ -123,6 +124,8 @@ class _WatchDog:
         self.turn = 0
         self.member: Watched | None = None
         self._thread_of_turns = 0
+        #: The same thread, by the number that the operating system has for it.
+        self._its_number = 0
         self._suspect = 0
         #: The turn whose code was told, and went on.
         self._told = 0
@@ -130,6 +133,7 @@ class _WatchDog:
     def begin(self) -> None:
         """Called by the thread that runs the members."""
         self._thread_of_turns = threading.get_ident()
+        self._its_number = threading.get_native_id()
         if _SIGNAL is not None and threading.current_thread() is threading.main_thread():
             signal.signal(_SIGNAL, self._bite)
         _start(threading.Thread(target=self._look, name="aktor simulation watch", daemon=True))
@@ -137,14 +141,16 @@ class _WatchDog:
             os.register_at_fork(after_in_child=_forget)
 
     def _look(self) -> None:
-        seen, times = 0, 0
+        seen, took, waited = 0, 0.0, 0.0
         while True:
             _sleep(_LOOK_EVERY_S)
+            before, waited = waited, _waited_for_a_processor(self._its_number)
             if self.member is None or self.turn != seen:
-                seen, times = self.turn, 0
+                seen, took = self.turn, 0.0
                 continue
-            times += 1
-            if times % TOO_LONG == 0:
+            took += max(0.0, _LOOK_EVERY_S - (waited - before))
+            if took > TOO_LONG - _LOOK_EVERY_S / 2:
+                took = 0.0
                 self._bark(seen)
 
     def _bark(self, turn: int) -> None:
@@ -171,6 +177,16 @@ class _WatchDog:
             f"{self.member} has been at {_where(frame)} for {TOO_LONG} real seconds: a lock, a"
             " queue or an endless loop, which are not simulated (time.sleep is)"
         )
+
+
+def _waited_for_a_processor(thread: int) -> float:
+    """For how many seconds this thread of ours could have run and had no processor; 0.0 where the
+    operating system does not tell it."""
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _forget() -> None:
