@@ -94,9 +94,7 @@ def mutated(mutation: Mutation, *, whole: bool = True) -> Iterator[Path]:
     it changes. Raises PatchError."""
     with tempfile.TemporaryDirectory(prefix="aktor-mutation-") as folder:
         if whole:
-            shutil.copytree(
-                ROOT / "aktor", Path(folder, "aktor"), ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(ROOT / "aktor", Path(folder, "aktor"))
         else:
             for file in re.findall(r"^--- a/(.+)$", mutation.path.read_text(), re.MULTILINE):
                 copy = Path(folder, file)

@@ -45,16 +45,31 @@ BUDGET = 5
 WITHIN = 60.0
 
 
+#: What these do depends on the protocol; the other actors do the same in both.
+OF_GROUPS = ("membership", "commits", "coordinator")
+SHARED = [point for point in PROTOCOLS["classic"][0] if point.actor not in OF_GROUPS]
+
+
 def sampled(protocol: str) -> list[tuple[Point, Column]]:
-    """Each point once, in one column or another; AKTOR_DRILLS=all: in every column."""
-    points, unreached = PROTOCOLS[protocol]
+    """Each point once, in one column or another; what is the same in both protocols in one of them.
+    AKTOR_DRILLS=all: in every column of both."""
     every = os.environ.get("AKTOR_DRILLS") == "all"
     return [
         (point, one)
-        for number, point in enumerate(points)
+        for number, point in enumerate(PROTOCOLS[protocol][0])
         for turn, one in enumerate(COLUMNS)
-        if point not in unreached and (every or (number + turn) % len(COLUMNS) == 0)
+        if protocol in drilled_in(point, every=every)
+        and (every or (number + turn) % len(COLUMNS) == 0)
     ]
+
+
+def drilled_in(point: Point, *, every: bool) -> list[str]:
+    """Those protocols that reach this point, or one of them: of points in a row, so many as there
+    are columns, and then as many in the other protocol."""
+    reach = [one for one, (points, not_) in PROTOCOLS.items() if point in {*points} - not_.keys()]
+    if every or point not in SHARED or not reach:
+        return reach
+    return [reach[SHARED.index(point) // len(COLUMNS) % len(reach)]]
 
 
 def drills(*phases: Phase) -> list[object]:

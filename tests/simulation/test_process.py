@@ -100,18 +100,17 @@ def test_what_was_not_begun_when_a_member_is_expelled_is_handled_though_nothing_
     assert {*handled} == {0, 1, 2, 3, 4}
 
 
-#: Each order has each protocol; the first ones are each order once.
+#: Each order has each protocol; the first ones are each order once, the others have another seed.
 BILLED = [
-    (order, PROTOCOLS[(number + turn) % 2])
-    for turn in range(2)
+    (order, PROTOCOLS[(number + turn) % 2], seed)
+    for turn, seed in enumerate(seeds(2))
     for number, order in enumerate(["key", "partition", "none"])
 ]
 
 
-@pytest.mark.parametrize(("order", "protocol"), all_but_the_first(1, BILLED))
-@pytest.mark.parametrize("seed", all_but_the_first(1, seeds(2)))
+@pytest.mark.parametrize(("order", "protocol", "seed"), all_but_the_first(1, BILLED))
 def test_every_record_is_billed_in_its_order_whatever_happens(
-    seed: int, order: str, protocol: str
+    order: str, protocol: str, seed: int
 ) -> None:
     with Simulation(seed) as sim:
         orders = sim.topic("orders", partitions=4, keys=6)
@@ -200,8 +199,7 @@ def handle_in_order(slow: set[int], ended: list[tuple[int, float]], **options: A
     ).process(handle, order="partition", **options)
 
 
-@pytest.mark.parametrize("max_pending", all_but_the_first(1, [80, 1000]))
-@pytest.mark.parametrize("seed", all_but_the_first(1, seeds(2)))
+@pytest.mark.parametrize(("seed", "max_pending"), all_but_the_first(1, [(0, 80), (1, 1000)]))
 def test_all_partitions_of_a_backlog_are_worked_on_all_the_time(
     seed: int, max_pending: int
 ) -> None:

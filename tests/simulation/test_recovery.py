@@ -26,7 +26,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "session_expired": (0.8, 1.5),
 }
 
-SEEDS: Final = range(3)
+SEEDS: Final = range(2)
 
 
 @pytest.mark.gate
