@@ -2,9 +2,12 @@
 
 The sdist and the wheel are built as for an index, looked at, and installed in bare environments,
 where `smoke.py` runs. Each Python of this machine gets one of: the wheel, the sdist with a
-compiler, the sdist without one; with --all each gets all of them. --units runs units of
-records, actors, managers, consumer and aio with the newest Python, if that is another one than
-ours, on the aktor that was installed there: each test with a few of its cases (`sample.py`).
+compiler, the sdist without one; with --all each gets all of them.
+
+--units runs units with the newest Python, if that is another one than ours, on the aktor that was
+installed there: each test with a few of its cases (`sample.py`). They are those of what Pythons do
+differently: compiled modules, dataclasses, pickles, threads, sockets, signals, asyncio. --all runs
+also those of managers and of the rest of actors and consumer, of which most are rules.
 
 What is left out is said. Needs an index of packages.
 """
@@ -22,7 +25,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
@@ -42,7 +45,18 @@ WAYS: Final = (("wheel", True), ("sdist", True), ("sdist", False))
 #: Python compiles what is imported; pip would compile all that is installed.
 QUICKLY: Final = ("--quiet", "--no-compile")
 
-UNITS: Final = ("records", "actors", "managers", "consumer", "aio")
+#: What a Python may do in a way of its own.
+UNITS: Final = (
+    *("records", "consumer/columns"),  # compiled readers and their twins, buffers, Arrow
+    *("consumer/core", "consumer/test_facade.py"),  # a compiled iterator, interrupts, forks
+    *("actors/sockets", "actors/runtime", "aio"),  # sockets, TLS, threads, asyncio
+    *("test_values.py", "test_settings.py", "consumer/test_types.py"),  # dataclasses, types
+    *("test_errors.py", "processing/test_failures.py"),  # pickles
+)
+ALL_UNITS: Final = (
+    *("records", "actors", "managers", "consumer", "aio"),
+    *("test_values.py", "test_settings.py", "test_errors.py", "processing/test_failures.py"),
+)
 #: What these import besides aktor. (The extra `test` has much more, such as Spark.)
 UNITS_NEED: Final = (
     *("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis", "pyarrow", "greenlet"),
@@ -53,7 +67,7 @@ UNITS_NEED: Final = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.release")
-    parser.add_argument("--all", action="store_true", help="every way to install for every Python")
+    parser.add_argument("--all", action="store_true", help="every way to install, and all units")
     parser.add_argument("--units", action="store_true", help="run units with the newest Python")
     asked = parser.parse_args()
     pythons = {one: path for one in PYTHONS if (path := find(one))}
@@ -69,12 +83,12 @@ def main() -> None:
                 if source == "wheel" and one != OURS:
                     archive = build_wheel(work, one, python, sdist)
                 try_out(work, one, python, archive, compiler=compiler)
-        if asked.units:
+        if asked.units or asked.all:
             newest = list(pythons)[-1]
             if newest == OURS:
                 print(f"left out: units with another Python; the newest here is {newest}, as ours")
             else:
-                run_units(work, newest)
+                run_units(work, newest, ALL_UNITS if asked.all else UNITS)
 
 
 def way_for(version: str, *, newest: str) -> tuple[str, bool]:
@@ -214,7 +228,7 @@ def has_compiler() -> bool:
     return shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) is not None
 
 
-def run_units(work: Path, version: str) -> None:
+def run_units(work: Path, version: str, units: Sequence[str]) -> None:
     """Run the units of this tree against what is installed, compiled if that is possible."""
     place = work / f"{version}-sdist-True"
     with timed(f"Python {version}: what the units need, installed"):
@@ -224,8 +238,8 @@ def run_units(work: Path, version: str) -> None:
     tree.mkdir()
     for name in ("tests", "examples", "docs", "pyproject.toml", "setup.cfg", "setup.py"):
         (tree / name).symlink_to(ROOT / name)
-    with timed(f"Python {version}: units of {', '.join(UNITS)}"):
-        folders = [f"tests/unit/{one}" for one in UNITS]
+    with timed(f"Python {version}: units of {', '.join(units)}"):
+        folders = [f"tests/unit/{one}" for one in units]
         # What is left to .ci/run takes long, and has siblings here: it runs with our Python only.
         command = (place / "bin/python", "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
         few = ("-p", "tests.release.sample")
