@@ -256,6 +256,33 @@ def test_what_was_read_and_not_told_by_a_poll_keeps_a_partition_from_being_fetch
     assert poll_for(world, consumer, 2.0).why.startswith("There is nothing new")
 
 
+def test_a_partition_whose_records_wait_behind_others_says_so_and_is_no_stall(
+    world: World,
+) -> None:
+    """The application polls, and needs half a second for each record. Until the turn comes to the
+    one record of T1, "it is being fetched" is not true."""
+    consumer = world.consumer(auto_offset_reset="earliest", max_poll_records=1)
+    consumer.assign([T0, T1])
+    read(world, consumer, 80)
+    world.cluster.fill("orders", 40)
+    said = []
+    for _ in range(60):
+        consumer.poll(timeout_ms=100)
+        world.sleep(0.5)
+        said.append(consumer.status())
+
+    waits = [one for one in said if one.partitions[T1].waiting_for is WaitingFor.TURN]
+    assert waits
+    for one in waits:
+        assert "The application is slower than what comes: orders-" in one.why
+        assert one.why.startswith("Records are fetched and delivered: the last ones 0.")
+        assert one.partitions[T1].because.endswith(", and come with one of the next polls")
+        assert one.healthy
+    assert not stalls(world, consumer)
+    read(world, consumer, 80)
+    assert poll_for(world, consumer, 2.0).why.startswith("There is nothing new")
+
+
 def test_a_buffer_that_is_full_of_a_paused_partition_keeps_no_other_from_being_fetched(
     world: World,
 ) -> None:

@@ -90,7 +90,8 @@ class PartitionSeen(NamedTuple):
     own code has raised what `error` says. `next_at` is the timestamp of what
     comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
     when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
-    known)."""
+    known). `here_since`: since when at least its records are here, as the application knows (inf:
+    it has none, or some that no poll has taken over yet)."""
 
     position: int | None
     end: int | None
@@ -109,6 +110,7 @@ class PartitionSeen(NamedTuple):
     paused_at: float = -math.inf
     failed_at: float = -math.inf
     open_at: float = -math.inf
+    here_since: float = math.inf
 
     @property
     def is_here(self) -> bool:
@@ -325,4 +327,5 @@ def _seen(
         paused_at=state.paused_at,
         failed_at=state.failed_at,
         open_at=state.open_at,
+        here_since=state.log_ends_at if chunks and not arrived else math.inf,
     )

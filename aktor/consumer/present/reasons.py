@@ -55,6 +55,10 @@ class WaitingFor(enum.Enum):
     APPLICATION = "application"
     """Records are here, or could be. The application has not polled for a second or more."""
 
+    TURN = "its turn"
+    """Its records have been here for three seconds. The application polls, and is given those of
+    other partitions first, or only few with each poll: it is slower than what comes."""
+
     CALLBACK = "callback"
     """A method of the rebalance listener has not returned."""
 
@@ -822,8 +826,17 @@ def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
         # last, that there is nothing new, may not be true any more).
         return _unfetched(p) if hindrance is not None or tp in p.crowded else None
     if late < LATE_POLL:
-        return _elsewhere(p)
+        return _elsewhere(p) or _its_turn(p, it)
     return Reason(WaitingFor.APPLICATION, _late_text(p), p.application.polled_at, fault=False)
+
+
+def _its_turn(p: Picture, it: PartitionSeen) -> Reason | None:
+    """Its records are here, the application polls, and they are not given out for long."""
+    if p.now - it.here_since < LONG_AGO:
+        return None
+    here = _seconds(p.now - it.here_since)
+    text = f"its records have been here for {here}, and come with one of the next polls"
+    return Reason(WaitingFor.TURN, text, it.here_since, fault=False)
 
 
 def _unfetched(p: Picture) -> Reason | None:
@@ -1059,6 +1072,16 @@ def _not_yours(p: Picture, reason: Reason) -> str:
     return f"Not your code: the last poll was{_ago(app.polled_at, p.now)}."
 
 
+def _slow_note(waiting: Mapping[TopicPartition, Reason]) -> str:
+    """Which partitions wait for a slow application."""
+    slow = {tp: reason for tp, reason in waiting.items() if reason.waiting_for is WaitingFor.TURN}
+    if not slow:
+        return ""
+    first = _oldest(slow)
+    more = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+    return f"The application is slower than what comes: {_named(first)}{more}: {slow[first].text}."
+
+
 def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> str:
     """The sentence if nothing hinders the whole consumer: the worst that hinders a partition."""
     faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
@@ -1075,7 +1098,8 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
         )
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
     kinds = {reason.waiting_for for reason in waiting.values()}
-    if WaitingFor.FETCH in kinds:
+    if WaitingFor.FETCH in kinds or WaitingFor.TURN in kinds:
+        slow = _slow_note(waiting)
         if p.application.delivered_at > -math.inf:
             late = p.now - p.application.delivered_at
             said = f"Records are fetched and delivered: the last ones {_seconds(late)} ago."
@@ -1083,8 +1107,9 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
                 said = (
                     f"Records are being fetched; the last ones were delivered {_seconds(late)} ago."
                 )
-            return " ".join(filter(None, (said, _no_topic_note(p))))
-        return "Records are being fetched; none were delivered yet."
+            return " ".join(filter(None, (said, slow, _no_topic_note(p))))
+        said = "Records are being fetched; none were delivered yet."
+        return " ".join(filter(None, (said, slow)))
     for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
         if kind in kinds and kind is not WaitingFor.RECORDS:
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)

@@ -398,6 +398,21 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.RECORDS,
         "has not answered the heartbeat that was sent 2.5 s ago",
     ),
+    "its records are here, and the polls give out others first": (
+        {
+            "application": an_application(delivered_at=NOW - 0.1),
+            "partitions": {T0: seen(lag=1, buffered=70, records=1, here_since=NOW - 8.0)},
+        },
+        WaitingFor.TURN,
+        "Records are fetched and delivered: the last ones 0.1 s ago. The application is slower than"
+        " what comes: orders-0: its records have been here for 8.0 s, and come with one of the next"
+        " polls.",
+    ),
+    "its records have just come": (
+        {"partitions": {T0: seen(lag=1, buffered=70, records=1, here_since=NOW - 2.0)}},
+        WaitingFor.FETCH,
+        "Records are being fetched",
+    ),
     "what it has read was not told by a poll, and it waits elsewhere": (
         {
             "application": an_application(polled_at=NOW - 8.0, waits=True, waits_in="commit"),
