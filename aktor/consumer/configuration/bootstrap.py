@@ -20,7 +20,9 @@ def servers(name: str, value: Any) -> str | list[Any]:
     if isinstance(value, str):
         return value
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise refusal(name, value, "'host:port', several with commas between, or a list of such")
+        raise refusal(
+            name, _masked(value), "'host:port', several with commas between, or a list of such"
+        )
     return list(value)
 
 
@@ -41,14 +43,14 @@ def addresses(given: str | list[Any]) -> tuple[tuple[str, int], ...]:
 def _address(item: Any) -> tuple[str, int]:
     """'host', 'host:9092', '[::1]:9092', '::1', each also after 'PROTOCOL://'."""
     if not isinstance(item, str):
-        raise refusal("an item of bootstrap_servers", item, "a str such as 'host:9092'")
+        shown = _masked(item)
+        raise refusal("an item of bootstrap_servers", shown, "a str such as 'host:9092'")
     text = re.sub(r"^.*://", "", item.strip())
     bracketed = re.fullmatch(r"\[([\w:.%-]+)\](?::(\d{1,5}))?", text)
     named = re.fullmatch(r"([\w.-]+)(?::(\d{1,5}))?", text)
     match = bracketed or named
     if match is None and not _is_ipv6(text):
-        # (A user and a password, as in a URL, but perhaps without its beginning.)
-        shown = re.sub(r"^(.*?://)?.*@", rf"\1{MASK}@", item)
+        shown = _masked(item)
         raise refusal("an item of bootstrap_servers", shown, "'host', 'host:9092' or '[::1]:9092'")
     if match is None:
         return text, DEFAULT_PORT
@@ -56,6 +58,16 @@ def _address(item: Any) -> tuple[str, int]:
     if not 0 < port < 65_536:
         raise refusal("an item of bootstrap_servers", item, "given a port from 1 to 65535")
     return match[1], port
+
+
+def _masked(given: Any) -> Any:
+    """An address as it was given, without a user and a password (as in a URL, but perhaps without
+    its beginning); there may be several, one a line."""
+    if isinstance(given, bytes):
+        return _masked(given.decode(errors="replace")).encode()
+    if isinstance(given, str):
+        return re.sub(r"^(.*?://)?.*@", rf"\1{MASK}@", given, flags=re.DOTALL)
+    return given
 
 
 def _is_ipv6(text: str) -> bool:

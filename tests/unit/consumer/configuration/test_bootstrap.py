@@ -66,8 +66,20 @@ def test_without_any_bootstrap_server_there_is_no_consumer(given: Any) -> None:
     assert "bootstrap_servers" in refusal(bootstrap_servers=given)
 
 
-def test_a_password_in_a_bootstrap_address_is_not_repeated() -> None:
-    assert PASSWORD not in refusal(bootstrap_servers=f"SASL_SSL://alice:{PASSWORD}@b:9092")
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"SASL_SSL://alice:{PASSWORD}@b:9092",
+        f"alice:{PASSWORD}@b:9092",
+        f"alice:x@{PASSWORD}@b:9092",
+        f"alice:{PASSWORD}@b:9092\nalice:{PASSWORD}@c:9092\n",
+    ],
+)
+def test_a_password_in_a_bootstrap_address_is_not_repeated(address: str) -> None:
+    for servers in (address, [address], address.encode(), [address.encode()]):
+        told = refusal(bootstrap_servers=servers)
+        assert PASSWORD not in told
+        assert "***@" in told
 
 
 @hypothesis_settings(deadline=None)
