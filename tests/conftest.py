@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -169,6 +170,31 @@ def _events_are_as_the_schema_says(request: pytest.FixtureRequest) -> Iterator[N
     with listening_to_all(compare):
         yield
     assert not faults
+
+
+@pytest.fixture(autouse=True)
+def _consumers_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No consumer outlives its test. It would go on asking for a broker that has ended, and write
+    that into the log that the next test reads; and the port of that broker another one may get.
+
+    (The tests on a real Kafka are the same as those on the embedded one.)
+    """
+    before = _threads_of_consumers()
+    yield
+    left = _threads_of_consumers() - before
+    if left and kafka_of(request.node.nodeid) != "real":
+        gc.collect()
+        for thread in left:
+            thread.join(30.0)
+        assert [thread.name for thread in left if thread.is_alive()] == []
+
+
+def _threads_of_consumers() -> set[threading.Thread]:
+    return {
+        thread
+        for thread in threading.enumerate()
+        if type(thread).__module__ == "aktor.actors.runtime.dispatcher"
+    }
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

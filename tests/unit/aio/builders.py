@@ -46,7 +46,7 @@ def run(program: Callable[[Loop], Coroutine[Any, Any, None]], **settings: Any) -
     """Run the program in an event loop of its own, with an engine of these settings."""
 
     async def main() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG / 2):
             await program(Loop(**settings))
 
     asyncio.run(main())

@@ -144,10 +144,10 @@ def test_a_broker_goes_and_comes_back(kafka: EmbeddedKafka, down: str, up: str) 
 
     say(kafka, f"POST /brokers/2/{down}")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=5)
+        socket.create_connection((host, int(port)), timeout=30)
 
     assert all(one["up"] for one in say(kafka, f"POST /brokers/2/{up}"))
-    socket.create_connection((host, int(port)), timeout=5).close()
+    socket.create_connection((host, int(port)), timeout=30).close()
 
 
 def test_a_broker_that_was_stopped_leads_nothing(kafka: EmbeddedKafka) -> None:
@@ -167,7 +167,7 @@ def test_a_broker_is_paused_and_goes_on(kafka: EmbeddedKafka) -> None:
     host, port = kafka.address(2).split(":")
 
     say(kafka, "POST /brokers/2/pause", {"session_timeout": 1000})
-    with socket.create_connection((host, int(port)), timeout=5) as client:
+    with socket.create_connection((host, int(port)), timeout=30) as client:
         say(kafka, "POST /brokers/2/resume")
         client.sendall(b"\0\0\0\x01!")  # no request: who is awake hangs up
         assert client.recv(1) == b""
@@ -216,7 +216,7 @@ def test_a_members_session_expires_by_command(kafka: EmbeddedKafka) -> None:
 
 def test_connections_are_broken(kafka: EmbeddedKafka) -> None:
     host, port = kafka.address(1).split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as client:
+    with socket.create_connection((host, int(port)), timeout=30) as client:
         while say(kafka, "POST /disconnect") == {"disconnected": 0}:
             pass  # it is not accepted yet
         assert client.recv(1) == b""
@@ -381,7 +381,7 @@ def test_it_survives_what_is_no_request(
 
 def test_a_client_that_says_nothing_holds_up_nobody(control: ControlPort) -> None:
     host, port = control.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5):
+    with socket.create_connection((host, int(port)), timeout=30):
         assert ask(control, "GET", "/faults") == (200, {})
 
 
@@ -395,5 +395,5 @@ def test_the_port_is_closed_when_it_is_stopped(kafka: EmbeddedKafka) -> None:
     control.stop()
 
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=5)
+        socket.create_connection((host, int(port)), timeout=30)
     control.stop()

@@ -16,7 +16,7 @@ class Pair:
     def __init__(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         self.client = socket.create_connection(listener.getsockname())
-        self.client.settimeout(5.0)
+        self.client.settimeout(30.0)
         sock, _ = listener.accept()
         listener.close()
         self.closed: list[Stream] = []

@@ -536,7 +536,7 @@ class Pool:
 
 
 def _take(lock: threading.Lock, hung: list[str], what: str) -> None:
-    if not lock.acquire(timeout=2):
+    if not lock.acquire(timeout=SOON / 2):
         hung.append(what)
         raise RuntimeError(f"a deadlock: {what}")
     lock.release()

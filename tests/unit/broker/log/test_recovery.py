@@ -165,7 +165,7 @@ def test_every_answered_record_outlives_a_killed_process(tmp_path: Path) -> None
     with process, process.stdout:
         answered = [int(process.stdout.readline()) for _ in range(300)][-1]
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(30)
 
     log = opened(tmp_path)
 

@@ -36,7 +36,7 @@ def on_another_thread(act: Callable[[], Any], name: str = "worker") -> Any:
 
     thread = threading.Thread(target=run, name=name)
     thread.start()
-    thread.join(10)
+    thread.join(30)
     return outcome[0]
 
 
@@ -64,7 +64,7 @@ class Consumer:
     def wait_for(self, event: threading.Event) -> None:
         """What a call does that waits for the cluster."""
         frame = self._guard.let_others_in()
-        assert event.wait(10)
+        assert event.wait(30)
         self._guard.come_back(frame, make_bell=Bell, clock=time.monotonic)
         self._guard.begin()
 
@@ -117,7 +117,7 @@ class InTheBackground:
 
     def end(self) -> Any:
         """What it returned."""
-        self._thread.join(10)
+        self._thread.join(30)
         return self.outcome[0]
 
 
@@ -183,7 +183,7 @@ def test_a_call_that_waits_for_the_cluster_lets_others_in_and_goes_on_after_them
         done.append("second")
 
     consumer.stay(second)
-    first.join(10)
+    first.join(30)
 
     assert done == ["second", "first"]
     assert (consumer.repairs, dict(consumer._guard.away)) == (0, {})
@@ -218,14 +218,14 @@ def test_a_call_in_the_middle_of_one_that_waits_for_its_turn_is_nested() -> None
     consumer.make_bell = Signalled
     inside = threading.Event()
     leave = threading.Event()
-    first = threading.Thread(target=lambda: consumer.stay(lambda: (inside.set(), leave.wait(10))))
+    first = threading.Thread(target=lambda: consumer.stay(lambda: (inside.set(), leave.wait(30))))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(30)
     threading.Timer(0.05, leave.set).start()
 
     assert consumer.stay() == "was inside"
 
-    first.join(10)
+    first.join(30)
     assert (nested, consumer.nested) == (["nested"], 1)
 
 

@@ -78,7 +78,7 @@ def test_an_interrupt_goes_through_and_ends_what_waits(kind: type[BaseException]
 
 def on_a_thread(act: Callable[[], T]) -> T:
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(act).result(10)
+        return pool.submit(act).result(30)
 
 
 def test_all_threads_that_wait_hear_a_ring() -> None:
@@ -87,14 +87,14 @@ def test_all_threads_that_wait_hear_a_ring() -> None:
 
     def wait() -> bool:
         bells.wait(0)  # what came before
-        ready.wait(10)
-        return bells.wait(10)
+        ready.wait(30)
+        return bells.wait(30)
 
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(wait) for _ in range(3)]
-        ready.wait(10)
+        ready.wait(30)
         bells.ring()
-        assert [one.result(10) for one in waiting] == [True] * 3
+        assert [one.result(30) for one in waiting] == [True] * 3
 
 
 def test_a_ring_is_kept_for_the_next_wait_of_each_thread() -> None:
