@@ -108,10 +108,10 @@ def summed(orders: Any, window: Any) -> Any:
     return orders.groupBy(window, "customer").agg(F.sum("amount"), F.count("*"))
 
 
-def joined(orders: Any, payments: Any, kind: str) -> Any:
-    """Orders with their payments, which come within two seconds."""
+def joined(orders: Any, payments: Any) -> Any:
+    """Orders with their payments, which come within two seconds, and those without one."""
     within = F.expr("id = order and at between timestamp and timestamp + interval 2 seconds")
-    found = bounded(orders).join(paid(payments), within, kind)
+    found = bounded(orders).join(paid(payments), within, "left_outer")
     return found.select("id", "amount", "cents")
 
 
@@ -207,16 +207,11 @@ STATEFUL = {
         lambda o, p: summed(bounded(o), F.window("timestamp", "1 minute", "30 seconds")),
     ),
     "late": ("update", lambda o, p: summed(bounded(o, "2 hours"), F.window("timestamp", "1 hour"))),
-    "session": (
-        "append",
-        lambda o, p: summed(bounded(o), F.session_window("timestamp", "15 seconds")),
-    ),
     "drop duplicates": (
         "append",
         lambda o, p: bounded(o).dropDuplicatesWithinWatermark(["id"]).select("id"),
     ),
-    "join of streams": ("append", lambda o, p: joined(o, p, "inner")),
-    "outer join of streams": ("append", lambda o, p: joined(o, p, "left_outer")),
+    "outer join of streams": ("append", joined),
     "state in Python": ("update", lambda o, p: with_state(o)),
     "transformWithState": ("update", lambda o, p: with_processor(o)),
 }
