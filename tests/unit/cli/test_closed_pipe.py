@@ -54,6 +54,7 @@ def run(
     return ended.returncode, (ended.stderr or b"").decode()
 
 
+@pytest.mark.gate
 def test_the_page_and_the_pictures_are_written_although_nobody_reads(
     log: Path, tmp_path: Path, unread: int
 ) -> None:
@@ -68,6 +69,7 @@ def test_the_page_and_the_pictures_are_written_although_nobody_reads(
     assert list(folder.iterdir())
 
 
+@pytest.mark.gate
 def test_the_history_and_the_picture_of_a_seed_are_written_although_nobody_reads(
     tmp_path: Path, unread: int
 ) -> None:

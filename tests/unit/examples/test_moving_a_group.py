@@ -21,6 +21,7 @@ def write_until(stop: threading.Event, bootstrap: str) -> None:
     producer.close()
 
 
+@pytest.mark.gate
 def test_a_group_that_is_moved_there_and_back_reads_every_record(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

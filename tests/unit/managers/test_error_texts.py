@@ -107,6 +107,7 @@ def lacks(answer: Answer, error: Exception) -> list[str]:
     return [name for name, pattern in wanted.items() if not re.search(pattern, text)]
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("probe", ANSWERS)
 def test_an_error_names_what_it_is_about_and_who_refused_it_and_says_what_to_do(
     probe: Probe,

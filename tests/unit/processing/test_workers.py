@@ -23,6 +23,7 @@ from aktor.actors.runtime.dispatcher import Bell
 from aktor.errors import WorkerDiedError
 from aktor.processing.processes import Processes
 from aktor.processing.workers import Coroutines, Job, NoWorkerError, Threads, Workers
+from tests.gate import all_but_the_first
 
 Outcomes = queue.SimpleQueue[BaseException | None]
 
@@ -382,7 +383,7 @@ def ends(all_outcomes: list[Outcomes]) -> list[type | None]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
-@pytest.mark.parametrize("how", KILLERS)
+@pytest.mark.parametrize("how", all_but_the_first(1, KILLERS))
 def test_of_the_jobs_that_run_as_a_process_dies_only_the_one_that_kills_has_failed(
     how: str,
 ) -> None:
@@ -395,6 +396,7 @@ def test_of_the_jobs_that_run_as_a_process_dies_only_the_one_that_kills_has_fail
     workers.close()
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
 def test_each_of_several_killers_fails_by_itself() -> None:
     workers = Processes(3, handler=kills)

@@ -21,7 +21,6 @@ def a_raw_record(body: bytes) -> bytes:
     return varint(len(body)) + body
 
 
-@pytest.mark.few_cases
 @pytest.mark.parametrize("flags", [0, LOG_APPEND_TIME])
 @pytest.mark.parametrize(
     "record",

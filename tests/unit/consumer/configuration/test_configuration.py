@@ -24,6 +24,7 @@ from aktor.consumer.configuration.configuration import DEFAULT_CONFIG, parse
 from aktor.consumer.configuration.table import SETTINGS
 from aktor.settings import Settings
 from aktor.trace import recording
+from tests.gate import all_but_the_first
 from tests.kafka.real.topics import produce
 from tests.unit.consumer.configuration.builders import (
     PASSWORD,
@@ -506,7 +507,7 @@ def test_a_selector_of_other_descent_is_taken_for_what_it_can_do() -> None:
     assert config["selector"] is _EventletSelector
 
 
-@pytest.mark.parametrize("library", ["eventlet", "gevent"])
+@pytest.mark.parametrize("library", all_but_the_first(1, ["eventlet", "gevent"]))
 def test_a_consumer_reads_under_a_library_of_green_threads(library: str) -> None:
     """With the default settings, in a process in which everything was patched first."""
     patch = {

@@ -13,7 +13,7 @@ from tests.unit.trace.rebalances.incidents import Incident
 from tests.unit.trace.rebalances.told import BEGAN
 
 #: Seconds between two records of a partition.
-EVERY = 0.02
+EVERY = 0.05
 
 
 @pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "consumer"]))
