@@ -108,11 +108,13 @@ class NetworkNow(Value):
 
 class TopicTrouble(Value):
     """Why a topic that is needed is not described, since when: brokers do not know it (`error` is
-    ""), or refuse it with this error. `forbidden`: the user may not describe it."""
+    ""), or refuse it with this error. `forbidden`: the user may not describe it. `may_pass`: the
+    error is one that is not raised, since it may be over with the next answer."""
 
     since: float
     error: str = ""
     forbidden: bool = False
+    may_pass: bool = False
 
 
 class MetadataNow(Value):

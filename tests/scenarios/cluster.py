@@ -61,6 +61,8 @@ class Cluster:
         self.up = dict.fromkeys(range(1, brokers + 1), True)
         self.topics: dict[str, dict[int, Log]] = {}
         self.forbidden: set[str] = set()
+        #: Topics that Metadata answers with these error codes.
+        self.unwell: dict[str, int] = {}
         self.sessions = True
         #: Whether a refused Fetch names the leader (KIP-951).
         self.names_leaders = False
@@ -261,7 +263,9 @@ class Cluster:
 
     def _topic(self, name: str) -> Any:
         error = 0
-        if name in self.forbidden:
+        if name in self.unwell:
+            error = self.unwell[name]
+        elif name in self.forbidden:
             error = TopicAuthorizationFailedError.errno
         elif name not in self.topics:
             error = UnknownTopicOrPartitionError.errno

@@ -398,6 +398,26 @@ def test_a_topic_that_does_not_exist_is_named(world: World) -> None:
     assert status.waiting_for is WaitingFor.LEADER
 
 
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_a_topic_with_an_error_that_this_client_does_not_know_is_named_with_the_code(
+    world: World, group_id: str | None
+) -> None:
+    world.cluster.unwell["orders"] = 999
+    consumer = a_member(world, group_id=group_id)
+
+    status = poll_for(world, consumer, 5.0)
+
+    told = r"the topic 'orders' has been refused for [45]\.\d s \(error code 999\)"
+    assert re.search(told, status.why), status.why
+    assert re.search(told, status.state), status.state
+    assert "The metadata is asked for again and again." in status.why or group_id
+    assert not poll_for(world, consumer, 8.0).healthy
+
+    world.cluster.unwell.clear()
+    assert len(read(world, consumer, 80, within=20.0)) == 80
+    assert poll_for(world, consumer, 2.0).state == "running"
+
+
 def test_a_member_that_waits_for_another_to_join_says_so(world: World) -> None:
     other = a_member(world)
     read(world, other, 80)

@@ -91,7 +91,7 @@ class PartitionSeen(NamedTuple):
     comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
     when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
     known). `here_since`: since when at least its records are here, as the application knows (inf:
-    it has none, or some that no poll has taken over yet)."""
+    it has none, or only such that no poll has taken over yet)."""
 
     position: int | None
     end: int | None
@@ -327,5 +327,5 @@ def _seen(
         paused_at=state.paused_at,
         failed_at=state.failed_at,
         open_at=state.open_at,
-        here_since=state.log_ends_at if chunks and not arrived else math.inf,
+        here_since=state.log_ends_at if chunks or in_hand else math.inf,
     )

@@ -525,8 +525,8 @@ def no_topic(p: Picture) -> Reason | None:
     )
     for since, topic, trouble in troubles:
         if trouble.error:
-            text = _refused_topic(topic, trouble, p.now)
-            return Reason(WaitingFor.REFUSED, text, since, True, _AGAIN_AND_AGAIN)
+            text, fault = _refused_topic(topic, trouble, p.now), _is_fault(trouble, p.now)
+            return Reason(WaitingFor.REFUSED, text, since, fault, _AGAIN_AND_AGAIN)
     if troubles:
         since = troubles[0][0]
         these = ", ".join(repr(topic) for _, topic, _ in troubles[:3])
@@ -545,6 +545,10 @@ def no_topic(p: Picture) -> Reason | None:
 
 
 _AGAIN_AND_AGAIN: Final = "The metadata is asked for again and again."
+
+
+def _is_fault(trouble: TopicTrouble, now: float) -> bool:
+    return not trouble.may_pass or now - trouble.since >= FAULT_AFTER
 
 
 def _refused_topic(topic: str, trouble: TopicTrouble, now: float) -> str:
@@ -689,8 +693,8 @@ def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
     since = p.now if hindrance is None else hindrance.since
     trouble = p.metadata.troubles.get(tp.topic)
     if trouble is not None and trouble.error:
-        text = _refused_topic(tp.topic, trouble, p.now)
-        return Reason(WaitingFor.REFUSED, text, trouble.since, True, _AGAIN_AND_AGAIN)
+        text, fault = _refused_topic(tp.topic, trouble, p.now), _is_fault(trouble, p.now)
+        return Reason(WaitingFor.REFUSED, text, trouble.since, fault, _AGAIN_AND_AGAIN)
     topic = p.cluster.topics.get(tp.topic)
     if topic is None and trouble is None:
         text = f"the metadata that is known has no topic {tp.topic!r}"

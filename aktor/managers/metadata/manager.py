@@ -375,6 +375,8 @@ class MetadataManager(RequestManager):
                 self._leave_out(name, topics)
                 if self._missing.refuse(name, kind, now):
                     newly_refused.setdefault(kind, set()).add(name)
+            elif name not in topics and Do.AWAIT_TOPIC not in meaning:
+                self._missing.fails(name, kind, now)
         if received.request.body.topics is None:
             self._pattern_answered = self._tracked.has_pattern
         by = named_node(received.node, self.cluster.brokers)

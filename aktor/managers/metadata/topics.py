@@ -92,6 +92,9 @@ class MissingTopics:
     def __init__(self) -> None:
         self._unknown: dict[str, _Unknown] = {}
         self._refused: dict[str, _Refusal] = {}
+        #: Topics of which nothing is known yet, since they were answered with an error that may
+        #: pass, such as one that this client does not know.
+        self._failing: dict[str, _Refusal] = {}
         self._seen: set[str] = set()
 
     @property
@@ -125,14 +128,18 @@ class MissingTopics:
 
     def troubles(self) -> Mapping[str, TopicTrouble]:
         """Which topics are not described, why, and since when."""
-        if not self._unknown and not self._refused:
+        if not (self._unknown or self._refused or self._failing):
             return _NO_TROUBLES
+        failing = {
+            topic: TopicTrouble(since=since, error=name_of(kind), may_pass=True)
+            for topic, (kind, since) in self._failing.items()
+        }
         refused = {
             topic: TopicTrouble(since=since, error=name_of(kind), forbidden=forbids_topic(kind))
             for topic, (kind, since) in self._refused.items()
         }
         unknown = {topic: TopicTrouble(since=one.since) for topic, one in self._unknown.items()}
-        return {**refused, **unknown}
+        return {**failing, **refused, **unknown}
 
     # -- what answers say
 
@@ -140,10 +147,16 @@ class MissingTopics:
         """An answer describes the topic: it exists, and we may read it."""
         self._seen.add(topic)
         self._refused.pop(topic, None)
+        self._failing.pop(topic, None)
 
     def not_unknown(self, topic: str) -> None:
         """An answer describes the topic, or has another error for it."""
         self._unknown.pop(topic, None)
+
+    def fails(self, topic: str, kind: type[Exception], now: float) -> None:
+        """The topic, of which nothing is known, was answered with an error that may pass."""
+        known = self._failing.get(topic)
+        self._failing[topic] = _Refusal(kind, now if known is None else known.since)
 
     def count_unknown(self, topic: str, now: float) -> bool:
         """Count an answer that does not know the topic. True from the second such answer in a row
@@ -160,6 +173,7 @@ class MissingTopics:
         if known is not None and known.kind is kind:
             return False
         self._refused[topic] = _Refusal(kind, now)
+        self._failing.pop(topic, None)
         return True
 
     # -- what is wanted
@@ -177,6 +191,7 @@ class MissingTopics:
         for topic in topics:
             self._unknown.pop(topic, None)
             self._refused.pop(topic, None)
+            self._failing.pop(topic, None)
 
 
 #: So it is in nearly every tick.

@@ -15,6 +15,7 @@ from aktor.managers.metadata.topics import (
     MissingTopics,
     TrackedTopics,
 )
+from aktor.protocol.error_codes import error_of
 
 
 def test_a_topic_is_unknown_from_the_second_answer_in_a_row_that_does_not_know_it() -> None:
@@ -146,4 +147,21 @@ def test_a_topic_that_is_not_described_is_shown_with_its_reason_and_since_when()
 
     missing.not_unknown("a")
     missing.described("secret")
+    assert missing.troubles() == {}
+
+
+def test_an_error_that_may_pass_is_shown_with_its_code_until_the_topic_is_described() -> None:
+    missing = MissingTopics()
+    missing.fails("a", error_of(999), 3.0)
+    missing.fails("a", error_of(998), 4.0)
+    shown = {"a": TopicTrouble(since=3.0, error="error code 998", may_pass=True)}
+    assert missing.troubles() == shown
+
+    missing.forget(("b",))
+    assert missing.troubles() == shown
+
+    missing.described("a")
+    assert missing.troubles() == {}
+    missing.fails("a", error_of(999), 5.0)
+    missing.forget(("a",))
     assert missing.troubles() == {}
