@@ -136,11 +136,7 @@ class Driver:
         it was inside. If not, what the consumer does now is another call's."""
         if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
             return False
-        call = self._engine.call
-        if self._guard.begun and call.is_broken_by(error):
-            self._guard.break_off()
-        else:
-            call.forget_errors()
+        self._guard.note_error(self._engine.call, error, begun=self._guard.begun)
         return True
 
     def leave(self, turn: Turn) -> None:
@@ -212,10 +208,7 @@ class Driver:
             guard.away.discard(turn)
             raise
         await guard.come_back(turn)
-        if guard.broken:  # a call that was let in was interrupted
-            guard.mend(engine.repair)
-        engine.call.come_back(kept)
-        guard.begin()
+        guard.resume(engine, kept)
 
     async def _closed(
         self, waiting: Waiting[Any], seen: int, asked: Any, *, nested: bool = False

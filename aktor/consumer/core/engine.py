@@ -31,7 +31,7 @@ from aktor.consumer.core.in_hand import InHand
 from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
 from aktor.consumer.core.partition_errors import CorruptBatches, PositionErrors
-from aktor.consumer.core.poll_heartbeat import Session
+from aktor.consumer.core.poll_heartbeat import GroupSession
 from aktor.consumer.core.port import Settle
 from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.questions import Questions
@@ -80,7 +80,7 @@ class Engine:
         self.delivery = core.delivery
         self.subscription = core.subscription
         self.heartbeat = core.heartbeat
-        self.session = Session(core.port, core.publish, core.log, core.subscription)
+        self.session = GroupSession(core.port, core.publish, core.log, core.subscription)
         #: The records that are handed out one by one.
         self.iteration = Iteration(core)
         self.rebalancing = Rebalancing(

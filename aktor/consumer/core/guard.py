@@ -23,10 +23,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.errors import ConsumerClosedError, ConsumerForkedError
+
+if TYPE_CHECKING:
+    from aktor.consumer.core.call import Call
+    from aktor.consumer.core.half import ApplicationHalf
 
 __all__ = ["ASSIGNING", "LOOK_EVERY", "Guard", "ThreadGuard"]
 
@@ -129,6 +133,22 @@ class Guard(Generic[H]):
     def break_off(self) -> None:
         """The call that is inside was interrupted: the next one begins with a repair."""
         self.broken = True
+
+    def resume(self, half: ApplicationHalf, kept: tuple[bool, list[int]]) -> None:
+        """The call that let others in is inside again, and goes on; `kept` is what its
+        `Call.let_others_in` returned. If one of the others was interrupted, it is repaired."""
+        if self.broken:
+            self.mend(half.repair)
+        half.call.come_back(kept)
+        self.begin()
+
+    def note_error(self, call: Call, error: BaseException, *, begun: bool) -> None:
+        """The call ends by this error: an interrupt, unless it is one of our own. `begun`: it has
+        done more than enter."""
+        if begun and call.is_broken_by(error):
+            self.break_off()
+        else:
+            call.forget_errors()
 
     def end(self) -> None:
         """The consumer is to be closed: calls that are inside end, and no other begins."""

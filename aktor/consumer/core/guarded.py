@@ -272,10 +272,7 @@ class Guarded:
         frame = guard.let_others_in()
         bell.wait(until - clock())
         guard.come_back(frame, make_bell=self._make_bell, clock=clock)
-        if guard.broken:  # a call that was let in was interrupted
-            guard.mend(engine.repair)
-        engine.call.come_back(kept)
-        guard.begin()
+        guard.resume(engine, kept)
 
     # -- how a call begins
 
@@ -351,10 +348,7 @@ class Guarded:
         begun = guard.begun
         if result is not _NOTHING and not self._engine.iteration.take_back(result):
             begun = True
-        if begun and call.is_broken_by(error):
-            guard.break_off()
-        else:
-            call.forget_errors()
+        guard.note_error(call, error, begun=begun)
         if call.closing:
             self._close_asked = None  # the user may call `close` again
             if not guard.closed:

@@ -9,7 +9,7 @@ changed), if nothing is buffered and there are positions or freed bytes to tell,
 buffer was freed, or if the group is not stable.
 
 A member whose process was suspended for longer than its session may have lost its partitions to
-another member. The group must confirm the member before records are given out again (`Session`).
+another member. The group must confirm the member before records are given out again (`GroupSession`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aktor.events.polling import Poll
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["CONFIRM_REPEAT", "POLL_REPEAT", "PollHeartbeat", "Session"]
+__all__ = ["CONFIRM_REPEAT", "POLL_REPEAT", "GroupSession", "PollHeartbeat"]
 
 #: How often an unchanged Poll is repeated, in seconds, or more often (see `max_poll_interval_ms`).
 POLL_REPEAT: Final = 0.25
@@ -153,7 +153,7 @@ class PollHeartbeat:
 CONFIRM_REPEAT: Final = 0.2
 
 
-class Session:
+class GroupSession:
     """Owns when the group is asked again to confirm the member."""
 
     __slots__ = ("_ask_again_at", "_log", "_port", "_publish", "_subscription")
