@@ -63,6 +63,7 @@ class Settings(Value):
     auto_offset_reset_out_of_range: str | None = None
     #: With "latest": where to start in partitions that came into being since.
     auto_offset_reset_new_partitions: str = "earliest"
+    exclude_internal_topics: bool = True
     isolation_level: str = "read_uncommitted"
 
     fetch_min_bytes: int = 1

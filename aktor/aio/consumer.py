@@ -27,7 +27,7 @@ from collections.abc import (
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, cast, overload
 
-from kafka.errors import IllegalStateError, KafkaTimeoutError, RebalanceInProgressError
+from kafka.errors import KafkaTimeoutError, RebalanceInProgressError
 
 from aktor.aio import tasks
 from aktor.aio.attendance import Attendance
@@ -38,6 +38,7 @@ from aktor.aio.tokens import LoopTokens
 from aktor.aio.turns import TaskGuard, Turn
 from aktor.consumer import arguments, deserializers
 from aktor.consumer.assembly import GIVE_UP_WAIT, assemble
+from aktor.consumer.columns.extra import import_arrow
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.engine import Engine
@@ -488,10 +489,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         try:
             await self._enter(turn)
             self._driver.begin()
-            now = self._core.clock()
-            records = engine.poll_at_once(now, now + timeout, limit, only=only)
-            if records is None:
-                records = await self._driver.run(turn, engine.poll(now + timeout, limit, only=only))
+            found = engine.poll_at_once(timeout, limit, only=only)
+            records = found if isinstance(found, dict) else await self._driver.run(turn, found)
         except BaseException as error:
             if turn.ran_out:  # `timeout` has passed while another call was inside
                 return {}
@@ -593,8 +592,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         columns: Sequence[str] | None = None,
     ) -> pyarrow.RecordBatch:
         """As `getmany`, in columns: see `aktor.KafkaConsumer.poll_arrow`."""
-        from aktor.consumer.columns import arrow
-
+        arrow = import_arrow()
         limit, size = arguments.record_limit(max_records), arguments.byte_limit(max_bytes)
         timeout = arguments.seconds(timeout_ms)
         return await self._poll_arrow(timeout, arrow.checked_columns(columns), limit, size)
@@ -608,11 +606,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         *,
         follows_policy: bool = True,
     ) -> pyarrow.RecordBatch:
-        from aktor.consumer.columns import arrow
-
         wanted = self._engine.new_columns(limit, max_bytes, names)
         topics = self._engine.topics_in_order
-        make = functools.partial(arrow.batch_of, names=names, topics=topics)
+        make = functools.partial(import_arrow().batch_of, names=names, topics=topics)
         if self._core.clock() >= self._others_at:
             await self._let_other_tasks_run(timeout)
         batch = await self._call(
@@ -621,7 +617,6 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
                 self._core.clock() + timeout,
                 wanted,
                 make,
-                deserialized=self._to_close != [None, None],
                 follows_policy=follows_policy,
             ),
         )
@@ -642,22 +637,17 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         """A bounded range of the assigned partitions, as a table: see
         `aktor.KafkaConsumer.to_table`. If it is cancelled, the positions are where the ranges
         begin."""
-        from aktor.consumer.columns import arrow, arrow_range
+        from aktor.consumer.columns import arrow_range
 
-        names = arrow.checked_columns(columns)
-        timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
-        # What is asked before and after the polls has its usual time, unless one is given.
-        limit = None if timeout_ms is None else timeout
-        reading = arrow_range.Reading(
+        limit = None if timeout_ms is None else arguments.seconds(timeout_ms)
+        reading = arrow_range.Reading.of(
+            self._engine,
             functools.partial(self._poll_arrow, follows_policy=False),
-            columns=names,
-            timeout=timeout,
+            import_arrow().checked_columns(columns),
+            limit=limit,
             progress=progress,
-            clock=self._core.clock,
-            log=self._core.log,
             skip_deleted=skip_deleted,
-            subscribed=lambda: self._engine.subscribed_topics,
-            in_group=self._settings.group_id is not None,
+            # What is asked before and after the polls has its usual time, unless one is given.
             ask=functools.partial(_within, limit),
         )
         return await arrow_range.awaited(arrow_range.read(self, start, end, reading))
@@ -774,12 +764,10 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         """
         if isinstance(topics, Set):
             topics = [*topics]
-        arguments.check_subscription(topics, pattern, None if _hears(listener) else listener)
-        internal = not self.config["exclude_internal_topics"]
-        matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
+        strange = None if _hears(listener) else listener
+        named, matching, regex = arguments.subscription(topics, pattern, strange, self._settings)
 
         def subscribe() -> None:
-            named = arguments.topic_names(topics)
             self._engine.subscribe(named, listener, pattern=matching, regex=regex)
 
         self._after_unsubscribe("subscribe", subscribe)
@@ -883,36 +871,21 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         return True
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: ResetStrategy) -> None:
-        chosen = self._assigned_or_all(partitions)
+        chosen = arguments.assigned_or_all(partitions, self._engine.delivery.partitions)
         deadline = self._deadline("seek_to_beginning")
-
-        def reset() -> Waiting[None]:
-            self._engine.reset(chosen, strategy)
-            for partition in chosen:
-                yield from self._engine.position(partition, deadline, must=True)
-
-        await self._call("seek", reset)
+        await self._call("seek", lambda: self._engine.reset_and_find(chosen, strategy, deadline))
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
         """Go to the committed offsets of these (default: all) partitions. Returns them; a partition
         without one stays where it is, and has None."""
-        chosen = self._assigned_or_all(partitions)
-        found = await self._committed(chosen)
-        offsets = {one: None if at is None else at.offset for one, at in found.items()}
-        with self._at_once("seek_to_committed"):
-            for partition, offset in offsets.items():
-                if offset is not None:
-                    self._engine.seek(partition, arguments.position(offset))
-        return offsets
-
-    def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
-        chosen = partitions or tuple(self._engine.delivery.partitions)
-        if not chosen:
-            raise IllegalStateError("No partitions are currently assigned")
-        self._check_assigned(chosen)
-        return list(chosen)
+        chosen = arguments.assigned_or_all(partitions, self._engine.delivery.partitions)
+        arguments.check_group(self._settings)
+        deadline = self._deadline("committed")
+        return await self._call(
+            "seek_to_committed", lambda: self._engine.seek_to_committed(chosen, deadline)
+        )
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give out nothing of these until `resume`. IllegalStateError: not assigned."""
@@ -966,11 +939,10 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             RebalanceInProgressError: the group rebalances; go on reading, then commit again.
             KafkaTimeoutError: not done within `request_timeout_ms`.
         """
-        arguments.check_group(self._settings)
-        if offsets is None and self._processor is not None:
-            self._check_beside_process("commit")
-            raise arguments.no_offsets_beside_process()
-        named = None if offsets is None else arguments.checked_offsets(_with_metadata(offsets))
+        self._check_beside_process("commit")
+        given = None if offsets is None else _with_metadata(offsets)
+        in_process = self._processor is not None
+        named = arguments.offsets_to_commit(given, self._settings, in_process=in_process)
         deadline = self._deadline("commit")
         await self._call("commit", lambda: self._engine.commit(named, deadline))
 
@@ -978,26 +950,20 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         """The group's committed offset, or None. Raises KafkaTimeoutError after
         `default_api_timeout_ms`."""
         arguments.check_group(self._settings)
-        found = (await self._committed([partition]))[partition]
-        return None if found is None else found.offset
-
-    async def _committed(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        arguments.check_group(self._settings)
-        wanted = arguments.checked_partitions(partitions)
+        wanted = arguments.checked_partitions([partition])
         deadline = self._deadline("committed")
-        return await self._call(
+        found = await self._call(
             "committed", lambda: self._engine.questions.committed(wanted, deadline)
         )
+        at = found[partition]
+        return None if at is None else at.offset
 
     # -- the cluster
 
     async def topics(self) -> set[str]:
         """The names of all topics this user may describe. Always asks a broker."""
-        found = await self.look_up_topics()
-        hidden = self.config["exclude_internal_topics"]
-        return {name for name, topic in found.items() if not (hidden and topic.internal)}
+        deadline = self._deadline("topics")
+        return await self._call("topics", lambda: self._engine.questions.names_of_topics(deadline))
 
     async def look_up_topics(self, topics: Iterable[str] | None = None) -> Mapping[str, TopicInfo]:
         """Topic ids, partitions and leaders of these topics, or of all: see
@@ -1050,13 +1016,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         return frozenset(partitions)
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        assigned = self._engine.delivery.partitions
-        for partition in partitions:
-            arguments.check_partition(partition)
-            if partition not in assigned:
-                raise IllegalStateError(
-                    f"Partition is not assigned: {partition.topic}-{partition.partition}"
-                )
+        arguments.check_assigned(partitions, self._engine.delivery.partitions)
 
     def known_topics(self) -> Mapping[str, TopicInfo]:
         """Topic ids, partitions and leaders as in the last Metadata: see

@@ -10,7 +10,7 @@ import functools
 import operator
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka.consumer.subscription_state import (
@@ -30,6 +30,8 @@ from aktor.protocol.group_protocols import CLASSIC
 from aktor.settings import Settings
 
 __all__ = [
+    "assigned_or_all",
+    "check_assigned",
     "check_callback",
     "check_each_given",
     "check_group",
@@ -37,15 +39,16 @@ __all__ = [
     "check_subscription",
     "checked_offsets",
     "checked_partitions",
-    "no_offsets_beside_process",
     "checked_timestamps",
     "checked_topics",
+    "not_assigned",
     "offset",
     "offsets_to_begin_at",
-    "pattern",
+    "offsets_to_commit",
     "position",
     "record_limit",
     "seconds",
+    "subscription",
     "timeout",
     "topic_name",
     "topic_names",
@@ -121,15 +124,6 @@ def topic_names(topics: Iterable[Any] | None) -> frozenset[str]:
 _check_name = functools.lru_cache(maxsize=1000)(ensure_valid_topic_name)
 
 
-def no_offsets_beside_process() -> Exception:
-    """A commit of all positions is asked for, while `process` runs: it commits what is finished."""
-    error: Exception = IllegalStateError(
-        "process() commits what is finished; a listener may only commit offsets that it names: the"
-        " positions are past what handlers have in hand"
-    )
-    return error
-
-
 def check_group(settings: Settings) -> None:
     """Refuse what needs a group in a consumer without one."""
     if settings.group_id is None:
@@ -164,6 +158,42 @@ def _is_named_alike(partition: Any) -> bool:
     """Whether it is a namedtuple with the same fields: it is equal to a TopicPartition."""
     fields = getattr(partition, "_fields", None)
     return isinstance(partition, tuple) and fields == TopicPartition._fields
+
+
+def not_assigned(partition: TopicPartition) -> Exception:
+    """The error of a method that needs an assigned partition."""
+    name = f"{partition.topic}-{partition.partition}"
+    error: Exception = IllegalStateError(f"Partition is not assigned: {name}")
+    return error
+
+
+def check_assigned(
+    partitions: Iterable[Any],
+    assigned: Container[TopicPartition],
+    refused: Callable[[TopicPartition], Exception] = not_assigned,
+) -> None:
+    """Check that these are partitions, and assigned ones. `refused` makes the error of one that is
+    not: kafka-python has another one in nearly each method."""
+    for partition in partitions:
+        check_partition(partition)
+        if partition not in assigned:
+            raise refused(partition)
+
+
+def assigned_or_all(
+    partitions: tuple[Any, ...],
+    assigned: Collection[TopicPartition],
+    refused: Callable[[TopicPartition], Exception] = not_assigned,
+    *,
+    nothing: type[Exception] = IllegalStateError,
+) -> list[TopicPartition]:
+    """These partitions, which must be assigned, or all that are if none is named; there must be
+    one, else the error is of the class `nothing`."""
+    chosen = partitions or tuple(assigned)
+    if not chosen:
+        raise nothing("No partitions are currently assigned")
+    check_assigned(chosen, assigned, refused)
+    return list(chosen)
 
 
 def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
@@ -221,6 +251,22 @@ def offset(value: Any) -> int:
     if not 0 <= number <= INT64_MAX:
         raise ValueError(f"Offset must be int >= 0 and <= {INT64_MAX}, not {reprlib.repr(value)}")
     return number
+
+
+def offsets_to_commit(
+    offsets: Any, settings: Settings, *, in_process: bool
+) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """The offsets that are named; None: the consumed positions are meant. While `process` runs
+    they are not: it commits what is finished."""
+    check_group(settings)
+    if offsets is not None:
+        return checked_offsets(offsets)
+    if in_process:
+        raise IllegalStateError(
+            "process() commits what is finished; a listener may only commit offsets that it names:"
+            " the positions are past what handlers have in hand"
+        )
+    return None
 
 
 def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -306,14 +352,23 @@ def check_subscription(topics: Any, pattern: Any, listener: Any) -> None:
         )
 
 
-def pattern(
-    given: str | re.Pattern[str] | SubscriptionPattern | None, settings: Settings, *, internal: bool
+def subscription(
+    topics: Any, pattern: Any, listener: Any, settings: Settings
+) -> tuple[frozenset[str], TopicPattern | None, str]:
+    """What `subscribe` was given, checked: the topics, the pattern that we evaluate, and the one
+    that the brokers evaluate."""
+    check_subscription(topics, pattern, listener)
+    return topic_names(topics), *_pattern(pattern, settings)
+
+
+def _pattern(
+    given: str | re.Pattern[str] | SubscriptionPattern | None, settings: Settings
 ) -> tuple[TopicPattern | None, str]:
-    """The pattern that we evaluate, or the one that the brokers evaluate. `internal`: it may match
-    Kafka's own topics."""
+    """The pattern that we evaluate, or the one that the brokers evaluate."""
     if not given:
         return None, ""
     if not isinstance(given, SubscriptionPattern):
+        internal = not settings.exclude_internal_topics
         return TopicPattern(pattern=re.compile(given), internal=internal), ""
     if settings.group_id is None or settings.group_protocol == CLASSIC:
         raise ConfigurationError(

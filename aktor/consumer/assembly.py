@@ -78,6 +78,7 @@ def assemble(
         dispatcher.clock,
         trace,
         make_reader=reader_maker(settings, key, value),
+        deserializes=not (key is None and value is None),
     )
     engine = kind.core(core, on_auto_commit=config["default_offset_commit_callback"])
     return Assembly(host, dispatcher, core, engine)

@@ -29,11 +29,12 @@ from typing import (
 )
 
 import kafka.consumer.group
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError
 
 from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.agents import Agents
 from aktor.consumer.assembly import GIVE_UP_WAIT, assemble
+from aktor.consumer.columns.extra import import_arrow
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.engine import Engine
@@ -101,16 +102,6 @@ HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 #: How long `close` may take after the interpreter has taken the background thread away, in seconds:
 #: a program that ends is not held up for long.
 LATE_CLOSE: Final = 5.0
-
-
-def import_arrow() -> Any:
-    """The module `aktor.consumer.columns.arrow`, which needs pyarrow."""
-    try:
-        from aktor.consumer.columns import arrow
-    except ImportError as error:
-        text = f"columns need pyarrow: pip install pyarrow ({error})"
-        raise ImportError(text) from None
-    return arrow
 
 
 class _Help:
@@ -287,14 +278,11 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             re.error: the pattern is not one of Python's.
             ConfigurationError: a SubscriptionPattern without a group that speaks KIP-848.
         """
-        arguments.check_subscription(topics, pattern, listener)
-        internal = not self.config["exclude_internal_topics"]
-        matching, regex = arguments.pattern(pattern, self._settings, internal=internal)
+        wanted = arguments.subscription(topics, pattern, listener, self._settings)
+        named, matching, regex = wanted
         if self._engine.leaving.is_unfinished:
             self._run(self._engine.finish_unsubscribe())
-        self._engine.subscribe(
-            arguments.topic_names(topics), listener, pattern=matching, regex=regex
-        )
+        self._engine.subscribe(named, listener, pattern=matching, regex=regex)
 
     @exclusive
     def unsubscribe(self) -> None:
@@ -388,11 +376,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     def _poll_once(
         self, timeout: float, max_records: int, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        engine, now = self._engine, self._core.clock()
-        records = engine.poll_at_once(now, now + timeout, max_records, advance=update_offsets)
-        if records is not None:
-            return records
-        return self._run(engine.poll(now + timeout, max_records, advance=update_offsets))
+        found = self._engine.poll_at_once(timeout, max_records, advance=update_offsets)
+        return found if isinstance(found, dict) else self._run(found)
 
     def poll_arrow(
         self,
@@ -497,20 +482,17 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         from aktor.consumer.columns import arrow_range
 
         names = import_arrow().checked_columns(columns)
-        timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
+        limit = None if timeout_ms is None else arguments.seconds(timeout_ms)
         # What is asked before and after the polls has its usual time, unless one is given.
-        limit = {} if timeout_ms is None else {"timeout_ms": timeout * 1000}
-        reading = arrow_range.Reading(
+        asked = {} if limit is None else {"timeout_ms": limit * 1000}
+        reading = arrow_range.Reading.of(
+            self._engine,
             self._poll_range,
-            columns=names,
-            timeout=timeout,
+            names,
+            limit=limit,
             progress=progress,
-            clock=self._core.clock,
-            log=self._core.log,
             skip_deleted=skip_deleted,
-            subscribed=self.subscription,
-            in_group=self._settings.group_id is not None,
-            ask=lambda method, *arguments: method(*arguments, **limit),
+            ask=lambda method, *arguments: method(*arguments, **asked),
         )
         return arrow_range.at_once(arrow_range.read(self, start, end, reading))
 
@@ -539,7 +521,6 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
                 self._core.clock() + timeout,
                 columns,
                 make,
-                deserialized=self._to_close != [None, None],
                 follows_policy=follows_policy,
             )
         )
@@ -777,7 +758,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             TopicAuthorizationFailedError: the topic may not be described.
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
-        self._check_assigned((partition,), _not_assigned)
+        arguments.check_assigned((partition,), self._engine.delivery.partitions)
         deadline = self._deadline("position", timeout_ms)
         found = self._engine.known_position(partition)
         if found is None:
@@ -794,7 +775,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         `auto_offset_reset` says what is done.
         """
         position = arguments.position(offset)
-        self._check_assigned((partition,), _unassigned)
+        arguments.check_assigned((partition,), self._engine.delivery.partitions, _unassigned)
         self._engine.seek(partition, position)
 
     @exclusive
@@ -812,23 +793,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self._engine.reset(chosen, ResetStrategy.LATEST)
 
     def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
-        if not partitions:
-            if not self._engine.delivery.partitions:
-                raise ValueError("No partitions are currently assigned")
-            return list(self._engine.delivery.partitions)
-        self._check_assigned(partitions, _unassigned)
-        return list(partitions)
-
-    def _check_assigned(
-        self,
-        partitions: Iterable[TopicPartition],
-        refused: Callable[[TopicPartition], Exception],
-    ) -> None:
         assigned = self._engine.delivery.partitions
-        for partition in partitions:
-            arguments.check_partition(partition)
-            if partition not in assigned:
-                raise refused(partition)
+        return arguments.assigned_or_all(partitions, assigned, _unassigned, nothing=ValueError)
 
     @exclusive
     def pause(self, *partitions: TopicPartition) -> None:
@@ -842,7 +808,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         arguments.check_each_given("pause" if paused else "resume", partitions)
-        self._check_assigned(partitions, KeyError)
+        arguments.check_assigned(partitions, self._engine.delivery.partitions, KeyError)
         self._engine.pause(partitions, paused=paused)
 
     def paused(self) -> set[TopicPartition]:
@@ -860,7 +826,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         arguments.check_partition(partition)
         state = self._engine.delivery.partitions.get(partition)
         if state is None:
-            raise _not_assigned(partition)
+            raise arguments.not_assigned(partition)
         return state.high_watermark
 
     # -- commits
@@ -915,13 +881,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         return future
 
     def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata] | None:
-        """The offsets that are named; None: the consumed positions are meant."""
-        arguments.check_group(self._settings)
-        if offsets is not None:
-            return arguments.checked_offsets(offsets)
-        if self._processor is not None:
-            raise arguments.no_offsets_beside_process()
-        return None
+        in_process = self._processor is not None
+        return arguments.offsets_to_commit(offsets, self._settings, in_process=in_process)
 
     @overload
     def committed(
@@ -998,15 +959,14 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
 
     # -- the cluster
 
+    @exclusive
     def topics(self) -> set[str]:
         """The names of all topics this user may describe. Always asks a broker.
 
         Kafka's own topics (`__consumer_offsets`, ...) are left out, unless
         `exclude_internal_topics` is False.
         """
-        hidden = self.config["exclude_internal_topics"]
-        found = self.look_up_topics()
-        return {name for name, topic in found.items() if not (hidden and topic.internal)}
+        return self._run(self._engine.questions.names_of_topics(self._deadline("topics")))
 
     @looking
     def partitions_for_topic(self, topic: str) -> set[int]:
@@ -1246,18 +1206,6 @@ _POLLS: Final = KafkaConsumer.poll, KafkaConsumer._poll_once
 
 #: What has wrapped kafka-python's class, and ours since.
 AGENTS: Final = Agents(KafkaConsumer)
-
-
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    """The first ten of the partitions, as an error names them."""
-    return ", ".join(
-        sorted(f"{partition.topic}-{partition.partition}" for partition in partitions)[:10]
-    )
-
-
-def _not_assigned(partition: TopicPartition) -> Exception:
-    error: Exception = IllegalStateError(f"Partition is not assigned: {_names([partition])}")
-    return error
 
 
 def _unassigned(partition: TopicPartition) -> Exception:

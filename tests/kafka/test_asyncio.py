@@ -442,3 +442,18 @@ def test_many_tasks_read_each_record_once(kafka: Cluster, orders: TopicPartition
             assert sorted(found) == [*range(COUNT)]
 
     run(program())
+
+
+def test_a_partition_that_another_task_gives_up_is_not_sought(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders, group_id=group) as consumer:
+            await consumer.commit({orders: 5})
+            seeking = asyncio.create_task(consumer.seek_to_committed())
+            await asyncio.sleep(0)  # it asks
+            consumer.assign([TopicPartition(orders.topic, 1)])
+            with pytest.raises(IllegalStateError, match="not assigned any more"):
+                await seeking
+
+    run(program())

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
@@ -35,6 +35,9 @@ T = TypeVar("T")
 
 #: A `KafkaConsumer`; named here, its module and this one would import each other.
 Consumer: TypeAlias = Any
+
+#: Its `Engine`; named here, since this room imports no other one.
+Engine: TypeAlias = Any
 
 #: Yields what a method of the consumer returned; is sent the result.
 Steps: TypeAlias = Generator[Any, Any, T]
@@ -77,6 +80,34 @@ class Reading:
         #: Calls a method of the consumer that waits, with these arguments, for `timeout` at most if
         #: the application has asked for one.
         self.ask = ask
+
+    @classmethod
+    def of(
+        cls,
+        engine: Engine,
+        poll: Callable[[float, Sequence[str]], Any],
+        columns: Sequence[str],
+        *,
+        limit: float | None,
+        progress: Callable[[int, int], Any] | None,
+        skip_deleted: bool,
+        ask: Callable[..., Any],
+    ) -> Self:
+        """How the consumer with this engine reads a range, if the application asks for a time limit
+        of so many seconds, or for none."""
+        core = engine.core
+        return cls(
+            poll,
+            columns=columns,
+            timeout=core.settings.default_api_timeout if limit is None else limit,
+            progress=progress,
+            clock=core.clock,
+            log=core.log,
+            skip_deleted=skip_deleted,
+            subscribed=lambda: engine.subscribed_topics,
+            in_group=core.settings.group_id is not None,
+            ask=ask,
+        )
 
     @property
     def polled_columns(self) -> list[str]:

@@ -281,7 +281,6 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             name="exclude_internal_topics",
             check=checks.boolean,
             kind="bool",
-            default=True,
             meaning="whether a pattern leaves Kafka's own topics out",
             notes="matters to patterns that we evaluate, not to a `SubscriptionPattern`",
         ),

@@ -22,6 +22,8 @@ class Core(Value):
     """Given to each part when it is made."""
 
     settings: Settings
+    #: There are deserializers: what a record's reader has made of bytes is no bytes.
+    deserializes: bool
     #: Where the background's messages wait.
     port: ApplicationPort
     #: Tells the background a message.
@@ -47,6 +49,7 @@ class Core(Value):
         trace: Trace,
         *,
         make_reader: ReaderMaker,
+        deserializes: bool = False,
     ) -> Core:
         """A new core; `port`, `publish` and `clock` are its ways to the background."""
         log = trace.bind(actor=APPLICATION)
@@ -56,6 +59,7 @@ class Core(Value):
         subscription = Subscription(port, publish, log, settings.group_id)
         return cls(
             settings=settings,
+            deserializes=deserializes,
             port=port,
             publish=publish,
             clock=clock,

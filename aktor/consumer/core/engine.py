@@ -10,7 +10,7 @@ background what changed, give out records if there are any, else wait.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from aktor.consumer.core.delivery import NO_OFFSETS
 from aktor.consumer.core.in_hand import InHand
 from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
+from aktor.consumer.core.partition import Partition
 from aktor.consumer.core.partition_errors import CorruptBatches, PositionErrors
 from aktor.consumer.core.poll_heartbeat import GroupSession
 from aktor.consumer.core.port import Settle
@@ -160,35 +161,36 @@ class Engine:
 
     def poll_at_once(
         self,
-        now: float,
-        deadline: float,
+        timeout: float,
         limit: int,
         *,
         advance: bool = True,
         only: Set[TopicPartition] | None = None,
-    ) -> dict[TopicPartition, list[Any]] | None:
-        """The result of `poll` if it needs neither wait nor run events. None: run `poll`.
+    ) -> dict[TopicPartition, list[Any]] | Waiting[dict[TopicPartition, list[Any]]]:
+        """The result of a `poll` of so many seconds, if it needs neither wait nor run events;
+        otherwise the `poll` itself, which the driver runs.
 
         Most polls of a busy application end here. They do not pay for a generator. What may end a
         poll before its look for records stands here in the same order as in `_poll`.
         """
-        call, background = self.call, self.background
+        call, background, now = self.call, self.background, self.core.clock()
+        deadline = now + timeout
         self.iteration.stow()
         if call.close_asked or self.leaving.is_unfinished:
-            return None
+            return self.poll(deadline, limit, advance=advance, only=only)
         try:
             call.raise_interruptions()
         except BaseException:
             self.heartbeat.polls(now)  # a poll that raises is a poll, too
             raise
-        if background.has_work:
-            return None
-        if now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready:
-            return None  # it will wait
-        records = self._look(
-            lambda: self.delivery.take(limit, advance=advance, only=only), now, deadline
-        )
-        return records if records or now >= deadline else None
+        waits = now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready
+        if not (waits or background.has_work):
+            records = self._look(
+                lambda: self.delivery.take(limit, advance=advance, only=only), now, deadline
+            )
+            if records or now >= deadline:
+                return records
+        return self.poll(deadline, limit, advance=advance, only=only)
 
     def poll(
         self,
@@ -219,21 +221,21 @@ class Engine:
         columns: Columns,
         make: Callable[[Columns], R],
         *,
-        deserialized: bool = False,
         follows_policy: bool = True,
     ) -> Waiting[R]:
         """As `poll`, into `columns`; returns what `make` makes of them.
 
         `make` runs inside of this call: if an interrupt ends the call before it returns, the rows
-        are taken back. If records are `deserialized`, those that an iteration has put back are read
-        again as bytes. If the call does not follow the policy, an offset out of range is an error.
+        are taken back. If there are deserializers, the records that an iteration has put back are
+        read again as bytes. If the call does not follow the policy, an offset out of range is an
+        error.
         """
         self.iteration.stow()
         if not follows_policy:
             self.call.follow_no_policy()
 
         def take() -> dict[TopicPartition, Any]:
-            if deserialized:
+            if self.core.deserializes:
                 for partition, state in self.delivery.partitions.items():
                     if state.held:
                         self.positions.seek(partition, state.position, anew=True)
@@ -553,6 +555,31 @@ class Engine:
         self.iteration.stow()
         self.positions.reset(topic_partitions, strategy)
 
+    def reset_and_find(
+        self, topic_partitions: Sequence[TopicPartition], strategy: ResetStrategy, deadline: float
+    ) -> Waiting[None]:
+        """Go to the beginning or the end, and wait until the offsets are known. Raises what
+        `position` raises if one must be found."""
+        for one in topic_partitions:
+            self._state_of(one)
+        self.reset(topic_partitions, strategy)
+        for one in topic_partitions:
+            yield from self.position(one, deadline, must=True)
+
+    def seek_to_committed(
+        self, topic_partitions: Collection[TopicPartition], deadline: float
+    ) -> Waiting[dict[TopicPartition, int | None]]:
+        """Go to the committed offsets, and return them; a partition without one stays where it is.
+        Raises IllegalStateError, and stays everywhere, if a partition is not assigned any more."""
+        found = yield from self.questions.committed(topic_partitions, deadline)
+        offsets = {one: None if at is None else at.offset for one, at in found.items()}
+        for one in offsets:
+            self._state_of(one)
+        for one, offset in offsets.items():
+            if offset is not None:
+                self.seek(one, Position(offset=offset))
+        return offsets
+
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
         self.iteration.stow()
@@ -613,6 +640,18 @@ class Engine:
 
     def _known_offset(self, topic_partition: TopicPartition) -> int | None:
         """The consumed position; None: wait for it. Raises the error if it cannot be found."""
+        state = self._state_of(topic_partition)
+        if state.offset is not None:
+            return state.offset
+        if state.error is not None:
+            self.errors.raise_error_of(state, state.error)
+        if topic_partition.topic in self.core.port.cluster.forbidden:
+            forbidden, kind = [topic_partition.topic], TopicAuthorizationFailedError
+            raise self.call.own(topics_refused(kind, forbidden, Answer.METADATA_TOPIC))
+        return None
+
+    def _state_of(self, topic_partition: TopicPartition) -> Partition:
+        """The state of a partition that was assigned when the call came: it has waited since."""
         state = self.delivery.partitions.get(topic_partition)
         if state is None:
             raise self.call.own(
@@ -622,14 +661,7 @@ class Engine:
                     " polling to join again"
                 )
             )
-        if state.offset is not None:
-            return state.offset
-        if state.error is not None:
-            self.errors.raise_error_of(state, state.error)
-        if topic_partition.topic in self.core.port.cluster.forbidden:
-            forbidden, kind = [topic_partition.topic], TopicAuthorizationFailedError
-            raise self.call.own(topics_refused(kind, forbidden, Answer.METADATA_TOPIC))
-        return None
+        return state
 
     def _why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
         """Why the partition has no position yet, in words."""

@@ -9,7 +9,8 @@ changed), if nothing is buffered and there are positions or freed bytes to tell,
 buffer was freed, or if the group is not stable.
 
 A member whose process was suspended for longer than its session may have lost its partitions to
-another member. The group must confirm the member before records are given out again (`GroupSession`).
+another member. The group must confirm the member before records are given out again: see
+`GroupSession`.
 """
 
 from __future__ import annotations

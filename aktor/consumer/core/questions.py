@@ -139,6 +139,13 @@ class Questions:
             what="looking up topics",
         )
 
+    def names_of_topics(self, deadline: float) -> Waiting[set[str]]:
+        """The names of all topics, as a broker knows them; without Kafka's own, unless the settings
+        say that these are shown."""
+        found = yield from self.topics(None, deadline)
+        hidden = self._core.settings.exclude_internal_topics
+        return {name for name, topic in found.items() if not (hidden and topic.internal)}
+
     def offsets(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> Waiting[dict[TopicPartition, OffsetAndTimestamp | None]]:

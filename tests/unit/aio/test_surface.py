@@ -5,8 +5,10 @@ What it does not have stands in docs/coming-from-aiokafka.md, with the reason.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 import aktor
 from aktor.aio import AIOKafkaConsumer, KafkaConsumer
+from aktor.consumer import columns
 
 PAGE = (Path(__file__).parents[3] / "docs" / "coming-from-aiokafka.md").read_text()
 
@@ -166,3 +169,20 @@ def is_explained(name: str) -> bool:
     section = PAGE.partition("## What `aktor.KafkaConsumer` has by another name")[2]
     rows = section.partition("\n## ")[0]
     return re.search(rf"^\| [^|]*`{name}`", rows, re.MULTILINE) is not None
+
+
+def test_both_consumers_say_what_to_install_if_pyarrow_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "aktor.consumer.columns.arrow", None)
+    monkeypatch.delattr(columns, "arrow", raising=False)
+    ours = aktor.KafkaConsumer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=0)
+    try:
+        with pytest.raises(ImportError, match="pip install pyarrow"):
+            ours.poll_arrow()
+    finally:
+        ours.close(timeout_ms=0)
+
+    for ask in (KafkaConsumer.poll_arrow, KafkaConsumer.to_table):
+        with pytest.raises(ImportError, match="pip install pyarrow"):
+            asyncio.run(ask(KafkaConsumer()))

@@ -137,11 +137,11 @@ class EngineHarness:
 
     def poll(self, timeout: float = 0.0, limit: int = 500) -> dict[TopicPartition, list[int]]:
         """The offsets that a poll gave out, asked for as the method of the consumer does."""
-        now = self.clock.now
-        records = self.engine.poll_at_once(now, now + timeout, limit) if self.at_once else None
-        if records is None:
-            records = self.run(self.engine.poll(now + timeout, limit))
-        return offsets(records)
+        if self.at_once:
+            found = self.engine.poll_at_once(timeout, limit)
+        else:
+            found = self.engine.poll(self.clock.now + timeout, limit)
+        return offsets(found if isinstance(found, dict) else self.run(found))
 
     def hear(self, *messages: object) -> None:
         for message in messages:

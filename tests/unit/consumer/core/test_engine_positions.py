@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka.errors import (
     GroupAuthorizationFailedError,
+    IllegalStateError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     TopicAuthorizationFailedError,
@@ -17,7 +18,7 @@ from aktor.consumer.core.partition_errors import POSITION_RETRY
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.errors import ActorRestartedError, UserCallbackError, WakeupError
 from aktor.events.answers import Answered, Failed
-from aktor.events.commits import CommitOffsets
+from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     Assigned,
@@ -493,3 +494,58 @@ def test_a_reset_is_said_at_once_and_leaves_no_position() -> None:
     assert told.partitions == {B: Reset(epoch=3, strategy=ResetStrategy.LATEST)}
     assert harness.position(B, harness.clock.now) is None
     assert harness.position(A, harness.clock.now) == 0
+
+
+# -- a seek that waits (asyncio)
+
+
+def answer_with(harness: EngineHarness, committed: dict[TopicPartition, int]) -> None:
+    """The group has committed these offsets."""
+    found = {one: OffsetAndMetadata(offset, "", -1) for one, offset in committed.items()}
+
+    def answer(message: Any) -> None:
+        if isinstance(message, FetchCommittedOffsets):
+            harness.hear(Answered(ticket=message.ticket, value=found))
+
+    harness.on_said = answer
+
+
+def test_a_seek_to_what_is_committed_leaves_a_partition_alone_that_has_nothing() -> None:
+    harness = a_consumer(A, B)
+    answer_with(harness, {A: 7})
+
+    sought = harness.run(harness.engine.seek_to_committed([A, B], harness.clock.now + 1))
+
+    assert sought == {A: 7, B: None}
+    (told,) = harness.of(SeekPartitions)
+    assert told.partitions == {A: Assigned(epoch=3, position=Position(offset=7))}
+
+
+def test_a_seek_to_what_is_committed_goes_nowhere_if_a_partition_was_given_up_meanwhile() -> None:
+    harness = a_consumer(A)
+    answer_with(harness, {A: 7, B: 7})
+
+    with pytest.raises(IllegalStateError, match="orders-1 is not assigned any more"):
+        harness.run(harness.engine.seek_to_committed([A, B], harness.clock.now + 1))
+
+    assert not harness.of(SeekPartitions)
+
+
+def test_a_reset_that_waits_ends_when_the_offsets_are_known() -> None:
+    harness = a_consumer(A)
+    harness.bell.at(harness.clock.now + 0.5, lambda: harness.found(A, offset=9))
+
+    harness.run(harness.engine.reset_and_find([A], ResetStrategy.LATEST, harness.clock.now + 1))
+
+    assert harness.position(A, harness.clock.now) == 9
+
+
+def test_a_reset_that_waits_is_not_begun_if_a_partition_was_given_up_before_its_turn() -> None:
+    harness = a_consumer(A)
+
+    with pytest.raises(IllegalStateError, match="orders-1 is not assigned any more"):
+        harness.run(
+            harness.engine.reset_and_find([A, B], ResetStrategy.LATEST, harness.clock.now + 1)
+        )
+
+    assert not harness.of(ResetPositions)
