@@ -1,8 +1,4 @@
-"""What is left to .ci/run: tests with the marker `gate`, and examples of Hypothesis.
-
-`make test` asks for those that do not have the marker. What it leaves out is not even made then: to
-collect tests would take a third longer, in each process.
-"""
+"""What is left to .ci/run: tests with the marker `gate`, and examples of Hypothesis."""
 
 from __future__ import annotations
 
@@ -41,17 +37,17 @@ def all_but_the_first(count: int, values: Iterable[Any]) -> list[Any]:
 
 
 def leave_out_cases(metafunc: pytest.Metafunc) -> None:
-    """Of a test with the marker FEW mark all cases but some; make no case that is not asked for.
+    """Of a test with the marker FEW mark all cases but some.
+
+    They are made all the same: not to make what is not asked for saved no time when it was tried.
 
     Where pytest keeps the cases elsewhere one day, this changes nothing and the run takes longer.
     """
-    cases = getattr(metafunc, "_calls", [])
-    often = [case for case in cases if not any(mark.name == "gate" for mark in case.marks)]
     if metafunc.definition.get_closest_marker(FEW):
+        cases = getattr(metafunc, "_calls", [])
+        often = [case for case in cases if not any(mark.name == "gate" for mark in case.marks)]
         for case in rest_of(often, [case.indices for case in often]):
             case.marks.append(pytest.mark.gate.mark)
-    if often and metafunc.config.option.markexpr == MAKE_TEST:
-        cases[:] = [case for case in often if pytest.mark.gate.mark not in case.marks]
 
 
 def rest_of(cases: Sequence[T], values: Sequence[Mapping[str, int]]) -> list[T]:
