@@ -83,7 +83,6 @@ def test_the_scenario_goes_well_when_nobody_falls_over() -> None:
     assert harness.host.named("actor.crashed", "actor.restarted") == []
 
 
-@pytest.mark.parametrize("seed", seeds(1))
 def in_words(one: object) -> str:
     """For the name of a test."""
     return one.__name__ if isinstance(one, type) else {1: "once", 2: "twice"}.get(one, str(one))
