@@ -715,7 +715,10 @@ class Dispatcher:
     @property
     def turns_here(self) -> bool:
         """Whether the caller runs on the dispatching thread, which must not wait for an answer."""
-        return self._thread_id == threading.get_ident()
+        if self._thread_id != threading.get_ident():
+            return False
+        # The id of a thread that has ended may be that of a new one.
+        return threading.current_thread() is self._thread
 
     @property
     def runs_elsewhere(self) -> bool:
