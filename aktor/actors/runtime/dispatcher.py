@@ -715,10 +715,11 @@ class Dispatcher:
     @property
     def turns_here(self) -> bool:
         """Whether the caller runs on the dispatching thread, which must not wait for an answer."""
-        if self._thread_id != threading.get_ident():
-            return False
+        thread = self._thread
         # The id of a thread that has ended may be that of a new one.
-        return threading.current_thread() is self._thread
+        return (
+            thread is not None and self._thread_id == threading.get_ident() and not thread.is_gone
+        )
 
     @property
     def runs_elsewhere(self) -> bool:

@@ -459,6 +459,34 @@ def test_a_thread_that_ends_in_its_loop_says_so_in_a_typed_error(error: BaseExce
     assert dispatcher.stop(timeout=30.0)
 
 
+def test_a_new_thread_with_the_id_of_the_one_that_ended_is_not_taken_for_it() -> None:
+    """Which the operating system gives it soon: `close` on it was refused as on the dispatcher's
+    own thread."""
+    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    turned_here: list[bool] = []
+
+    class Ends(_Sleeper):
+        def wait(self, timeout: float) -> None:
+            turned_here.append(dispatcher.turns_here)
+            super().wait(timeout)
+
+    class Application:
+        def tell(self, message: Any) -> None:
+            ended.put(message)
+
+    dispatcher = Dispatcher(_clockwork_routes())
+    dispatcher.connect("application", Application())
+    dispatcher.sleeper = Ends(SystemExit())
+    dispatcher.start_thread("test")
+    ended.get(timeout=30.0)
+    assert dispatcher.stop(timeout=30.0)
+    dispatcher._thread.join(30.0)
+
+    dispatcher._thread_id = threading.get_ident()
+
+    assert (turned_here, dispatcher.turns_here) == ([True], False)
+
+
 def test_an_idle_thread_wakes_for_the_first_look() -> None:
     """What `status` and `why` need is loaded then: of a consumer that nobody polls, too."""
     slept: queue.SimpleQueue[float] = queue.SimpleQueue()
