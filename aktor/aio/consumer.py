@@ -768,7 +768,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         named, matching, regex = arguments.subscription(topics, pattern, strange, self._settings)
 
         def subscribe() -> None:
-            self._engine.subscribe(named, listener, pattern=matching, regex=regex)
+            self._driver.run_at_once(
+                self._engine.subscribe(named, listener, pattern=matching, regex=regex)
+            )
 
         self._after_unsubscribe("subscribe", subscribe)
 

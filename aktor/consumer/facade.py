@@ -278,11 +278,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             re.error: the pattern is not one of Python's.
             ConfigurationError: a SubscriptionPattern without a group that speaks KIP-848.
         """
-        wanted = arguments.subscription(topics, pattern, listener, self._settings)
-        named, matching, regex = wanted
-        if self._engine.leaving.is_unfinished:
-            self._run(self._engine.finish_unsubscribe())
-        self._engine.subscribe(named, listener, pattern=matching, regex=regex)
+        named, matching, regex = arguments.subscription(topics, pattern, listener, self._settings)
+        self._run(self._engine.subscribe(named, listener, pattern=matching, regex=regex))
 
     @exclusive
     def unsubscribe(self) -> None:

@@ -271,7 +271,7 @@ class Engine:
         while not call.close_asked:
             self.iteration.stow()  # another thread may have begun to iterate during a wait
             if self.leaving.is_unfinished:
-                yield from self.finish_unsubscribe()
+                yield from self._finish_unsubscribe()
             call.raise_interruptions()
             if self.background.has_work:
                 yield from self.background.run_events()
@@ -306,7 +306,7 @@ class Engine:
         while not call.close_asked:
             call.check_alive()
             if self.leaving.is_unfinished:
-                yield from self.finish_unsubscribe()
+                yield from self._finish_unsubscribe()
             if self.background.has_work:
                 yield from self.background.run_events()
             now = clock()
@@ -383,14 +383,13 @@ class Engine:
         *,
         pattern: TopicPattern | None = None,
         regex: str = "",
-    ) -> None:
-        """Replace the subscription; partitions come and go in later polls.
-
-        An `unsubscribe` that was interrupted must be finished before (`finish_unsubscribe`).
-        """
+    ) -> Waiting[None]:
+        """Replace the subscription; partitions come and go in later polls."""
+        if self.leaving.is_unfinished:
+            yield from self._finish_unsubscribe()
         subscription = self.subscription
         if subscription.assigned_by_user:
-            raise IllegalStateError("subscribe after assign: call unsubscribe first")
+            raise self.call.own(IllegalStateError("subscribe after assign: call unsubscribe first"))
         self.iteration.stow()
         subscription.forget_told()
         self.rebalancing.tell(listener)
@@ -418,7 +417,7 @@ class Engine:
         With auto-commit on, the positions are committed first, without waiting.
         """
         if self.leaving.is_unfinished:
-            yield from self.finish_unsubscribe()
+            yield from self._finish_unsubscribe()
         if self.subscription.is_subscribed:
             raise self.call.own(IllegalStateError("assign after subscribe: call unsubscribe first"))
         self.iteration.stow()
@@ -524,7 +523,7 @@ class Engine:
         else:
             self._follow_unsubscribe()
 
-    def finish_unsubscribe(self) -> Waiting[None]:
+    def _finish_unsubscribe(self) -> Waiting[None]:
         """Finish an `unsubscribe` that was interrupted and is not called again."""
         yield from self.leaving.finish(UNSUBSCRIBED)
         self._say_nothing_is_read()

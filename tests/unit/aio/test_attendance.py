@@ -22,7 +22,7 @@ from tests.unit.consumer.core.builders_chunks import A
 def joins(loop: Loop, listener: Any = None) -> Attendance:
     """A member that has subscribed, and that the group has just given A."""
     engine = loop.harness.engine
-    engine.subscribe(ORDERS, listener)
+    loop.driver.run_at_once(engine.subscribe(ORDERS, listener))
     loop.harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=loop.harness.clock() + LONG),

@@ -35,7 +35,7 @@ async def assigned(loop: Loop) -> None:
 async def joined(loop: Loop, listener: Any = None) -> None:
     """It is a member, owns A, and has read three records."""
     engine, harness = loop.harness.engine, loop.harness
-    engine.subscribe(ORDERS, listener)
+    loop.driver.run_at_once(engine.subscribe(ORDERS, listener))
     harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=later()),

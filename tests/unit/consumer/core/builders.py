@@ -187,7 +187,7 @@ def a_consumer(*partitions: TopicPartition, **settings: Any) -> EngineHarness:
 def a_member(*, confirmed_until: float = 145.0, **settings: Any) -> EngineHarness:
     """A stable group member that owns A, in epoch 1 and at offset 0."""
     harness = EngineHarness(group_id="g", **settings)
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
     harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=confirmed_until),

@@ -137,14 +137,14 @@ def test_a_consumer_without_a_subscription_has_no_subscribed_topics() -> None:
 def test_subscribed_topics_are_those_that_were_named() -> None:
     harness = EngineHarness(group_id="group")
 
-    harness.engine.subscribe(frozenset(["orders", "bills"]), None)
+    harness.run(harness.engine.subscribe(frozenset(["orders", "bills"]), None))
 
     assert harness.engine.subscribed_topics == {"orders", "bills"}
 
 
 def test_of_the_topics_that_the_brokers_match_those_are_known_that_are_assigned() -> None:
     harness = EngineHarness(group_id="group")
-    harness.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness.run(harness.engine.subscribe(frozenset(), None, regex="orders.*"))
     assert harness.engine.subscribed_topics == set()
 
     harness.engine.delivery.assign([A], {})
@@ -160,5 +160,5 @@ def test_columns_have_the_topics_in_one_order_whichever_were_assigned_first() ->
     assert harness.engine.topics_in_order == ["a", "z"]
 
     harness = EngineHarness(group_id="group")
-    harness.engine.subscribe(frozenset(["z", "m", "a"]), None)
+    harness.run(harness.engine.subscribe(frozenset(["z", "m", "a"]), None))
     assert harness.engine.topics_in_order == ["a", "m", "z"]

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.usefixtures("both_ways_to_poll")
 def test_subscribing_in_a_group_is_said_to_the_membership() -> None:
     harness = EngineHarness(group_id="g")
 
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
 
     assert harness.said == [
         TrackTopics(owner="application", topics=ORDERS),
@@ -63,7 +63,7 @@ def test_subscribing_without_a_group_is_to_own_all_partitions_and_those_that_com
     harness = EngineHarness(group_id=None)
     harness.hear(ClusterChanged(cluster=a_cluster(1)))
 
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
     assert set(harness.engine.delivery.partitions) == {A}
 
     harness.hear(ClusterChanged(cluster=a_cluster(2)))
@@ -81,7 +81,7 @@ def test_what_is_buffered_of_a_topic_that_is_left_out_is_dropped_and_not_fetched
     harness.poll(limit=4)
     harness.forget()
 
-    harness.engine.subscribe(OTHERS, None)
+    harness.run(harness.engine.subscribe(OTHERS, None))
 
     state = harness.engine.delivery.partitions[A]
     assert (state.buffered_bytes, state.offset) == (0, 4)
@@ -96,10 +96,10 @@ def test_a_topic_that_is_subscribed_again_is_fetched_from_its_position() -> None
     harness = a_member()
     harness.fetched(a_chunk(count=10, epoch=1))
     harness.poll(limit=4)
-    harness.engine.subscribe(OTHERS, None)
+    harness.run(harness.engine.subscribe(OTHERS, None))
     harness.forget()
 
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
 
     state = harness.engine.delivery.partitions[A]
     assert harness.of(PausePartitions) == [PausePartitions(resumed=frozenset({A}))]
@@ -111,12 +111,12 @@ def test_a_topic_that_is_subscribed_again_is_fetched_from_its_position() -> None
 def test_an_application_that_has_paused_a_partition_must_resume_it_itself() -> None:
     harness = a_member()
     harness.engine.pause([A], paused=True)
-    harness.engine.subscribe(OTHERS, None)
+    harness.run(harness.engine.subscribe(OTHERS, None))
     harness.forget()
 
     harness.engine.pause([A], paused=False)  # not subscribed: nothing is fetched
     harness.engine.pause([A], paused=True)
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
 
     assert all(not one.resumed for one in harness.of(PausePartitions))
     assert not harness.engine.delivery.partitions[A].fetchable
@@ -124,13 +124,13 @@ def test_an_application_that_has_paused_a_partition_must_resume_it_itself() -> N
 
 def test_partitions_that_are_assigned_for_the_subscription_of_before_give_out_nothing() -> None:
     harness = EngineHarness(group_id="g")
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
     harness.hear(
         MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
         SessionExtended(until=145.0),
         an_assignment(A),
     )
-    harness.engine.subscribe(OTHERS, None)
+    harness.run(harness.engine.subscribe(OTHERS, None))
 
     harness.poll()
     harness.found(A)
@@ -156,7 +156,7 @@ def test_what_a_pattern_of_the_brokers_leaves_out_is_known_when_the_group_revoke
     harness = a_member(group_protocol="consumer")
     harness.fetched(a_chunk(count=10, epoch=1))
 
-    harness.engine.subscribe(frozenset(), None, regex="others.*")
+    harness.run(harness.engine.subscribe(frozenset(), None, regex="others.*"))
 
     assert len(harness.poll()[A]) == 10
 
@@ -301,7 +301,7 @@ def test_what_interrupts_waits_until_the_group_has_heard_of_the_leaving(
     )
 
     harness.unsubscribe(harness.clock.now + 10)
-    harness.engine.subscribe(ORDERS, None)
+    harness.run(harness.engine.subscribe(ORDERS, None))
 
     with pytest.raises(raised):
         harness.poll()

@@ -91,7 +91,7 @@ def test_whoever_subscribed_at_latest_reads_a_topic_created_anew_from_its_first_
     if by_hand:
         harness.assign([A])
     else:
-        harness.engine.subscribe(ORDERS, None)
+        harness.run(harness.engine.subscribe(ORDERS, None))
     if given["group_id"] and not by_hand:
         member = MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE)
         harness.hear(member, SessionExtended(until=145.0), an_assignment(A))
@@ -201,7 +201,7 @@ def test_a_topic_is_known_from_the_moment_that_its_partitions_are_owned(by: str)
     if by == "assign":
         harness.assign([A])
     else:
-        harness.engine.subscribe(ORDERS, None)
+        harness.run(harness.engine.subscribe(ORDERS, None))
     if by == "a group":
         member = MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE)
         harness.hear(member, SessionExtended(until=145.0), an_assignment(A))

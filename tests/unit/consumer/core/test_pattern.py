@@ -41,7 +41,7 @@ def a_consumer(*known: str, pattern: TopicPattern = ORDERS, **settings: Any) -> 
     """A group member that subscribes to a pattern, and knows these topics already."""
     harness = EngineHarness(**{"group_id": "g", **settings})
     harness.hear(topics(*known))
-    harness.engine.subscribe(frozenset(), None, pattern=pattern)
+    harness.run(harness.engine.subscribe(frozenset(), None, pattern=pattern))
     return harness
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_pattern_is_refused(given: Any, error: type[Exception]) -> No
 def test_the_engine_tells_the_group_and_tracks_nothing_itself() -> None:
     harness = EngineHarness(group_id="g")
 
-    harness.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness.run(harness.engine.subscribe(frozenset(), None, regex="orders.*"))
 
     assert harness.of(SubscriptionChanged) == [
         SubscriptionChanged(topics=frozenset(), regex="orders.*")
@@ -82,7 +82,7 @@ def test_the_engine_tells_the_group_and_tracks_nothing_itself() -> None:
 
 def test_a_restarted_membership_is_told_the_pattern_again() -> None:
     harness = EngineHarness(group_id="g")
-    harness.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness.run(harness.engine.subscribe(frozenset(), None, regex="orders.*"))
     harness.forget()
 
     harness.hear(ActorsRestarted(actors=("membership",), because=ZeroDivisionError("a bug")))
@@ -94,9 +94,9 @@ def test_a_restarted_membership_is_told_the_pattern_again() -> None:
 
 def test_topics_take_the_place_of_a_pattern_for_the_brokers() -> None:
     harness = EngineHarness(group_id="g")
-    harness.engine.subscribe(frozenset(), None, regex="orders.*")
+    harness.run(harness.engine.subscribe(frozenset(), None, regex="orders.*"))
 
-    harness.engine.subscribe(frozenset({"a"}), None)
+    harness.run(harness.engine.subscribe(frozenset({"a"}), None))
 
     assert harness.of(SubscriptionChanged)[-1] == SubscriptionChanged(topics=frozenset({"a"}))
     assert harness.of(TrackTopics)[-1] == TrackTopics(owner="application", topics=frozenset({"a"}))
@@ -146,7 +146,7 @@ def test_a_pattern_that_matches_nothing_yet_is_a_subscription() -> None:
 def test_a_pattern_that_was_given_up_finds_nothing_any_more(how: str) -> None:
     harness = a_consumer("orders")
     if how == "topics":
-        harness.engine.subscribe(frozenset({"a"}), None)
+        harness.run(harness.engine.subscribe(frozenset({"a"}), None))
     else:
         harness.leave(harness.clock.now, because="unsubscribe")
     harness.forget()
@@ -190,7 +190,7 @@ def test_unsubscribing_does_with_the_membership_what_is_usual() -> None:
 def test_partitions_that_were_lost_meanwhile_are_not_taken_on() -> None:
     """The application was busy while the member was assigned partitions, and fenced."""
     harness = EngineHarness(group_id="g")
-    harness.engine.subscribe(frozenset({"orders"}), None)
+    harness.run(harness.engine.subscribe(frozenset({"orders"}), None))
     lost = RevokePartitions(
         rebalance=2, partitions=frozenset({A}), loss=Loss.LOST, because="fenced"
     )
@@ -204,7 +204,7 @@ def test_partitions_that_were_lost_meanwhile_are_not_taken_on() -> None:
 
 def test_partitions_that_nothing_follows_are_taken_on() -> None:
     harness = EngineHarness(group_id="g")
-    harness.engine.subscribe(frozenset({"orders"}), None)
+    harness.run(harness.engine.subscribe(frozenset({"orders"}), None))
     owned = frozenset({A})
     harness.hear(
         AssignPartitions(rebalance=1, assigned=owned, added=owned, generation=1, must_succeed=True)
