@@ -59,8 +59,8 @@ POLL_MS: Final = 100
 SHORT_SESSION_S: Final = 6.0
 SESSION_S: Final = 30.0
 
-#: A limit for what hangs, and no promise: on a busy machine a process alone takes half a minute to
-#: start, and there is one among the members.
+#: A limit for what hangs, and no promise: a member may be a process, which takes long to start on a
+#: busy machine. (How prompt a group is, other checks say.)
 WITHIN_S: Final = 120.0
 
 #: How often an outsider looks for a group's coordinator, and how long a broker may take to answer.

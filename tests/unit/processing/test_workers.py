@@ -27,8 +27,8 @@ from tests.gate import all_but_the_first
 
 Outcomes = queue.SimpleQueue[BaseException | None]
 
-#: Seconds after which something does not happen any more: on a busy machine a process alone takes
-#: half a minute to start.
+#: Seconds after which something does not happen any more. It is a limit for what hangs: on a busy
+#: machine a process takes long to start.
 SOON = 60.0
 
 

@@ -100,13 +100,11 @@ def test_an_address_that_swallows_everything_does_not_keep_the_next_from_being_t
 
 def test_an_address_that_swallows_everything_is_said_to_have_opened_no_connection() -> None:
     with a_black_hole("127.0.0.2") as port, Client(resolve=Names("127.0.0.2")) as client:
-        for seconds in (0.3, 2.0, 8.0):  # on a busy machine the look-up takes longer
-            failed = client.connect(port, "one.example", timeout=seconds)
-            assert isinstance(failed, ConnectionFailed)
-            if "opened" in str(failed.error):
-                break
+        # Long enough for the look-up on a busy machine.
+        failed = client.connect(port, "one.example", timeout=3.0)
 
-    assert f"no answer within {seconds:g} s while the connection was opened" in str(failed.error)
+    assert isinstance(failed, ConnectionFailed)
+    assert "no answer within 3 s while the connection was opened" in str(failed.error)
 
 
 def test_an_address_that_connects_and_is_silent_gives_way_to_the_next_at_the_next_attempt() -> None:
