@@ -548,8 +548,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "inside": set(),
         "habits": {"configuration"},
         "rebalance_history": set(),
-        "present": {"core"},
-        "status": {"present"},
+        "present": {"core", "present.reasons"},
+        "present.reasons": {"core", "present"},
+        "status": {"present", "present.reasons"},
         # Where programs import from, as from kafka-python's modules of these names.
         "fetcher": set(),
         "group": {"facade"},
@@ -559,7 +560,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "metrics": {"core"},
         "system": {"core"},
         "assembly": {"core", "deserializers", "system"},
-        "shown": {"core", "inside", "metrics", "present", "rebalance_history", "status", "system"},
+        "shown": {"core", "inside", "metrics", "present", "present.reasons"}
+        | {"rebalance_history", "status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
         | {"deserializers", "habits", "internals", "shown"}
         | {"subscription_state", "system"},

@@ -238,9 +238,10 @@ def _loaded() -> _Loaded:
     kept here: when the interpreter ends, nothing can be imported any more, and a consumer may still
     be asked for its status."""
     from aktor.consumer import status
-    from aktor.consumer.present import picture, reasons, watch
+    from aktor.consumer.present import picture, watch
+    from aktor.consumer.present.reasons import sentence
 
-    return _Loaded(picture.take, reasons.why, status.make, watch.Watch)
+    return _Loaded(picture.take, sentence.why, status.make, watch.Watch)
 
 
 def _looks_later(

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
-from aktor.consumer.present import health, reasons
+from aktor.consumer.present import health
 from aktor.consumer.present.health import WELL, Health
 from aktor.consumer.present.picture import PartitionSeen, Picture
-from aktor.consumer.present.reasons import FAULT_AFTER, WaitingFor
+from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
+from aktor.consumer.present.reasons.sentence import Findings
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.membership import MemberChanged
 from aktor.events.present import BrokerNow
@@ -168,7 +170,7 @@ def make(
     actors: Iterable[CooperativeActor],
 ) -> ConsumerStatus:
     """The status of the consumer of which `p` is the picture."""
-    findings = reasons.Findings.of(p)
+    findings = Findings.of(p)
     _, main, waiting = findings
     partitions = {tp: _partition(p, it, waiting[tp]) for tp, it in p.partitions.items()}
     return ConsumerStatus(
@@ -183,7 +185,7 @@ def make(
         partitions=partitions,
         actors=() if p.closed or p.failure else tuple(map(_actor, actors)),
         reader=reader_in_use(),
-        why=reasons.sentence(findings),
+        why=sentence.sentence(findings),
         waiting_for=None if main is None else main.waiting_for,
         alive=health.alive(p),
         healthy=health.healthy(p, main, waiting.values()),
@@ -195,7 +197,7 @@ def make(
     )
 
 
-def _state(p: Picture, findings: reasons.Findings) -> str:
+def _state(p: Picture, findings: Findings) -> str:
     """The consumer in a word; if something is wrong, also what."""
     if p.closed:
         return "closed"
@@ -203,7 +205,7 @@ def _state(p: Picture, findings: reasons.Findings) -> str:
         return f"failed: {p.failure}"
     if p.overdue >= FAULT_AFTER:
         return "unresponsive"
-    wrong = reasons.wrong(findings)
+    wrong = sentence.wrong(findings)
     return f"running, but {wrong}" if wrong else "running"
 
 
@@ -211,7 +213,7 @@ def _age(at: float, now: float) -> float | None:
     return None if at == -math.inf else max(0.0, now - at)
 
 
-def _partition(p: Picture, it: PartitionSeen, reason: reasons.Reason) -> PartitionStatus:
+def _partition(p: Picture, it: PartitionSeen, reason: Reason) -> PartitionStatus:
     return PartitionStatus(
         position=it.position,
         end=it.end,

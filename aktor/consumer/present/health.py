@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from aktor.consumer.present.picture import Picture
-from aktor.consumer.present.reasons import Reason, no_topic
+from aktor.consumer.present.reasons.reason import Reason
+from aktor.consumer.present.reasons.topics import no_topic
 from aktor.values import Value
 
 __all__ = ["HANGS_AFTER", "UNHEALTHY_AFTER", "WELL", "Health", "alive", "healthy"]

@@ -13,9 +13,11 @@ from typing import Final
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.present import picture, reasons
+from aktor.consumer.present import picture
 from aktor.consumer.present.picture import LATE_POLL, CallsNow, PartitionSeen, Picture
-from aktor.consumer.present.reasons import FAULT_AFTER, Reason, WaitingFor
+from aktor.consumer.present.reasons.brokers import is_down
+from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.stack import stack_of
 from aktor.structs import TopicPartition
 from aktor.trace import Trace
@@ -106,7 +108,7 @@ class Watch:
     # -- partitions
 
     def _look_at_partitions(self, p: Picture) -> None:
-        waiting = reasons.of_partitions(p)
+        waiting = of_partitions(p)
         for tp, reason in waiting.items():
             stalled = _stalled_since(p, p.partitions[tp], reason)
             known = self._stalls.get(tp)
@@ -208,8 +210,7 @@ def _is_suspect(p: Picture) -> bool:
         or (p.in_group and p.now > p.session_until)
         or p.buffered >= p.room * 9 // 10
         or any(
-            reasons.is_down(one, p.now) or one.throttled_until > p.now
-            for one in p.network.brokers.values()
+            is_down(one, p.now) or one.throttled_until > p.now for one in p.network.brokers.values()
         )
     )
 

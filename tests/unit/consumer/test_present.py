@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.partition import Stage
-from aktor.consumer.present import health, picture, reasons
+from aktor.consumer.present import health, picture
 from aktor.consumer.present.picture import ApplicationNow, PartitionSeen, Picture
-from aktor.consumer.present.reasons import WaitingFor
+from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.consumer import of_consumer
+from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.consumer.present.watch import ahead_by
 from aktor.events.metadata import Broker, Cluster, PartitionInfo, TopicInfo
 from aktor.events.present import (
@@ -185,12 +188,12 @@ def a_picture(**said: Any) -> Picture:
 
 
 def wrong(p: Picture) -> str:
-    return reasons.wrong(reasons.Findings.of(p))
+    return sentence.wrong(sentence.Findings.of(p))
 
 
 def waits(p: Picture) -> WaitingFor:
-    waiting = reasons.of_partitions(p)
-    reason = waiting[T0] if waiting else reasons.of_consumer(p)
+    waiting = of_partitions(p)
+    reason = waiting[T0] if waiting else of_consumer(p)
     assert reason is not None
     return reason.waiting_for
 
@@ -202,7 +205,7 @@ def test_the_sentence_for_a_coordinator_that_is_gone_has_all_facts() -> None:
         partitions={T0: seen(records=131, buffered=500, lag=131)},
     )
 
-    assert reasons.why(p) == (
+    assert sentence.why(p) == (
         "Nothing is delivered: the coordinator (broker 1, kafka-1:9092) has not answered for 7.2 s"
         " (Connection refused, 14 attempts). 131 records are buffered and withheld, since the"
         " session (6.0 s) may be over. The next attempt is made in 0.3 s. Not your code: the last"
@@ -630,7 +633,7 @@ def test_each_incident_has_its_sentence_and_its_value(incident: str) -> None:
     said, value, words = INCIDENTS[incident]
     p = a_picture(**said)
 
-    assert words in reasons.why(p)
+    assert words in sentence.why(p)
     assert waits(p) is value
 
 
@@ -642,7 +645,7 @@ def test_a_topic_or_partition_of_which_nothing_was_heard_yet_is_no_fault(since: 
 
     for p in (nothing_known, just_unknown, just_assigned):
         assert not wrong(p)
-        assert health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+        assert health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
 def test_a_topic_that_does_not_exist_is_not_healthy_though_another_is_read() -> None:
@@ -651,9 +654,9 @@ def test_a_topic_that_does_not_exist_is_not_healthy_though_another_is_read() -> 
         metadata=MetadataNow(troubles={"oders": TopicTrouble(since=NOW - 11.0)}),
     )
 
-    assert "There is nothing new" in reasons.why(p)
+    assert "There is nothing new" in sentence.why(p)
     assert wrong(p) == "no broker has known the topic 'oders' for 11.0 s"
-    assert not health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+    assert not health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
 @pytest.mark.parametrize("partitions", [{}, {T0: seen(paused=True)}])
@@ -666,14 +669,14 @@ def test_a_pattern_without_topics_and_a_close_are_healthy(
     ):
         p = a_picture(**said | {"partitions": partitions})
 
-        assert health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+        assert health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
 def test_several_partitions_that_are_paused_are_told_apart() -> None:
     other = TopicPartition("orders", 1)
     p = a_picture(partitions={T0: seen(paused=True, paused_at=NOW - 2.0), other: seen(paused=True)})
 
-    assert reasons.why(p) == (
+    assert sentence.why(p) == (
         "Nothing is delivered from orders-0, orders-1:"
         " orders-0: the application has paused it 2.0 s ago."
     )
@@ -684,13 +687,13 @@ def test_what_was_answered_is_never_said_not_to_have_been() -> None:
         a_member(failures=3, failing_since=NOW - 5.0, trouble="NOT_COORDINATOR", refused=True),
         a_member(failures=3, failing_since=NOW - 5.0, refusal="GROUP_MAX_SIZE_REACHED"),
     ):
-        assert "not answered" not in reasons.why(a_picture(member=refused))
+        assert "not answered" not in sentence.why(a_picture(member=refused))
 
 
 def test_what_waits_for_the_next_poll_is_here_and_not_fetched() -> None:
     p = a_picture(partitions={T0: seen(buffered=10, lag=3)})
 
-    (reason,) = reasons.of_partitions(p).values()
+    (reason,) = of_partitions(p).values()
     assert reason.text == "its records are here for the next poll"
 
 
@@ -702,7 +705,7 @@ def test_a_member_that_left_since_nobody_polled_is_not_said_to_wait_for_a_heartb
         partitions={T0: seen(lag=3)},
     )
 
-    for reason in reasons.of_partitions(p).values():
+    for reason in of_partitions(p).values():
         assert reason.waiting_for is WaitingFor.APPLICATION
         assert reason.text == "the application has not polled for 7.0 s (it is at app.py:3 work)"
 
@@ -713,7 +716,7 @@ def test_a_consumer_without_a_group_that_was_never_polled_does_not_say_that_noth
     nobody = an_application(polled_at=-math.inf, delivered_at=-math.inf)
     p = a_picture(group_id=None, in_group=False, member=None, partitions={}, application=nobody)
 
-    assert reasons.why(p) == (
+    assert sentence.why(p) == (
         "Nothing is delivered: the application has not polled yet; the first poll assigns the"
         " partitions."
     )
@@ -737,7 +740,7 @@ def test_a_member_on_its_way_says_for_how_long_it_has_waited_and_for_what(
 ) -> None:
     member = a_member(state="joining", step=step, trouble="refused", since=NOW - 3.0)
 
-    assert words in reasons.why(a_picture(member=member, partitions={}))
+    assert words in sentence.why(a_picture(member=member, partitions={}))
 
 
 def test_a_broker_that_never_answered_is_told_with_its_first_attempt() -> None:
@@ -746,7 +749,7 @@ def test_a_broker_that_never_answered_is_told_with_its_first_attempt() -> None:
     assert (
         "its leader (broker 2, kafka-2:9092) has never answered; the first attempt was 7.2 s ago"
         " (Connection refused, 14 attempts)"
-    ) in reasons.why(a_picture(network=network(a_broker(1), dead)))
+    ) in sentence.why(a_picture(network=network(a_broker(1), dead)))
 
 
 def test_a_failure_of_long_ago_says_nothing_of_a_broker_that_nobody_has_needed_since() -> None:
@@ -755,7 +758,7 @@ def test_a_failure_of_long_ago_says_nothing_of_a_broker_that_nobody_has_needed_s
     p = a_picture(network=network(a_broker(1), idle))
 
     assert wrong(p) == ""
-    assert health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+    assert health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
 def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> None:
@@ -765,7 +768,7 @@ def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> 
     ):
         application = an_application(delivered_at=NOW - ago)
         p = a_picture(partitions={T0: seen(lag=3)}, application=application)
-        assert reasons.why(p) == words
+        assert sentence.why(p) == words
 
 
 def test_a_failure_of_less_than_a_second_is_nothing_to_tell() -> None:
@@ -783,10 +786,10 @@ def test_a_broker_that_has_answered_since_its_last_failure_is_not_down() -> None
 def test_an_outage_of_ten_seconds_is_not_healthy_and_no_reason_for_a_restart() -> None:
     def looked(since: float) -> tuple[bool, bool]:
         p = a_picture(network=network(a_dead_broker(1, since=since), a_dead_broker(2, since=since)))
-        found = reasons.of_partitions(p).values()
+        found = of_partitions(p).values()
         return (
             bool(health.alive(p)),
-            bool(health.healthy(p, reasons.of_consumer(p), found)),
+            bool(health.healthy(p, of_consumer(p), found)),
         )
 
     assert looked(9.0) == (True, True)
@@ -831,8 +834,8 @@ def test_an_outage_counts_from_its_first_failure_and_not_from_the_last_answer(wh
     said, words = AFTER_IDLENESS[what]
     p = a_picture(**said)
 
-    assert words in reasons.why(p)
-    assert health.healthy(p, reasons.of_consumer(p), reasons.of_partitions(p).values())
+    assert words in sentence.why(p)
+    assert health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
 @pytest.mark.parametrize(
@@ -851,7 +854,7 @@ def test_a_restart_helps_only_against_these(said: dict[str, Any]) -> None:
 
     assert not health.alive(p)
     assert health.alive(p).because
-    assert not health.healthy(p, reasons.of_consumer(p), ())
+    assert not health.healthy(p, of_consumer(p), ())
 
 
 #: (An owner may publish something after the picture's `now` was read: 3 ms ahead of it.)
@@ -936,17 +939,17 @@ PICTURES = st.builds(
 @settings(max_examples=400, deadline=None)
 @given(PICTURES)
 def test_whatever_is_known_there_is_a_sentence(p: Picture) -> None:
-    sentence = reasons.why(p)
+    said = sentence.why(p)
 
-    assert sentence[0].isupper()
-    assert sentence.endswith((".", ")"))
-    assert "nan" not in sentence
-    assert "inf " not in sentence
-    assert "-0.0 s" not in sentence
-    assert re.search(r"-[0-9.]+ s", sentence) is None
-    waiting = reasons.of_partitions(p)
+    assert said[0].isupper()
+    assert said.endswith((".", ")"))
+    assert "nan" not in said
+    assert "inf " not in said
+    assert "-0.0 s" not in said
+    assert re.search(r"-[0-9.]+ s", said) is None
+    waiting = of_partitions(p)
     assert waiting.keys() == p.partitions.keys()
-    health.healthy(p, reasons.of_consumer(p), waiting.values())
+    health.healthy(p, of_consumer(p), waiting.values())
 
 
 @settings(max_examples=200, deadline=None)
@@ -959,7 +962,7 @@ def test_while_no_broker_has_answered_for_a_second_it_never_says_that_all_is_wel
     p = Picture(**said)
 
     assert p.closed or wrong(p)
-    assert "There is nothing new" not in reasons.why(p)
+    assert "There is nothing new" not in sentence.why(p)
 
 
 def test_a_thread_that_stands_still_between_two_clocks_says_nothing_of_them() -> None:

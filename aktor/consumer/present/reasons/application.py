@@ -1,0 +1,93 @@
+"""Of the application: whether it polls, and the reasons for which records wait for it."""
+
+from __future__ import annotations
+
+import math
+
+from aktor.consumer.present.picture import LATE_POLL, Picture
+from aktor.consumer.present.reasons.reason import Reason, WaitingFor
+from aktor.consumer.present.reasons.words import for_long, seconds
+
+__all__ = [
+    "elsewhere",
+    "in_callback",
+    "late_text",
+    "lateness",
+    "never_polled",
+    "poll_deadline",
+    "polls_late",
+    "waits_elsewhere",
+]
+
+
+def in_callback(p: Picture) -> Reason | None:
+    app = p.application
+    if not app.callback:
+        return None
+    at = f" ({app.line})" if app.line else ""
+    lasts = for_long(app.callback_since, p.now)
+    text = f"the listener's {app.callback} has not returned{lasts}{at}"
+    long = p.now - app.callback_since >= p.session_timeout
+    then = poll_deadline(p)
+    return Reason(WaitingFor.CALLBACK, text, app.callback_since, long, then)
+
+
+def poll_deadline(p: Picture) -> str:
+    """When the group goes on without an application that does not poll."""
+    if not p.in_group or p.closing or p.application.polled_at == -math.inf:
+        return ""
+    by = p.application.polled_at + p.max_poll_interval
+    if p.now < by:
+        return f"If it does not poll, the member leaves its group in {seconds(by - p.now)}."
+    return (
+        "The member has left its group (max_poll_interval_ms); it joins again with the next poll."
+    )
+
+
+def polls_late(p: Picture) -> Reason | None:
+    """The application has not polled for a second, and records could be given out."""
+    late = lateness(p)
+    if late < LATE_POLL or not (p.partitions or p.in_group):
+        return None
+    expired = p.in_group and late >= p.max_poll_interval
+    if not (expired or any(one.is_here and not one.paused for one in p.partitions.values())):
+        return None
+    app = p.application
+    return Reason(WaitingFor.APPLICATION, late_text(p), app.polled_at, expired, poll_deadline(p))
+
+
+def lateness(p: Picture) -> float:
+    """For how long the application has not polled; 0 while a call of it waits for the cluster."""
+    app = p.application
+    if app.waits or p.closing or app.polled_at == -math.inf:
+        return 0.0
+    return p.now - app.polled_at
+
+
+def late_text(p: Picture) -> str:
+    at = f" (it is at {p.application.line})" if p.application.line else ""
+    return f"the application has not polled{for_long(p.application.polled_at, p.now)}{at}"
+
+
+def never_polled(p: Picture) -> Reason | None:
+    """Without a group it is the poll that assigns the partitions of the topics."""
+    if p.application.polled_at > -math.inf or p.application.waits:
+        return None
+    text = "the application has not polled yet; the first poll assigns the partitions"
+    return Reason(WaitingFor.APPLICATION, text, -math.inf, fault=False)
+
+
+def waits_elsewhere(p: Picture) -> Reason | None:
+    """Records are here, and the application waits for the cluster in a call that gives out none."""
+    if not any(one.is_here and not one.paused for one in p.partitions.values()):
+        return None
+    return elsewhere(p)
+
+
+def elsewhere(p: Picture) -> Reason | None:
+    app = p.application
+    if not app.waits_in or p.now - app.polled_at < LATE_POLL:
+        return None
+    lasts = for_long(app.polled_at, p.now)
+    text = f"the application waits in {app.waits_in}, and has not polled{lasts}"
+    return Reason(WaitingFor.APPLICATION, text, app.polled_at, fault=False)

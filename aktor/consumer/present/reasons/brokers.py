@@ -1,0 +1,134 @@
+"""Of brokers: which one is down, how it is called, and the reasons that no broker serves us."""
+
+from __future__ import annotations
+
+import math
+
+from aktor.consumer.present.picture import Picture
+from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
+from aktor.consumer.present.reasons.words import (
+    a_sentence,
+    first_line,
+    for_long,
+    made_in,
+    plural,
+    seconds,
+)
+from aktor.events.present import BrokerNow
+
+__all__ = [
+    "broker_name",
+    "down_since",
+    "is_down",
+    "login_refused",
+    "next_attempt",
+    "nobody_there",
+    "silence",
+    "throttling",
+]
+
+
+def broker_name(broker: BrokerNow) -> str:
+    return broker.address if broker.node < 0 else f"broker {broker.node}, {broker.address}"
+
+
+def silence(broker: BrokerNow, now: float) -> str:
+    """ "has not answered for 7.2 s (connection refused, 14 attempts)"."""
+    since = down_since(broker, now)
+    if broker.heard_at > -math.inf:
+        return f"has not answered{for_long(since, now)}{how_it_failed(broker)}"
+    first = f"; the first attempt was {seconds(now - since)} ago" if since > -math.inf else ""
+    return f"has never answered{first}{how_it_failed(broker)}"
+
+
+def throttling(broker: BrokerNow | None, asked_at: float, now: float) -> str:
+    """ "has throttled us for 2.0 s (a quota is used up); 3.0 s are left", if what was asked then is
+    held back by that; else ""."""
+    if broker is None or broker.throttled_until <= now or asked_at < broker.throttled_since:
+        return ""
+    left = seconds(broker.throttled_until - now)
+    told = for_long(broker.throttled_since, now)
+    return f"has throttled us{told} (a quota is used up); {left} are left"
+
+
+def how_it_failed(broker: BrokerNow) -> str:
+    error = first_line(broker.error)
+    attempts = plural(broker.attempts, "attempt") if broker.attempts else ""
+    inside = ", ".join(filter(None, (error, attempts)))
+    return f" ({inside})" if inside else ""
+
+
+def is_down(broker: BrokerNow | None, now: float) -> bool:
+    """Whether this broker has not answered for a second since it failed, or since we try to connect
+    to it."""
+    if broker is None:
+        return False
+    begun = _begun(broker, now)
+    return begun is not None and now - begun >= FAULT_AFTER
+
+
+def _begun(broker: BrokerNow, now: float) -> float | None:
+    """Since when it fails, or we try to connect to it; None: neither."""
+    if broker.fails_at(now):
+        return broker.failing_since
+    return None if broker.connected else broker.connecting_since
+
+
+def down_since(broker: BrokerNow, now: float) -> float:
+    """From when on a broker that is down has answered nothing that it was asked; -inf: not known.
+    (Its last answer may be of long before: nobody has asked since.)"""
+    begun = _begun(broker, now)
+    return broker.heard_at if begun is None else max(begun, broker.heard_at)
+
+
+def login_refused(p: Picture) -> Reason | None:
+    asked = (*p.network.brokers.values(), *p.network.servers)
+    refusing = [one for one in asked if one.refused and one.fails]
+    if not refusing:
+        return None
+    last = max(refusing, key=lambda one: one.failed_at)
+    # A bootstrap server is one of the brokers, mostly.
+    same = [one for one in p.network.brokers.values() if one.address == last.address]
+    if any(one.heard_at > last.failed_at for one in same):
+        return None
+    last = same[0] if same and same[0].refused else last
+    since = last.failing_since or -math.inf
+    text = f"{broker_name(last)} has refused our login{for_long(since, p.now)}"
+    text += f" ({first_line(last.error)})"
+    return Reason(WaitingFor.REFUSED, text, since, True, next_attempt(last, p.now))
+
+
+def nobody_there(p: Picture) -> Reason | None:
+    """No broker that was tried answers, neither one of the cluster nor a bootstrap server."""
+    brokers = _all_brokers(p)
+    if p.unreachable:
+        since = _all_down_since(brokers, p.now)
+        return Reason(WaitingFor.BROKER, first_line(p.unreachable, 400), since, fault=True)
+    if any(one.connected and not one.fails for one in brokers):
+        return None
+    down = [one for one in brokers if is_down(one, p.now)]
+    if not down:
+        return None
+    since = _all_down_since(brokers, p.now)
+    named = ", ".join(f"{broker_name(one)}{how_it_failed(one)}" for one in down[:3])
+    more = f" and {len(down) - 3} more" if len(down) > 3 else ""
+    text = f"no broker has been reachable{for_long(since, p.now)}: {named}{more}"
+    soonest = min(down, key=lambda one: one.retry_at)
+    return Reason(WaitingFor.BROKER, text, since, True, next_attempt(soonest, p.now))
+
+
+def _all_down_since(brokers: list[BrokerNow], now: float) -> float:
+    """From when on none of them has answered anything: the first failure after the last answer."""
+    heard = max([one.heard_at for one in brokers], default=-math.inf)
+    begun = [down_since(one, now) for one in brokers if is_down(one, now)]
+    return min([at for at in begun if at >= heard], default=heard)
+
+
+def next_attempt(broker: BrokerNow, now: float) -> str:
+    return a_sentence(made_in(broker.retry_at, now, "the next attempt"))
+
+
+def _all_brokers(p: Picture) -> list[BrokerNow]:
+    known = list(p.network.brokers.values())
+    addresses = {one.address for one in known}
+    return [*known, *(one for one in p.network.servers if one.address not in addresses)]

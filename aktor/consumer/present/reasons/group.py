@@ -1,0 +1,207 @@
+"""Of the group: its coordinator, the member's way into it, and the session."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from aktor.consumer.present.picture import Picture
+from aktor.consumer.present.reasons.application import never_polled
+from aktor.consumer.present.reasons.brokers import (
+    broker_name,
+    down_since,
+    is_down,
+    next_attempt,
+    silence,
+    throttling,
+)
+from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
+from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
+from aktor.consumer.present.reasons.words import (
+    a_sentence,
+    first_line,
+    for_long,
+    made_in,
+    plural,
+    seconds,
+)
+from aktor.events.present import MemberNow
+
+__all__ = ["coordinator", "group_refuses", "may_be_removed", "no_assignment", "session"]
+
+
+def _waited(who: str, since: float, now: float) -> str:
+    """ "the member has waited 0.3 s", if it is known since when."""
+    return f"{who} waits" if since == -math.inf else f"{who} has waited {seconds(now - since)}"
+
+
+def coordinator(p: Picture) -> Reason | None:
+    """The coordinator does not answer, or is not known."""
+    it, member = p.coordinator, p.member
+    if p.group_id is None or it is None:
+        return None
+    broker = p.network.brokers.get(it.node)
+    if it.refused:
+        text = f"the group {p.group_id!r} may not be used: {first_line(it.trouble, 300)}"
+        return Reason(WaitingFor.REFUSED, text, it.since, True, _again(it.retry_at, p.now))
+    if is_down(broker, p.now):
+        assert broker is not None, "a broker that is down is known"
+        text = f"the coordinator ({broker_name(broker)}) {silence(broker, p.now)}"
+        then = _session_end(p) or next_attempt(broker, p.now)
+        return Reason(WaitingFor.COORDINATOR, text, down_since(broker, p.now), True, then)
+    if not it.known and p.now - it.since >= FAULT_AFTER:
+        last = f", last: {first_line(it.trouble)}" if it.trouble else ""
+        looked = plural(it.asked, "look-up")
+        text = f"the group's coordinator has not been known{for_long(it.since, p.now)}"
+        text += f" ({looked}{last})"
+        then = _session_end(p) or _again(it.retry_at, p.now)
+        return Reason(WaitingFor.COORDINATOR, text, it.since, True, then)
+    name = f"broker {it.node}, {it.address}"
+    if member is not None and p.now - member.failing_since >= FAULT_AFTER:
+        since = member.failing_since
+        last = f", last: {first_line(member.trouble)}" if member.trouble else ""
+        if member.refused:
+            what = f"has refused the member's heartbeats{for_long(since, p.now)}"
+            last = f" ({plural(member.failures, 'attempt')}{last})"
+        else:
+            what = f"has not answered a heartbeat{for_long(since, p.now)}"
+            last = f" ({plural(member.failures, 'heartbeat')} failed{last})"
+        text = f"the coordinator ({name}) {what}{last}"
+        if it.moved_at > since:  # most of that time another broker was the coordinator
+            text = f"no heartbeat has been answered{for_long(since, p.now)}{last};"
+            text += f" the coordinator has been {name}{for_long(it.moved_at, p.now)}"
+        return Reason(WaitingFor.COORDINATOR, text, since, True, _session_end(p))
+    if member is not None and p.now - member.asked_at >= FAULT_AFTER:
+        ago = seconds(p.now - member.asked_at)
+        text = f"the coordinator ({name}) "
+        if throttle := throttling(broker, member.asked_at, p.now):
+            text += f"{throttle}, and until then a heartbeat waits"
+        else:
+            text += f"has not answered the heartbeat that was sent {ago} ago"
+        return Reason(WaitingFor.COORDINATOR, text, member.asked_at, True, _session_end(p))
+    return None
+
+
+def group_refuses(p: Picture) -> Reason | None:
+    """The group does not want the member, and only the user can mend that."""
+    member = p.member
+    if member is None or not member.refusal or not p.subscribed:
+        return None
+    then = "It joins again after the next poll."
+    if member.for_good:
+        then = "It does not join again: close the consumer and make a new one."
+    text = f"the group has refused the member{for_long(member.refusal_since, p.now)}: "
+    text += first_line(member.refusal, 400)
+    return Reason(WaitingFor.REFUSED, text, member.refusal_since, True, then)
+
+
+def _again(retry_at: float, now: float) -> str:
+    return a_sentence(made_in(retry_at, now, "the next look-up"))
+
+
+def _session_end(p: Picture) -> str:
+    member = p.member
+    if member is None or not p.partitions or not p.in_group or p.session_until == -math.inf:
+        return ""
+    length = seconds(member.session)
+    if p.now <= p.session_until and not may_be_removed(p, member):
+        left = seconds(p.session_until - p.now)
+        return (
+            f"The session ({length}) is over in {left}; from then on records are withheld until a"
+            " heartbeat is answered."
+        )
+    return ""
+
+
+def no_assignment(p: Picture) -> Reason | None:
+    """The group has given this member no partitions, or not yet."""
+    if p.partitions or not p.subscribed:
+        return None
+    if p.pattern and not p.topics and (no_match := _no_match(p)) is not None:
+        return no_match
+    if not p.in_group:
+        return no_topic(p) or never_polled(p)
+    member = p.member
+    if member is None:
+        return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
+    if member.state == "stable":
+        text = f"the group has given this member no partitions{for_long(member.since, p.now)}"
+        then = "It gets some when another member gives some up."
+        return no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
+    long = p.now - member.since >= max(p.session_timeout, 3 * FAULT_AFTER)
+    text = _step_text(p, member)
+    if member.step == "members":
+        text = _members_text(p, member)
+    waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP
+    fault = long and member.step != "poll"
+    return Reason(waits, text, member.since, fault, no_topic_note(p))
+
+
+def _no_match(p: Picture) -> Reason | None:
+    """The pattern that is subscribed to matches no topic."""
+    if p.in_group and p.member is not None and p.member.step:
+        return None  # it waits for something else
+    text = f"no topic that the brokers have reported matches the pattern {p.pattern!r}"
+    then = "New topics are looked for every metadata_max_age_ms."
+    return Reason(WaitingFor.LEADER, text, -math.inf, False, then)
+
+
+def _step_text(p: Picture, member: MemberNow) -> str:
+    """How long it has waited, and for what."""
+    because = f" ({first_line(member.trouble)})" if member.trouble else ""
+    the_member, the_rebalance = (
+        _waited(who, member.since, p.now) for who in ("the member", "the rebalance")
+    )
+    return {
+        "poll": f"{the_member} for the next poll, by which it joins its group",
+        "coordinator": f"{the_member} for the group's coordinator to be found",
+        "callback": f"{the_rebalance} for the application (a poll, or its listener)",
+        "commit": f"{the_rebalance} for the last commit before a revocation",
+        "metadata": f"{the_rebalance} for the metadata of the group's topics",
+        "backoff": f"{the_member} to join again{because}",
+        "answer": f"{the_member} for the group to take it in{because}",
+    }.get(member.step, f"{the_member} to get into its group")
+
+
+def _members_text(p: Picture, member: MemberNow) -> str:
+    """The coordinator keeps the member's JoinGroup, or SyncGroup: it does not say for whom."""
+    it = p.coordinator
+    name = "the group's coordinator"
+    if it is not None and it.known:
+        name = f"the coordinator (broker {it.node}, {it.address})"
+        if throttle := throttling(p.network.brokers.get(it.node), p.now, p.now):
+            waited = _waited("the member", member.since, p.now)
+            return f"{waited} to get into its group: {name} {throttle}"
+    waited = _waited(name, member.since, p.now)
+    return f"{waited} for other members to join, or for the leader to assign partitions"
+
+
+def session(p: Picture) -> Reason | None:
+    """The session may be over: nothing is given out before a heartbeat is answered."""
+    if not p.in_group or not p.partitions or p.now <= p.session_until:
+        return None
+    member = p.member
+    if member is None:
+        return Reason(WaitingFor.SESSION, "the member is being restarted", -math.inf, fault=True)
+    since = p.session_until
+    length = seconds(member.session)
+    if since == -math.inf:
+        text = "the group has not confirmed the member yet"
+    elif may_be_removed(p, member):
+        text = f"{_GONE_ON}{for_long(since, p.now)}"
+    else:
+        text = f"the session ({length}) may have been over{for_long(since, p.now)}"
+        text += ": no heartbeat was answered"
+    return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
+
+
+def may_be_removed(p: Picture, member: MemberNow) -> bool:
+    """Whether a rebalance has waited for this member as long as it waits."""
+    return member.rebalance_until <= p.session_until
+
+
+#: Why nothing is given out when a rebalance has taken too long, while heartbeats are answered.
+_GONE_ON: Final = (
+    "a rebalance has waited for this member for max_poll_interval_ms, and the group may have gone"
+    " on without it"
+)

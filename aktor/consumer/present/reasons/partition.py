@@ -1,0 +1,350 @@
+"""Why nothing of one partition is delivered: the table of reasons, in order of priority."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from aktor.consumer.core.partition import Stage
+from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
+from aktor.consumer.present.reasons.application import elsewhere, late_text, lateness
+from aktor.consumer.present.reasons.brokers import (
+    broker_name,
+    down_since,
+    is_down,
+    next_attempt,
+    silence,
+    throttling,
+)
+from aktor.consumer.present.reasons.consumer import covering
+from aktor.consumer.present.reasons.reason import FAULT_AFTER, LONG_AGO, Reason, WaitingFor
+from aktor.consumer.present.reasons.topics import AGAIN_AND_AGAIN, is_fault, refused_topic
+from aktor.consumer.present.reasons.words import (
+    a_sentence,
+    ago,
+    first_line,
+    for_long,
+    made_in,
+    plural,
+    seconds,
+)
+from aktor.events.present import BrokerNow, PositionNow
+from aktor.structs import TopicPartition
+
+__all__ = ["of_partition", "of_partitions"]
+
+#: Compared for each partition. Before Python 3.12 a member of an Enum class is slow to read.
+_OWNED: Final = Stage.OWNED
+
+
+def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    since = -math.inf if p.member is None else p.member.since
+    if it.stage is Stage.PENDING_REVOCATION:
+        return Reason(WaitingFor.GROUP, "it is about to be revoked", since, fault=False)
+    if not it.subscribed:
+        text = "its topic is not subscribed any more"
+        return Reason(WaitingFor.GROUP, text, -math.inf, fault=False)
+    if it.stage is Stage.PENDING_CALLBACK:
+        text = "on_partitions_assigned has not returned, or has failed"
+        return Reason(WaitingFor.CALLBACK, text, since, fault=False)
+    return None
+
+
+def _paused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if not it.paused:
+        return None
+    text = f"the application has paused it{ago(it.paused_at, p.now)}"
+    return Reason(WaitingFor.PAUSED, text, it.paused_at, fault=False)
+
+
+def _has_error(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if not it.error:
+        return None
+    hindrance = p.fetch.hindered.get(tp)
+    since = it.failed_at if hindrance is None else hindrance.since
+    first = "" if since == -math.inf else f" (the first time{ago(since, p.now)})"
+    text = f"poll raises an error{first} until it is dealt with: {first_line(it.error, 300)}"
+    return Reason(WaitingFor.REFUSED, text, since, fault=True, yours=it.error_is_yours)
+
+
+def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if p.cluster.leader(*tp) is not None or p.cluster.version <= 0:
+        return None
+    hindrance = p.fetch.hindered.get(tp)
+    # (None: it was assigned just now.)
+    since = p.now if hindrance is None else hindrance.since
+    trouble = p.metadata.troubles.get(tp.topic)
+    if trouble is not None and trouble.error:
+        text, fault = refused_topic(tp.topic, trouble, p.now), is_fault(trouble, p.now)
+        return Reason(WaitingFor.REFUSED, text, trouble.since, fault, AGAIN_AND_AGAIN)
+    topic = p.cluster.topics.get(tp.topic)
+    if topic is None and trouble is None:
+        text = f"the metadata that is known has no topic {tp.topic!r}"
+        return Reason(WaitingFor.BROKER, text, since, fault=False)
+    how_long, old = for_long(since, p.now), p.now - since >= FAULT_AFTER
+    if topic is None:
+        text = f"no broker has known the topic {tp.topic!r}{how_long}"
+    elif tp.partition not in topic.partitions:
+        text = f"the topic has had no such partition{how_long} (it has {len(topic.partitions)})"
+    else:
+        text = f"no broker has led it{how_long}"
+    return Reason(WaitingFor.LEADER, text, since, old, AGAIN_AND_AGAIN)
+
+
+def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    broker = _source(p, tp)
+    if broker is None or not is_down(broker, p.now):
+        return None
+    text = f"{_source_word(p, tp)} ({broker_name(broker)}) {silence(broker, p.now)}"
+    since, then = down_since(broker, p.now), next_attempt(broker, p.now)
+    return Reason(WaitingFor.BROKER, text, since, True, then)
+
+
+def _source_node(p: Picture, tp: TopicPartition) -> int | None:
+    """The broker from which it is read: a replica near us (KIP-392), else its leader."""
+    leader = p.cluster.leader(*tp)
+    return p.fetch.replicas.get(tp, None if leader is None else leader.leader)
+
+
+def _source_word(p: Picture, tp: TopicPartition) -> str:
+    return "the replica that is read" if tp in p.fetch.replicas else "its leader"
+
+
+def _source(p: Picture, tp: TopicPartition) -> BrokerNow | None:
+    node = _source_node(p, tp)
+    return None if node is None else p.network.brokers.get(node)
+
+
+def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    waiting = p.positions.waiting.get(tp)
+    late = lateness(p) >= LATE_POLL
+    if waiting is None:
+        if it.position is None and (p.application.polled_at == -math.inf or late):
+            text = "the application has not polled yet"
+            text = f"{late_text(p) if late else text}; its position is taken over by the next poll"
+            return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
+        if it.position is None:
+            text = "its position is being looked up"
+            return Reason(WaitingFor.POSITION, text, -math.inf, fault=False)
+        return None
+    old = p.now - waiting.since >= FAULT_AFTER
+    if waiting.stage == "failed":
+        text = f"no position has been found{for_long(waiting.since, p.now)}"
+        text += f": {first_line(waiting.trouble)}"
+        return Reason(WaitingFor.POSITION, text, waiting.since, old, "The next poll raises it.")
+    what = {
+        "committed": "the look-up of its committed offset",
+        "reset": "the look-up of its position (ListOffsets)",
+        "validation": "the check whether its leader has what was read",
+    }.get(waiting.stage, "the look-up of its position")
+    begun = " is under way" if waiting.since == -math.inf else f" began{ago(waiting.since, p.now)}"
+    if waiting.stage == "truncated":
+        what, begun = "its log was truncated below the position", ago(waiting.since, p.now)
+    text = f"{what}{begun}{_asked(p, waiting)}"
+    broker = None if waiting.node is None else p.network.brokers.get(waiting.node)
+    if throttling(broker, waiting.asked_at, p.now):
+        return Reason(WaitingFor.THROTTLED, text, waiting.since, fault=False)
+    then = ""
+    if waiting.trouble and waiting.asked_at == math.inf:
+        then = a_sentence(made_in(waiting.retry_at, p.now, "the next attempt"))
+    return Reason(WaitingFor.POSITION, text, waiting.since, old, then)
+
+
+def _asked(p: Picture, waiting: PositionNow) -> str:
+    said = []
+    if waiting.node is not None:
+        broker = p.network.brokers.get(waiting.node)
+        name = f"broker {waiting.node}" if broker is None else broker_name(broker)
+        how_long = seconds(p.now - waiting.asked_at)
+        throttle = throttling(broker, waiting.asked_at, p.now)
+        said.append(f"{name} {throttle or f'was asked {how_long} ago and has not answered'}")
+    trouble = waiting.trouble
+    if waiting.stage == "committed" and p.commits is not None:
+        trouble = p.commits.trouble or trouble
+    if trouble:
+        said.append(f"last: {first_line(trouble)}")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    hindrance = p.fetch.hindered.get(tp)
+    if hindrance is None or hindrance.state not in ("failing", "stopped"):
+        return None
+    old = p.now - hindrance.since >= FAULT_AFTER
+    trouble = first_line(hindrance.trouble) or "an error"
+    text = f"its Fetch has been refused{for_long(hindrance.since, p.now)}: {trouble}"
+    then = ""
+    if hindrance.state == "failing":
+        then = a_sentence(made_in(hindrance.until, p.now, "the next attempt"))
+    return Reason(WaitingFor.REFUSED, text, hindrance.since, old, then)
+
+
+def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    node = _source_node(p, tp)
+    since = math.inf if node is None else p.fetch.late.get(node, math.inf)
+    if node is None or p.now - since < FAULT_AFTER:
+        return None
+    broker = _source(p, tp)
+    name = f"broker {node}" if broker is None else broker_name(broker)
+    source, lasts = f"{_source_word(p, tp)} ({name})", for_long(since, p.now)
+    if refusal := p.fetch.refusals.get(node):
+        text = f"{source} has refused every Fetch{lasts}: {refusal}"
+        return Reason(WaitingFor.REFUSED, text, since, fault=True)
+    return Reason(WaitingFor.BROKER, f"{source} has not answered a Fetch{lasts}", since, fault=True)
+
+
+def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    broker = _source(p, tp)
+    throttle = throttling(broker, p.now, p.now)
+    if broker is None or not throttle:
+        return None
+    text = f"{broker_name(broker)} {throttle}"
+    return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)
+
+
+def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    hindrance = p.fetch.hindered.get(tp)
+    late = lateness(p)
+    if hindrance is not None and hindrance.state == "unpolled":
+        text = "the application has not polled since it was assigned"
+        return Reason(WaitingFor.APPLICATION, text, hindrance.since, fault=False)
+    if not it.is_here:
+        # Its position is found, or validated: the application takes it over with its next poll. Or
+        # it was read: only the next poll tells that to the fetch manager (so what its leader told
+        # last, that there is nothing new, may not be true any more).
+        return _unfetched(p) if hindrance is not None or tp in p.crowded else None
+    if late < LATE_POLL:
+        return elsewhere(p) or _its_turn(p, it)
+    return Reason(WaitingFor.APPLICATION, late_text(p), p.application.polled_at, fault=False)
+
+
+def _its_turn(p: Picture, it: PartitionSeen) -> Reason | None:
+    """Its records are here, the application polls, and they are not given out for long."""
+    if p.now - it.here_since < LONG_AGO:
+        return None
+    here = seconds(p.now - it.here_since)
+    text = f"its records have been here for {here}, and come with one of the next polls"
+    return Reason(WaitingFor.TURN, text, it.here_since, fault=False)
+
+
+def _unfetched(p: Picture) -> Reason | None:
+    """It is not fetched before the application polls, and that is late."""
+    if lateness(p) < LATE_POLL:
+        return elsewhere(p)
+    text = f"{late_text(p)}; it is fetched after the next poll"
+    return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
+
+
+def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    # While it is full nothing is asked for: that there was nothing new may have changed. (What is
+    # buffered of paused partitions keeps no others from being fetched.)
+    full, buffered = p.room * 9 // 10, p.buffered - p.buffered_of_paused
+    if it.is_here or buffered + p.untold < full:
+        return None
+    if buffered < full:
+        return _unfetched(p)  # the rest was read; the next poll tells that
+    text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
+    return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)
+
+
+def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if not p.isolated or it.lag != 0 or it.buffered:
+        return None
+    behind = (it.high_watermark or 0) - (it.position or 0)
+    if behind <= 0:
+        return None
+    verb = "belongs" if behind == 1 else "belong"
+    text = f"{plural(behind, 'record')} after the position {verb} to an open transaction"
+    if it.open_at > -math.inf:
+        text += f", as its leader said{ago(it.open_at, p.now)}"
+    return Reason(WaitingFor.TRANSACTION, text, it.open_at, fault=False)
+
+
+def _nothing_new(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    if it.lag != 0 or it.buffered:
+        return None
+    told = _source(p, tp)
+    since = -math.inf if told is None else told.heard_at
+    told_ago = ""
+    if since > -math.inf:
+        told_ago = f" ({_source_word(p, tp)} answered{ago(since, p.now)})"
+    return Reason(WaitingFor.RECORDS, f"there is nothing new{told_ago}", -math.inf, fault=False)
+
+
+#: Reasons of one partition, the most important first.
+OF_PARTITION: Final[
+    tuple[Callable[[Picture, TopicPartition, PartitionSeen], Reason | None], ...]
+] = (
+    _given_up,
+    _paused,
+    _has_error,
+    _no_leader,
+    _leader_down,
+    _position,
+    _refused,
+    _throttled,
+    _late_answer,
+    _unpolled,
+    _no_room,
+    _open_transaction,
+    _nothing_new,
+)
+
+
+_FETCHED: Final = Reason(WaitingFor.FETCH, "it is being fetched", -math.inf, fault=False)
+
+
+_HERE: Final = Reason(WaitingFor.FETCH, "its records are here for the next poll", -math.inf, False)
+
+
+def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
+    """What each assigned partition waits for."""
+    if not p.partitions:
+        return {}
+    if (of_all := covering(p)) is not None:
+        return dict.fromkeys(p.partitions, of_all)
+    found: dict[TopicPartition, Reason] = {}
+    #: What partitions wait for of which nothing is known but who leads them, by leader: most of
+    #: some thousand partitions are like that.
+    alike: dict[int, Reason] = {}
+    hindered, looked_up, crowded = p.fetch.hindered, p.positions.waiting, p.crowded
+    is_quiet = _is_never_quiet if p.isolated else _is_quiet
+    for tp, it in p.partitions.items():
+        leader = None
+        known = tp in hindered or tp in looked_up or tp in crowded
+        if not known and is_quiet(it):
+            leader = p.cluster.leader(*tp)
+        if leader is None:
+            found[tp] = of_partition(p, tp, it)
+            continue
+        reason = alike.get(leader.leader)
+        if reason is None:
+            reason = alike[leader.leader] = of_partition(p, tp, it)
+        found[tp] = reason
+    return found
+
+
+def _is_quiet(it: PartitionSeen) -> bool:
+    """Whether it has read all, and nothing of the partition itself can be what it waits for."""
+    return (
+        it.lag == 0
+        and not it.buffered
+        and not it.paused
+        and not it.error
+        and it.subscribed
+        and it.stage is _OWNED
+    )
+
+
+def _is_never_quiet(_it: PartitionSeen) -> bool:
+    """With read_committed each partition may wait for a transaction of its own."""
+    return False
+
+
+def of_partition(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason:
+    """What this partition waits for, as far as it alone is concerned."""
+    for reason in OF_PARTITION:
+        if (found := reason(p, tp, it)) is not None:
+            return found
+    return _HERE if it.is_here else _FETCHED

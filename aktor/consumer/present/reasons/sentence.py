@@ -1,0 +1,178 @@
+"""The sentence of `why`: the most important reason, and what its reader asks next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from aktor.consumer.present.picture import LATE_POLL, Picture
+from aktor.consumer.present.reasons.application import late_text, lateness, poll_deadline
+from aktor.consumer.present.reasons.consumer import of_consumer
+from aktor.consumer.present.reasons.group import may_be_removed, session
+from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
+from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
+from aktor.consumer.present.reasons.words import ago, plural, seconds
+from aktor.structs import TopicPartition
+
+__all__ = ["Findings", "sentence", "why", "wrong"]
+
+
+def _named(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+class Findings(NamedTuple):
+    """The reasons that apply now: of the whole consumer, and of each partition."""
+
+    picture: Picture
+    main: Reason | None
+    waiting: Mapping[TopicPartition, Reason]
+
+    @classmethod
+    def of(cls, p: Picture) -> Findings:
+        """Those that apply in this picture."""
+        return cls(p, of_consumer(p), of_partitions(p))
+
+
+def why(p: Picture) -> str:
+    """What is not happening now, since when, because of whom, and what happens next."""
+    return sentence(Findings.of(p))
+
+
+def sentence(findings: Findings) -> str:
+    """The sentence of `why`."""
+    p, reason, waiting = findings
+    if reason is None:
+        return _of_the_partitions(p, waiting)
+    return " ".join(
+        filter(None, (_head(p, reason), _withheld(p), reason.then, _not_yours(p, reason)))
+    )
+
+
+def wrong(findings: Findings) -> str:
+    """The worst that is wrong, in a clause; "" if nothing is."""
+    p, reason, waiting = findings
+    if reason is not None:
+        return reason.text if reason.fault else ""
+    faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
+    if not faulty:
+        topic = no_topic(p) if p.subscribed else None
+        return topic.text if topic is not None and topic.fault else ""
+    first = _oldest(faulty)
+    more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
+    return f"nothing from {_named(first)}{more} is delivered: {faulty[first].text}"
+
+
+def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
+    return min(reasons, key=lambda tp: (reasons[tp].since, tp))
+
+
+def _head(p: Picture, reason: Reason) -> str:
+    if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
+        can = "can still be" if lateness(p) >= LATE_POLL else "are still"
+        return f"Records {can} delivered, but {_stopped(reason.text)}"
+    return f"Nothing is delivered: {_stopped(reason.text)}"
+
+
+def _stopped(text: str) -> str:
+    """With a stop at its end."""
+    return text if text.endswith(".") else f"{text}."
+
+
+def _withheld(p: Picture) -> str:
+    unconfirmed = session(p)
+    if unconfirmed is None or p.member is None:
+        return ""
+    count = sum(one.records for one in p.partitions.values())
+    if not count or p.session_until == -math.inf:
+        return ""
+    withheld = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld"
+    if may_be_removed(p, p.member):
+        return f"{withheld}, since the group may have gone on without this member."
+    length = seconds(p.member.session)
+    return f"{withheld}, since the session ({length}) may be over."
+
+
+def _not_yours(p: Picture, reason: Reason) -> str:
+    """Whether it is the application's code that holds things up."""
+    if reason.waiting_for in (WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.SUBSCRIPTION):
+        return ""
+    if p.closed or p.forked or p.failure:
+        return ""
+    if p.closing:
+        return "The consumer is being closed."
+    app = p.application
+    if reason.yours:
+        return "Your own code has raised it."
+    if app.callback:
+        return f"The listener's {app.callback} has not returned either."
+    if app.polled_at == -math.inf:
+        return "The application has not polled yet."
+    if lateness(p) >= LATE_POLL:
+        late = late_text(p)
+        return f"And {late}."
+    if not reason.fault:
+        return ""
+    if app.waits:
+        return f"Not your code: {app.waits_in or 'a poll'} is waiting."
+    return f"Not your code: the last poll was{ago(app.polled_at, p.now)}."
+
+
+def _slow_note(waiting: Mapping[TopicPartition, Reason]) -> str:
+    """Which partitions wait for a slow application."""
+    slow = {tp: reason for tp, reason in waiting.items() if reason.waiting_for is WaitingFor.TURN}
+    if not slow:
+        return ""
+    first = _oldest(slow)
+    more = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+    return f"The application is slower than what comes: {_named(first)}{more}: {slow[first].text}."
+
+
+def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> str:
+    """The sentence if nothing hinders the whole consumer: the worst that hinders a partition."""
+    faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
+    if faulty:
+        first = _oldest(faulty)
+        reason = faulty[first]
+        same = sorted(tp for tp, other in faulty.items() if other.waiting_for is reason.waiting_for)
+        names = ", ".join(map(_named, same[:5])) + (" ..." if len(same) > 5 else "")
+        rest = len(waiting) - len(faulty)
+        are = "is" if rest == 1 else "are"
+        others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
+        head = (
+            f"Nothing is delivered from {names}{others}: {_named(first)}: {_stopped(reason.text)}"
+        )
+        return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
+    kinds = {reason.waiting_for for reason in waiting.values()}
+    if WaitingFor.FETCH in kinds or WaitingFor.TURN in kinds:
+        slow = _slow_note(waiting)
+        if p.application.delivered_at > -math.inf:
+            late = p.now - p.application.delivered_at
+            said = f"Records are fetched and delivered: the last ones {seconds(late)} ago."
+            if late >= LONG_AGO:
+                said = (
+                    f"Records are being fetched; the last ones were delivered {seconds(late)} ago."
+                )
+            return " ".join(filter(None, (said, slow, no_topic_note(p))))
+        said = "Records are being fetched; none were delivered yet."
+        return " ".join(filter(None, (said, slow)))
+    for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
+        if kind in kinds and kind is not WaitingFor.RECORDS:
+            these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
+            text = waiting[these[0]].text
+            names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
+            if any(waiting[tp].text != text for tp in these):
+                names = f"{names}: {_named(these[0])}"
+            if kind is WaitingFor.APPLICATION:
+                return f"Nothing is delivered: {text}. {poll_deadline(p)}".strip()
+            return f"Nothing is delivered from {names}: {text}."
+    last = p.application.delivered_at
+    told = (
+        "none was delivered yet" if last == -math.inf else f"the last {seconds(p.now - last)} ago"
+    )
+    said = (
+        f"There is nothing new: all records that the brokers have reported are delivered ({told})."
+    )
+    return " ".join(filter(None, (said, no_topic_note(p))))
