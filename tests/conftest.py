@@ -6,13 +6,21 @@ import gc
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
 from typing import Any
 
 import pytest
 
 from aktor.trace import listening_to_all, schema
-from tests.gate import FEW, MAKE_TEST, draw_at_most, leave_out_cases
+from tests.gate import (
+    FEW,
+    MAKE_TEST,
+    draw_at_most,
+    leave_out_cases,
+    make_what_has_one_of,
+    words_of,
+)
 from tests.kafka.real import what_is_missing
 
 #: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
@@ -83,43 +91,63 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
-    """Of tests with many cases `make test` runs a few."""
+    """Of tests with many cases `make test` runs a few. What `-k` does not ask for is not made."""
     yield
     leave_out_cases(metafunc)
+    if words := words_of(metafunc.config.option.keyword):
+        make_what_has_one_of(words, metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of enough processes each begins with one chain of tests on brokers, since these take longest.
     With fewer they come last: they want a quiet machine. `make test` draws a third of the examples
-    of Hypothesis."""
-    items.sort(
-        key=lambda item: (chain_of(item.nodeid), kafka_of(item.nodeid)),
-        reverse=processes() >= ENOUGH,
-    )
+    of Hypothesis.
+
+    What `-k` or `make test` leaves out is left out at once: all that plugins do with the tests
+    of a run, as to sort them by their fixtures, they would do with it, too."""
+    ids = {item: item.nodeid for item in items}
+    kinds = {item: (chain_of(test), kafka_of(test)) for item, test in ids.items()}
+    items.sort(key=lambda item: kinds[item], reverse=processes() >= ENOUGH)
     for item in items:
-        if (kafka_of(item.nodeid) == "real") != (item.get_closest_marker("real") is not None):
-            raise pytest.UsageError(f"{item.nodeid}: a real Kafka or not? See REAL in {__file__}")
-        if is_left_to_the_gate(item):
+        marks = _marks_of(item)
+        if (kinds[item][1] == "real") != ("real" in marks):
+            raise pytest.UsageError(f"{ids[item]}: a real Kafka or not? See REAL in {__file__}")
+        java = starts_java(item, ids[item])
+        if is_left_to_the_gate(ids[item], java, marks):
             item.add_marker(pytest.mark.gate)
-        if starts_java(item) and item.get_closest_marker("timeout") is None:
+        if java and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(JAVA_TIMEOUT_S))
-        if config.option.markexpr == MAKE_TEST:
+    if config.option.keyword:
+        config.pluginmanager.get_plugin("mark").pytest_collection_modifyitems(items, config)
+    if config.option.markexpr == MAKE_TEST:
+        left = [item for item in items if "gate" in _marks_of(item)]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if "gate" not in _marks_of(item)]
+        for item in items:
             draw_at_most(lambda count: count // 3, item)
 
 
-def is_left_to_the_gate(item: pytest.Item) -> bool:
+def _marks_of(node: pytest.Item | pytest.Collector) -> set[str]:
+    """The names of its marks, those of its class, its module and its folders included."""
+    return {mark.name for mark in node.own_markers} | _marks_of_all_in(node.parent)
+
+
+@cache
+def _marks_of_all_in(node: Any) -> frozenset[str]:
+    return frozenset(_marks_of(node) if node else ())
+
+
+def is_left_to_the_gate(test: str, java: bool, marks: Set[str]) -> bool:
     """Whether it runs on a real Kafka and the embedded one would do, or it starts a Java and
     another test of its kind runs often, or it takes long and has the marker `once`."""
-    real = kafka_of(item.nodeid) == "real" and not item.nodeid.startswith(PROVE)
-    java = starts_java(item) and not item.nodeid.startswith(OF_JAVA)
-    return real or java or item.get_closest_marker("once") is not None
+    real = kafka_of(test) == "real" and not test.startswith(PROVE)
+    return real or (java and not test.startswith(OF_JAVA)) or "once" in marks
 
 
-def starts_java(item: pytest.Item) -> bool:
+def starts_java(item: pytest.Item, test: str) -> bool:
     """Whether it takes a session of Spark, or runs Kafka's own tools or the job over traces."""
-    takes_spark = "spark" in getattr(item, "fixturenames", ())
-    return takes_spark or item.nodeid.startswith(JAVA_PROGRAMS)
+    return "spark" in getattr(item, "fixturenames", ()) or test.startswith(JAVA_PROGRAMS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -150,43 +178,46 @@ _gives_way: list[int] = []
 _as_they_should_be: set[tuple[Any, ...]] = set()
 
 
+#: The test that runs.
+_running: list[str] = []
+
+
 @pytest.fixture(autouse=True)
-def _events_are_as_the_schema_says(request: pytest.FixtureRequest) -> Iterator[None]:
+def _sound() -> Iterator[None]:
     """Whatever a test makes a consumer tell is compared with the schema. (The tests of the trace
-    tell events of their own.)"""
-    if request.node.nodeid.startswith("tests/unit/trace/"):
-        yield
-        return
-    faults: list[str] = []
+    tell events of their own.) And no consumer outlives its test: it would go on asking for a broker
+    that has ended, and write that into the log that the next test reads; and the port of that
+    broker another one may get. (The tests on a real Kafka are the same as those on the embedded
+    one.)
 
-    def compare(event: dict[str, Any]) -> None:
-        shape = (event["event"], event["level"], *event, *map(type, event.values()))
-        if shape not in _as_they_should_be:
-            found = list(schema.faults_of(event))
-            faults.extend(found)
-            if not found:
-                _as_they_should_be.add(shape)
-
-    with listening_to_all(compare):
-        yield
-    assert not faults
-
-
-@pytest.fixture(autouse=True)
-def _consumers_end(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No consumer outlives its test. It would go on asking for a broker that has ended, and write
-    that into the log that the next test reads; and the port of that broker another one may get.
-
-    (The tests on a real Kafka are the same as those on the embedded one.)
+    One fixture, which asks for no other one: each of them takes a fifth of the time that pytest
+    needs for a test, and there are thousands.
     """
+    test = _running[0]
     before = _threads_of_consumers()
-    yield
+    faults: list[str] = []
+    if test.startswith("tests/unit/trace/"):
+        yield
+    else:
+        with listening_to_all(lambda event: _compare(event, faults)):
+            yield
     left = _threads_of_consumers() - before
-    if left and kafka_of(request.node.nodeid) != "real":
+    if left and kafka_of(test) != "real":
         gc.collect()
         for thread in left:
             thread.join(30.0)
         assert [thread.name for thread in left if thread.is_alive()] == []
+    assert not faults
+
+
+def _compare(event: dict[str, Any], faults: list[str]) -> None:
+    """Add what is not as the schema says."""
+    shape = (event["event"], event["level"], *event, *map(type, event.values()))
+    if shape not in _as_they_should_be:
+        found = list(schema.faults_of(event))
+        faults.extend(found)
+        if not found:
+            _as_they_should_be.add(shape)
 
 
 def _threads_of_consumers() -> set[threading.Thread]:
@@ -197,11 +228,13 @@ def _threads_of_consumers() -> set[threading.Thread]:
     }
 
 
+@pytest.hookimpl(tryfirst=True)  # before the fixtures
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A process that computes gives way: who is on brokers waits for them, and measures times.
 
     It has no tests on brokers after that.
     """
+    _running[:] = [item.nodeid]
     if not _gives_way and processes() >= ENOUGH and not kafka_of(item.nodeid):
         _gives_way.append(os.nice(NICE))
 

@@ -17,7 +17,6 @@ from aktor import TopicPartition
 from aktor.processing import Processed
 from examples import (
     bad_record,
-    columns,
     poll_and_commit,
     process_in_order,
     rebalance_listener,
@@ -84,6 +83,8 @@ def test_process_in_order_bills_what_it_can_and_puts_the_rest_aside(
 def test_columns_are_summed_up_by_duckdb_and_by_polars(
     kafka: Any, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from examples import columns  # whose imports take as long as those of a hundred test modules
+
     create_topic(kafka.bootstrap_servers, topic, partitions=1)
     orders = [b'{"customer": "a", "amount": 1}', b"?", b'{"customer": "b", "amount": 2.5}']
     produce(kafka.bootstrap_servers, topic, [*orders, b'{"customer": "a", "amount": 3}'])

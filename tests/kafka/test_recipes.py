@@ -18,9 +18,6 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka import KafkaProducer
 
 from aktor import TopicPartition
@@ -299,17 +296,17 @@ def test_asyncio_goes_on_while_a_poll_waits(kafka: Any, orders: str, group: str)
     assert ticks > 50
 
 
-def a_registry() -> Any:
-    """A schema registry in memory, of confluent-kafka's."""
-    return SchemaRegistryClient.new_client({"url": "mock://"})
-
-
 @pytest.mark.gate  # it waits for the end of what comes
 def test_a_schema_registry_gives_orders(
     kafka: Any, topic: str, group: str, unique: Callable[[str], str]
 ) -> None:
+    # Slow to import, for one test.
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
     fields = [{"name": "id", "type": "int"}, {"name": "total", "type": "double"}]
-    registry = a_registry()
+    registry: Any = SchemaRegistryClient.new_client({"url": "mock://"})  # in memory
     schema = f'{{"type": "record", "name": "Order", "fields": {fields}}}'.replace("'", '"')
     serialize = AvroSerializer(registry, schema)
     context = SerializationContext(topic, MessageField.VALUE)

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from tests.gate import CASES, rest_of
+from tests.gate import CASES, rest_of, words_of
 
 
 @pytest.mark.parametrize("count", [1, CASES, CASES + 1, 7 * CASES])
@@ -33,3 +33,17 @@ def test_of_several_arguments_each_meets_as_many_values_as_can_be(shape: tuple[i
     assert len(chosen) <= CASES
     for place, length in enumerate(shape):
         assert len({case[place] for case in chosen}) >= min(length, CASES - 1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("", set()),
+        ("commit", {"commit"}),
+        ("Commit and (fetch or [real)", {"commit", "fetch", "[real"}),
+        ("commit and not slow", set()),
+        ("gat", set()),  # a marker that some tests get later
+    ],
+)
+def test_a_test_that_k_asks_for_has_one_of_its_words(expression: str, words: set[str]) -> None:
+    assert set(words_of(expression)) == words

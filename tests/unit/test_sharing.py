@@ -155,3 +155,14 @@ def test_each_test_runs_once_and_a_chain_in_one_process() -> None:
     assert all(node.ended for node in nodes)
     assert sharing.tests_finished
     assert not sharing.has_pending
+
+
+@pytest.mark.gate
+def test_k_finds_a_word_in_the_name_of_a_file_of_a_test_of_a_case_and_of_a_marker() -> None:
+    files = ("tests/kafka/test_commits.py", "tests/unit/records/test_lz4.py", STORMS)
+    everything = chosen(*files)
+    for word in ("lz4", "committed", "noise-65536", "REAL"):
+        told = {test for test in everything if word.lower() in test.lower()}
+        assert told
+        assert chosen("-k", word, *files) == told
+    assert chosen("-k", "gate", STORMS) == chosen("-m", "gate", STORMS)

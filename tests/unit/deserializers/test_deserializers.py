@@ -13,9 +13,6 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import pydantic
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from kafka.serializer import Deserializer as KafkaDeserializer
 
 from aktor.consumer.deserializers import wrap
@@ -106,15 +103,25 @@ SCHEMA = json.dumps(
 
 
 def a_registry() -> Any:
-    """A schema registry in memory, of confluent-kafka's."""
+    """A schema registry in memory, of confluent-kafka's (which is slow to import)."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
     return SchemaRegistryClient.new_client({"url": "mock://"})
+
+
+def serialized(registry: Any, schema: str, value: object, *, is_key: bool) -> Any:
+    """A key or a value of the topic `orders`, as confluent-kafka writes it."""
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    field = MessageField.KEY if is_key else MessageField.VALUE
+    return AvroSerializer(registry, schema)(value, SerializationContext("orders", field))
 
 
 def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
     registry = a_registry()
-    context = _context("orders", is_key=False)
-    written = AvroSerializer(registry, SCHEMA)({"id": 1, "total": 2.5}, context)
-    key = AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=True))
+    written = serialized(registry, SCHEMA, {"id": 1, "total": 2.5}, is_key=False)
+    key = serialized(registry, '"string"', "alice", is_key=True)
 
     assert read(AvroDeserializer(registry), written) == {"id": 1, "total": 2.5}
     assert read(AvroDeserializer(registry, Order), written) == Order(1, 2.5)
@@ -125,9 +132,7 @@ def test_avro_is_read_by_the_schema_that_the_registry_has() -> None:
 
 def test_avro_is_read_as_the_schema_that_is_given() -> None:
     registry = a_registry()
-    written = AvroSerializer(registry, SCHEMA)(
-        {"id": 1, "total": 2.5}, _context("orders", is_key=False)
-    )
+    written = serialized(registry, SCHEMA, {"id": 1, "total": 2.5}, is_key=False)
     schema = json.loads(SCHEMA)
     schema["fields"] = [schema["fields"][0], {"name": "note", "type": "string", "default": "-"}]
 
@@ -142,7 +147,7 @@ def test_the_registry_is_asked_about_keys_or_about_values(
     monkeypatch: pytest.MonkeyPatch, is_key: bool, subject: str
 ) -> None:
     registry, asked = a_registry(), []
-    written = AvroSerializer(registry, '"string"')("alice", _context("orders", is_key=is_key))
+    written = serialized(registry, '"string"', "alice", is_key=is_key)
     has = registry.get_schema
 
     def get_schema(schema_id: int, subject_name: str, *rest: Any, **named: Any) -> Any:
@@ -159,6 +164,8 @@ def test_the_registry_is_asked_about_keys_or_about_values(
 def test_connections_to_a_registry_are_closed_unless_they_are_the_users(
     monkeypatch: pytest.MonkeyPatch, registry: Any
 ) -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
     closed: list[SchemaRegistryClient] = []
     monkeypatch.setattr(SchemaRegistryClient, "close", lambda self: closed.append(self))
     of_the_user = SchemaRegistryClient({"url": "http://localhost:1"})
@@ -168,10 +175,6 @@ def test_connections_to_a_registry_are_closed_unless_they_are_the_users(
 
     AvroDeserializer(registry).close()
     assert len(closed) == 1
-
-
-def _context(topic: str, *, is_key: bool) -> object:
-    return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
 
 
 class OfTheUser(Deserializer[int]):
