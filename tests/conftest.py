@@ -60,6 +60,9 @@ JAVA_TIMEOUT_S = 400
 #: tests on brokers.
 ENOUGH = 4
 
+#: In this order, if there are enough processes; "" are the tests that compute.
+CHAINS = ("spark", "real", "embedded", "")
+
 #: Tests that share what they compute, each group in one process.
 TOGETHER = (
     *("tests/simulation/test_enumerated_crashes.py", "tests/test_tidy.py"),
@@ -101,14 +104,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of enough processes each begins with one chain of tests on brokers, since these take longest.
-    With fewer they come last: they want a quiet machine. `make test` draws a third of the examples
-    of Hypothesis.
+    With fewer they come last: they want a quiet machine. Those on three brokers are the last ones
+    of their chain. `make test` draws a third of the examples of Hypothesis.
 
     What `-k` or `make test` leaves out is left out at once: all that plugins do with the tests
     of a run, as to sort them by their fixtures, they would do with it, too."""
     ids = {item: item.nodeid for item in items}
     kinds = {item: (chain_of(test), kafka_of(test)) for item, test in ids.items()}
-    items.sort(key=lambda item: kinds[item], reverse=processes() >= ENOUGH)
+    items.sort(key=lambda item: place_of(kinds[item], takes_three_brokers(item), processes()))
     for item in items:
         marks = _marks_of(item)
         if (kinds[item][1] == "real") != ("real" in marks):
@@ -126,6 +129,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if "gate" not in _marks_of(item)]
         for item in items:
             draw_at_most(lambda count: count // 3, item)
+
+
+def takes_three_brokers(item: pytest.Item) -> bool:
+    """Whether it takes the cluster of three brokers."""
+    return "kafka3" in getattr(item, "fixturenames", ())
+
+
+def place_of(kind: tuple[str, str], three: bool, processes: int) -> tuple[int, int, bool]:
+    """Where a test stands among the others. `kind`: its chain and its Kafka; `three`: whether it
+    takes three brokers."""
+    chain, kafka = map(CHAINS.index, kind)
+    return (chain, kafka, three) if processes >= ENOUGH else (-chain, -kafka, three)
 
 
 def _marks_of(node: pytest.Item | pytest.Collector) -> set[str]:

@@ -23,6 +23,9 @@ from tests.spark import session
 CLUSTERS: dict[str, Callable[[int], Cluster]] = {"embedded": EmbeddedCluster, "real": KafkaCluster}
 ONCE = "once"
 
+#: The clusters of three brokers that run, by which Kafka they are.
+_three_brokers: dict[str, Cluster] = {}
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the markers known."""
@@ -75,18 +78,39 @@ def secure_kafka() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
-def _three_brokers(which_kafka: str) -> Iterator[Cluster]:
-    with CLUSTERS[which_kafka](3) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def kafka3(_three_brokers: Cluster) -> Iterator[Cluster]:
+def kafka3(which_kafka: str) -> Iterator[Cluster]:
     """Three brokers, all well at the start of each test, which may do to them what it likes."""
-    _three_brokers.heal()
-    yield _three_brokers
-    _three_brokers.heal()
+    if which_kafka not in _three_brokers:
+        cluster = CLUSTERS[which_kafka](3)
+        cluster.start()
+        _three_brokers[which_kafka] = cluster
+    cluster = _three_brokers[which_kafka]
+    cluster.heal()
+    yield cluster
+    cluster.heal()
+
+
+@pytest.hookimpl(trylast=True)  # when the test's own fixtures have ended
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Three brokers that no test needs any more would go on taking a twentieth of a processor. The
+    tests that take them come together (`tests/conftest.py`)."""
+    for name in [name for name in _three_brokers if not _takes_three(nextitem, name)]:
+        _three_brokers.pop(name).stop()
+
+
+def pytest_sessionfinish() -> None:
+    """After Ctrl-C, too."""
+    while _three_brokers:
+        _three_brokers.popitem()[1].stop()
+
+
+def _takes_three(item: pytest.Item | None, which_kafka: str) -> bool:
+    return (
+        isinstance(item, pytest.Function)
+        and "kafka3" in item.fixturenames
+        and item.callspec.params["which_kafka"] == which_kafka
+    )
 
 
 @pytest.fixture(scope="session")

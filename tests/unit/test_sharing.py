@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import chain_of, kafka_of, unit_of
+from tests.conftest import ENOUGH, chain_of, kafka_of, place_of, unit_of
 from tests.sharing import Sharing
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +127,23 @@ class Node:
 
     def shutdown(self) -> None:
         self.ended = True
+
+
+@pytest.mark.parametrize("processes", [1, ENOUGH])
+def test_the_tests_on_three_brokers_are_the_last_of_their_chain(processes: int) -> None:
+    tests = [(one, three) for one in ("spark", "real", "embedded") for three in (True, False)]
+
+    def place(test: tuple[str, bool]) -> tuple[int, int, bool]:
+        chain, three = test
+        kafka = "real" if chain == "spark" else chain
+        return place_of((chain, kafka), three, processes)
+
+    in_order = sorted([("", False), *tests], key=place)
+
+    chains = ["spark", "real", "embedded"] if processes == ENOUGH else ["embedded", "real", "spark"]
+    on_brokers = [(one, three) for one in chains for three in (False, True)]
+    assert [test for test in in_order if test[0]] == on_brokers
+    assert in_order.index(("", False)) == (len(tests) if processes == ENOUGH else 0)
 
 
 def test_each_test_runs_once_and_a_chain_in_one_process() -> None:
