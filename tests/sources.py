@@ -16,6 +16,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All that is in it, in the order of `ast.walk`, which takes as long as parsing it."""
+    return tuple(ast.walk(tree_of(path)))
+
+
 def forget() -> None:
     """Keep no tree any more."""
     tree_of.cache_clear()
+    nodes_of.cache_clear()
