@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from aktor.trace.rebalances import Tables, tell
 from tests.unit.trace.rebalances.told import BEGAN, Member
 
 
+@cache
 def many(partitions: int = 500, members: int = 50) -> Tables:
     """So many partitions of a group that rebalances ten times; one member at a time is killed."""
     events: list[Any] = []

@@ -28,15 +28,15 @@ def test_a_downtime_is_how_long_the_first_record_after_it_waited(protocol: str) 
                 end = sim.brokers.write("orders", number, [value])
                 if end is not None:
                     written[f"orders-{number}", end - 1] = sim.now
-            if sim.now < 25:
+            if sim.now < 19:
                 sim.scheduler.after(EVERY, write)
 
-        write()
+        sim.scheduler.after(8, write)
         _, bob = group.joins(), group.joins()
         sim.run(for_=10)
         bob.slow_listener = 2.0
         group.joins()
-        sim.run(for_=20)
+        sim.run(for_=12)
         rows, _ = read(json.dumps(event) for event in group.events())
 
     long = [row for row in Tables(rows).downtimes if (row.downtime_ms or 0.0) > 500]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from aktor.simulation.selftest.storm import run_storm
-from aktor.trace.rebalances import tell
+from aktor.trace.rebalances import read, tell
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Row
 
@@ -24,6 +24,12 @@ def storm_lines(seed: int, protocol: str) -> tuple[str, ...]:
     """The lines of the trace files of all members, as they come one after the other."""
     outcome = run_storm(seed, protocol=protocol)
     return tuple(json.dumps(event) for event in outcome.history.traces(BEGAN))
+
+
+@cache
+def storm_rows(seed: int, protocol: str) -> tuple[Row, ...]:
+    """What is read in these lines."""
+    return tuple(read(storm_lines(seed, protocol))[0])
 
 
 class Member:
