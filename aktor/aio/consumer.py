@@ -37,14 +37,13 @@ from aktor.aio.settings import translated
 from aktor.aio.tokens import LoopTokens
 from aktor.aio.turns import TaskGuard, Turn
 from aktor.consumer import arguments, deserializers
-from aktor.consumer.assembly import GIVE_UP_WAIT, assemble
+from aktor.consumer.assembly import Blocking, Ending, assemble
 from aktor.consumer.columns.extra import import_arrow
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import LOOK_EVERY
 from aktor.consumer.core.iteration import Calls
-from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.shown import Shown
@@ -255,7 +254,6 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self._tokens = LoopTokens.of(config["sasl_oauth_token_provider"])
         if self._tokens is not None:
             settings.connection["sasl_oauth_token_provider"] = self._tokens
-        self._to_close = [config["value_deserializer"], config["key_deserializer"]]
         with warnings.catch_warnings():  # here a function of the bytes is the usual deserializer
             warnings.simplefilter("ignore", DeprecationWarning)
             key = deserializers.wrap(config["key_deserializer"], "key_deserializer")
@@ -269,6 +267,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
+        to_close = [config["value_deserializer"], config["key_deserializer"]]
+        self._ending = Ending(made, self._guard, to_close)
         self._driver = Driver(self._bell, self._guard, self._engine, self._dispatcher.check)
         #: When other tasks of the event loop must have a turn before more records are given out.
         self._others_at = -math.inf
@@ -360,7 +360,12 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             await asyncio.shield(self._stop_task)
 
     async def _give_up(self) -> None:
-        await self._end(self._core.clock() + GIVE_UP_WAIT)
+        await self._end(self._ending.give_up(self._close_reporters, "start() raises an error"))
+
+    async def _end(self, steps: Blocking) -> None:
+        """Go these steps; where one may block, on a thread of its own."""
+        for step in steps:
+            await asyncio.get_running_loop().run_in_executor(None, step)
 
     def _is_in_handler(self) -> bool:
         if self._processor is None:
@@ -370,36 +375,34 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         return HANDLING.get() is self._processor
 
     async def _stop(self, timeout: float, autocommit: bool) -> None:
-        clock, engine, guard = self._core.clock, self._engine, self._guard
+        guard, ending = self._guard, self._ending
         if self._processor is not None:
             self._processor.stop("the consumer was stopped")
             await self._processor.over.wait()
-        deadline = clock() + timeout
-        guard.end()
-        engine.call.end_waits_within(timeout, clock())
-        error = None
+        deadline = self._core.clock() + timeout
+        until = guard.end_calls(self._engine, timeout)
+        stopping = ending.stop(deadline, self._close_reporters, "stop() was called")
         turn = Turn("stop", asyncio.current_task())
         try:
-            await self._wait_for_others(turn, deadline)
+            await self._wait_for_others(turn, until)
             try:
                 self._driver.begin(closing=True)
-                engine.call.begin_close()
-                error = await self._driver.run(turn, engine.close(deadline, commit=autocommit))
+                leaving = ending.leave(deadline, commit=autocommit)
+                error = await self._driver.run(turn, leaving)
             finally:
                 guard.leave(turn)
         except GeneratorExit:  # the event loop was closed: nothing can be awaited
             raise
         except BaseException:
-            await self._end(deadline)
+            await self._end(stopping)
             raise
-        failed = await self._end(deadline)
-        if (first := error or failed) is not None:
+        await self._end(stopping)
+        if (first := error or ending.failed) is not None:
             raise first
 
-    async def _wait_for_others(self, turn: Turn, deadline: float) -> None:
+    async def _wait_for_others(self, turn: Turn, until: float) -> None:
         """Enter when the calls of other tasks have ended."""
         guard = self._guard
-        until = deadline + ANSWER_GRACE
         while True:
             try:
                 async with asyncio.timeout(max(0.0, until - self._core.clock())):
@@ -416,19 +419,6 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             guard.leave(turn)
             await asyncio.sleep(0)
             await self._bell.wait_for_ring(self._bell.rings, LOOK_EVERY)
-
-    async def _end(self, deadline: float) -> Exception | None:
-        """End the thread; returns the first error of the user's callbacks of commits."""
-        guard, dispatcher = self._guard, self._dispatcher
-        if guard.closed:
-            return None
-        guard.close()
-        longest = max(0.5, deadline - self._core.clock())
-        await asyncio.get_running_loop().run_in_executor(None, dispatcher.stop, longest)
-        failed = self._system.end(self._to_close)
-        self._close_reporters()
-        self._core.log.info("consumer.closed", because="stop() was called")
-        return failed
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -23,7 +23,6 @@ from aktor.aio import tasks
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.waiting import Open, Waiting
-from aktor.errors import ConsumerStoppedError
 
 __all__ = ["Driver", "LoopBell"]
 
@@ -118,18 +117,9 @@ class Driver:
     # -- how an outermost call begins and ends
 
     def begin(self, *, closing: bool = False) -> None:
-        """The call has entered: repair what the last one left half done, and begin."""
-        engine, guard = self._engine, self._guard
-        engine.call.attention.call()
-        if guard.ending and not closing:
-            raise engine.call.own(ConsumerStoppedError())
-        if guard.broken:
-            guard.mend(engine.repair)
-        self._check_background()
-        engine.begin_call()
-        guard.begin()
-        if not closing and engine.core.port.failure is not None:
-            engine.call.check_alive()
+        """The call has entered, and begins."""
+        begin = self._guard.begin_close if closing else self._guard.begin_call
+        begin(self._engine, self._check_background)
 
     def note_error(self, error: BaseException, turn: Turn) -> bool:
         """The call ends by this error: an interrupt, unless it is one of our own. Returns whether

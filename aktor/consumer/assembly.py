@@ -3,8 +3,9 @@ whatever drives it: threads with bells, or an event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from aktor import kafka_python
 from aktor.actors.runtime.dispatcher import Bell, Dispatcher
@@ -12,10 +13,13 @@ from aktor.consumer import deserializers
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import ReaderMaker
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.guard import Guard
 from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.deserializers import Deserialize
 from aktor.consumer.system import ActorSystem, Host, kind_of
 from aktor.events.fetching import Chunk
+from aktor.events.membership import Operation
 from aktor.records import RecordReader
 from aktor.records import status as reader_in_use
 from aktor.settings import Settings
@@ -25,10 +29,16 @@ from aktor.version import __version__
 if TYPE_CHECKING:
     from aktor.consumer.core.half import ApplicationHalf
 
-__all__ = ["GIVE_UP_WAIT", "Assembly", "assemble"]
+__all__ = ["Assembly", "Ending", "assemble"]
 
 #: How long a consumer that cannot begin waits for the end of its thread, in seconds.
 GIVE_UP_WAIT: Final = 5.0
+
+#: How long `close` waits for the end of the thread at least, in seconds.
+LEAST_STOP_WAIT: Final = 0.5
+
+#: The driver calls each of these where it may block, and then goes on.
+Blocking: TypeAlias = Iterator[Callable[[], object]]
 
 
 class Assembly(NamedTuple):
@@ -50,11 +60,56 @@ class Assembly(NamedTuple):
             kafka_python=kafka_python.version(),
         )
 
-    def end(self, to_close: list[Any]) -> Exception | None:
-        """The thread has ended. End what was asked of it, run the callbacks of commits, and close
-        these deserializers. May be done twice; returns the first error of the user's code."""
-        self.core.port.close()
-        return _run_last_callbacks(self.engine, to_close)
+
+class Ending:
+    """How a consumer ends, in which order, whatever drives it. Owns whether it has ended, and the
+    first error that the user's code has raised in it.
+
+    Each step may be done twice: `close` may be called again after an interrupt.
+    """
+
+    def __init__(self, made: Assembly, guard: Guard[Any], deserializers: list[Any]) -> None:
+        self._made = made
+        self._guard = guard
+        self._to_close = deserializers
+        #: All is done.
+        self.over = False
+        self.failed: Exception | None = None
+
+    def leave(
+        self, deadline: float, *, commit: bool, operation: Operation = Operation.DEFAULT
+    ) -> Waiting[BaseException | None]:
+        """Commit, run the listener, leave the group: `Engine.close`, unless an interrupted `close`
+        has done that. Returns the listener's error."""
+        if self._guard.closed:
+            return None
+        engine = self._made.engine
+        return (yield from engine.close(deadline, commit=commit, operation=operation))
+
+    def stop(self, deadline: float, close_reporters: Callable[[], None], because: str) -> Blocking:
+        """What is done in any case, also after an error: stop the thread, end what was asked of it,
+        run the callbacks of commits, close the deserializers and the reporters of metrics."""
+        core = self._made.core
+        self._guard.close()
+        yield partial(self._made.dispatcher.stop, max(LEAST_STOP_WAIT, deadline - core.clock()))
+        core.port.close()
+        self.failed = _run_last_callbacks(self._made.engine, self._to_close)
+        close_reporters()
+        self._is_over(because)
+
+    def give_up(self, close_reporters: Callable[[], None], because: str) -> Blocking:
+        """End a consumer that cannot begin. The user's deserializers are not closed: they may be
+        given to the next consumer."""
+        self._guard.close()
+        yield partial(self._made.dispatcher.stop, GIVE_UP_WAIT)
+        self._made.core.port.close()
+        close_reporters()
+        self._is_over(because)
+
+    def _is_over(self, because: str) -> None:
+        if not self.over:
+            self.over = True
+            self._made.core.log.info("consumer.closed", because=because)
 
 
 def assemble(

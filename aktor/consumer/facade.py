@@ -33,7 +33,7 @@ from kafka.errors import KafkaTimeoutError
 
 from aktor.consumer import arguments, deserializers, habits
 from aktor.consumer.agents import Agents
-from aktor.consumer.assembly import GIVE_UP_WAIT, assemble
+from aktor.consumer.assembly import Ending, assemble
 from aktor.consumer.columns.extra import import_arrow
 from aktor.consumer.configuration import configuration
 from aktor.consumer.core.batch import iterator
@@ -194,12 +194,10 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         self._settings = settings
         #: The `process` under way.
         self._processor: Processor | None = None
-        self._ended = False
         #: A timeout that is probably meant in seconds was warned of.
         self._warned = False
         #: What was subscribed to when it was closed.
         self._last_subscription: set[str] | None = None
-        self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         # Settings that may be refused are read before anything is made that holds descriptors.
         # (Here, because a warning names the line that calls this constructor.)
         key = deserializers.wrap(self.config["key_deserializer"], "key_deserializer")
@@ -211,6 +209,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         made = assemble(self.config, settings, host, self._bell, key=key, value=value)
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
+        to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
+        self._ending = Ending(made, self._guard, to_close)
         self._host, self._dispatcher, self._core, self._engine = made
         #: What another `poll` than ours has returned to an iteration.
         self._polled = Polled(self._engine.delivery)
@@ -236,22 +236,10 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             try:
                 self.bootstrap(timeout_ms)
             except BaseException:  # Ctrl-C, too
-                self._give_up()
+                why = "the constructor raises an error"
+                for step in self._ending.give_up(self._close_reporters, why):
+                    step()
                 raise
-
-    def _give_up(self) -> None:
-        """End a consumer whose constructor raises. The user's deserializers are not closed: they
-        may be given to the next consumer."""
-        self._guard.close()
-        self._dispatcher.stop(GIVE_UP_WAIT)
-        self._core.port.close()
-        self._close_reporters()
-        self._has_ended("the constructor raises an error")
-
-    def _has_ended(self, because: str) -> None:
-        if not self._ended:
-            self._ended = True
-            self._core.log.info("consumer.closed", because=because)
 
     # -- subscription
 
@@ -1103,7 +1091,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
                 of a program (`__del__` of an object that a module keeps).
         """
         Operation.named(group_membership_operation)
-        if self._ended or self._guard.forked:
+        if self._ending.over or self._guard.forked:
             return
         timeout = arguments.timeout("close", self._settings, timeout_ms)
         asked = Close(autocommit, timeout, group_membership_operation)
@@ -1145,27 +1133,17 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             self._driver = Blocking(late, self._core.clock)
         deadline, error = self._core.clock() + timeout, None
         try:
-            if not self._guard.closed:  # otherwise an interrupted `close` has left already
-                before = KafkaConsumer.subscription(self)
-                self._last_subscription = before or self._last_subscription
-                operation = Operation.named(asked.operation)
-                error = self._run(
-                    self._engine.close(deadline, commit=asked.autocommit, operation=operation)
-                )
+            before = KafkaConsumer.subscription(self)
+            self._last_subscription = before or self._last_subscription
+            operation = Operation.named(asked.operation)
+            leaving = self._ending.leave(deadline, commit=asked.autocommit, operation=operation)
+            error = self._driver.run(leaving, self._wait_open)
         finally:
-            failed = self._end(deadline)
-        if (first := error or failed or self._gone) is not None:
+            why = "close() was called"
+            for step in self._ending.stop(deadline, self._close_reporters, why):
+                step()
+        if (first := error or self._ending.failed or self._gone) is not None:
             raise self._engine.call.own(first)
-
-    def _end(self, deadline: float) -> Exception | None:
-        """The steps that `close` does in any case; each may be done twice. Returns the first error
-        that the user's code raised."""
-        self._guard.close()
-        self._dispatcher.stop(max(0.5, deadline - self._core.clock()))
-        failed = self._system.end(self._to_close)
-        self._close_reporters()
-        self._has_ended("close() was called")
-        return failed
 
     # -- below the methods
 

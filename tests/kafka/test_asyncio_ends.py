@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.serializer import Deserializer
 
 from aktor.aio import (
     AIOKafkaConsumer,
@@ -460,6 +461,29 @@ def test_start_names_the_servers_that_it_has_not_reached() -> None:
             await consumer.stop()
 
     run(program())
+
+
+def test_deserializers_are_not_closed_by_a_start_that_raises() -> None:
+    """The next consumer is given the same ones."""
+    closed: list[str] = []
+
+    class Text(Deserializer):
+        def deserialize(self, topic: str, headers: Any, data: bytes | None) -> Any:
+            return data
+
+        def close(self) -> None:
+            closed.append("value")
+
+    async def program() -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100, value_deserializer=Text()
+        )
+        with pytest.raises(BootstrapError):
+            await consumer.start()
+        await consumer.stop()
+
+    run(program())
+    assert closed == []
 
 
 @pytest.mark.embedded("aiokafka's classes are what is looked at")

@@ -26,6 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
+from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.errors import ConsumerClosedError, ConsumerForkedError
 
 if TYPE_CHECKING:
@@ -116,8 +117,54 @@ class Guard(Generic[H]):
         if self.closed:
             raise ConsumerClosedError
 
+    # -- how an outermost call begins, whatever drives it
+
+    def begin_call(
+        self,
+        half: ApplicationHalf,
+        look_after_background: Callable[[], object] | None = None,
+        *,
+        closing: bool = False,
+    ) -> None:
+        """The call has entered: repair what the last one left half done, and begin.
+        `look_after_background` fails if the thread is gone; None: it runs."""
+        half.call.attention.call()
+        if self.ending and not closing:  # since this call was admitted
+            raise half.call.own(ConsumerClosedError())
+        if self.broken:
+            self.mend(half.repair)
+        if look_after_background is not None:
+            look_after_background()
+        if closing:
+            half.spare_unfinished()
+        half.begin_call()
+        self.begun = True
+        if half.core.port.failure is not None and not closing:
+            half.call.check_alive()
+
+    def begin_close(
+        self, half: ApplicationHalf, look_after_background: Callable[[], object] | None = None
+    ) -> None:
+        """As `begin_call`, of the call that closes the consumer. An interrupt on any line from here
+        on is repaired by the next `close`."""
+        self.begin_call(half, look_after_background, closing=True)
+        if not self.closed:  # otherwise an interrupted `close` has left already
+            half.call.touch()
+        half.call.begin_close()
+        self.end()
+
+    def end_calls(self, half: ApplicationHalf, timeout: float) -> float:
+        """The consumer is to be closed within so many seconds: calls of others end. Returns until
+        when to wait for them."""
+        now = half.core.clock()
+        self.end()
+        half.call.end_waits_within(timeout, now)
+        return now + timeout + ANSWER_GRACE
+
+    # -- what becomes of a call
+
     def begin(self) -> None:
-        """The call that is inside begins. An interrupted call before it was repaired."""
+        """The call that is inside goes on. An interrupted call before it was repaired."""
         self.begun = True
 
     def note_exit(self) -> None:

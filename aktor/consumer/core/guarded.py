@@ -24,7 +24,6 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError
 
 from aktor.actors.runtime.dispatcher import TAKEN_AWAY, Bell, Dispatcher
 from aktor.consumer.core.guard import ASSIGNING, LOOK_EVERY, ThreadGuard
-from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.waiting import Bells
 from aktor.errors import BackgroundThreadError, ConsumerClosedError
 
@@ -244,10 +243,8 @@ class Guarded:
         it ends."""
         guard, clock, bell = self._guard, self._engine.core.clock, self._make_bell()
         ends = clock() + asked.timeout
-        until = ends + ANSWER_GRACE
-        guard.end()
+        until = guard.end_calls(self._engine, asked.timeout)
         guard.call_all()
-        self._engine.call.end_waits_within(asked.timeout, clock())
         try:
             pause = CLOSE_LOOKS
             while guard.has_others(frame) and clock() < until:
@@ -276,35 +273,31 @@ class Guarded:
 
     # -- how a call begins
 
-    def _begin_call(self, *, closing: bool = False) -> None:
-        """Begin an outermost call: repair what the last one left half done."""
-        engine, guard, dispatcher = self._engine, self._guard, self._dispatcher
-        engine.call.attention.call()
+    def _begin_call(self) -> None:
+        """Begin an outermost call (`Guard.begin_call`), if this thread may make one."""
+        look = None
         if self._processor is not None:
             self._processor.check_thread()
-        if guard.ending and not closing:  # a signal handler has closed it as this call began
-            raise engine.call.own(ConsumerClosedError())
-        background_runs = dispatcher.runs_elsewhere
-        if not background_runs:
+        if not self._dispatcher.runs_elsewhere:
             self._check_thread()
-            if not closing and dispatcher.is_taken_away:
+            if self._dispatcher.is_taken_away:
                 raise BackgroundThreadError(reason=TAKEN_AWAY)
-        if guard.broken:
-            guard.mend(engine.repair)
-        if not background_runs:  # `_gone` is None as long as it runs
-            self._gone = None if dispatcher.is_taken_away else dispatcher.fail_if_gone()
-            if dispatcher.exits:
-                guard.note_exit()
-        if closing:
-            engine.spare_unfinished()
-        engine.begin_call()
-        guard.begin()
-        if closing:
-            return
+            look = self._look_after_background
+        self._guard.begin_call(self._engine, look)
         if self._close_asked is not None:
-            raise engine.call.own(ConsumerClosedError())  # the end of this call closes it
-        if engine.core.port.failure is not None:
-            engine.call.check_alive()
+            raise self._engine.call.own(ConsumerClosedError())  # the end of this call closes it
+
+    def _begin_close(self) -> None:
+        """Begin to close, also when the interpreter has taken the background thread away."""
+        self._check_thread()
+        runs = self._dispatcher.runs_elsewhere
+        self._guard.begin_close(self._engine, None if runs else self._look_after_background)
+
+    def _look_after_background(self) -> None:
+        dispatcher = self._dispatcher
+        self._gone = None if dispatcher.is_taken_away else dispatcher.fail_if_gone()
+        if dispatcher.exits:
+            self._guard.note_exit()
 
     def _check_thread(self) -> None:
         """Raise on a thread that may not call the consumer at all."""
@@ -315,14 +308,6 @@ class Guarded:
                 "the consumer was called on its own background thread, by a callback of a Future."
                 " Give commit_async() a `callback`: it runs on the application thread"
             )
-
-    def _begin_close(self) -> None:
-        """Begin to close. An interrupt on any line from here on is repaired by the next `close`."""
-        self._begin_call(closing=True)
-        if not self._guard.closed:  # otherwise an interrupted `close` has left already
-            self._engine.call.touch()
-        self._engine.call.begin_close()
-        self._guard.end()
 
     def _wake_for_records(self) -> None:
         """Another call waits, perhaps for records, and this one leaves some that nothing else will

@@ -557,7 +557,7 @@ class _Observed(_Steered, KafkaConsumer, Noting):
         self, autocommit: bool = True, timeout_ms: float | None = None, **options: Any
     ) -> None:
         operation = options.get("group_membership_operation", "default")
-        if self._ended:
+        if self._ending.over:
             super().close(autocommit, timeout_ms, **options)
             return
         with self._closing(self._allowed(timeout_ms), operation):
@@ -565,7 +565,7 @@ class _Observed(_Steered, KafkaConsumer, Noting):
 
     def _close_now(self, asked: Close) -> None:
         # A call that was asked to close does so as it ends: its time is not that call's.
-        if self._ended:
+        if self._ending.over:
             super()._close_now(asked)
             return
         with self._closing(asked.timeout, asked.operation):
