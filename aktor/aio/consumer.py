@@ -597,8 +597,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         follows_policy: bool = True,
     ) -> pyarrow.RecordBatch:
         wanted = self._engine.new_columns(limit, max_bytes, names)
-        topics = self._engine.topics_in_order
-        make = functools.partial(import_arrow().batch_of, names=names, topics=topics)
+        make = import_arrow().maker(self._engine, names)
         if self._core.clock() >= self._others_at:
             await self._let_other_tasks_run(timeout)
         batch = await self._call(

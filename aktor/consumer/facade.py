@@ -6,7 +6,6 @@ they differ the docstring says so. Differences on purpose: `docs/coming-from-kaf
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import time
@@ -393,9 +392,9 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         """
         arrow = import_arrow()
         names = arrow.checked_columns(columns)
-        limit = arguments.record_limit(max_records)
-        wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
-        make = functools.partial(arrow.batch_of, names=names, topics=self._engine.topics_in_order)
+        limit, size = arguments.record_limit(max_records), arguments.byte_limit(max_bytes)
+        wanted = self._new_columns(limit, size, names)
+        make = arrow.maker(self._engine, names)
         return self._poll_arrow(arguments.seconds(timeout_ms), wanted, make)
 
     def arrow_batches(
@@ -408,20 +407,19 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         until the consumer is closed."""
         arrow = import_arrow()
         names = arrow.checked_columns(columns)
-        limit = arguments.record_limit(max_records)
+        limit, size = arguments.record_limit(max_records), arguments.byte_limit(max_bytes)
+        make = arrow.maker(self._engine, names)
         timeout = self.config["consumer_timeout_ms"] / 1000
 
         def next_batch() -> pyarrow.RecordBatch:
-            wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
+            wanted = self._new_columns(limit, size, names)
             try:
-                return self._poll_arrow(timeout, wanted, make)
+                return self._poll_arrow(timeout, wanted, make_if_any)
             except ConsumerClosedError:  # between two batches: a loop ends
                 raise StopIteration from None
 
-        def make(columns: Columns) -> pyarrow.RecordBatch | None:
-            if not columns.rows:
-                return None
-            return arrow.batch_of(columns, names, self._engine.topics_in_order)
+        def make_if_any(columns: Columns) -> pyarrow.RecordBatch | None:
+            return make(columns) if columns.rows else None
 
         return Calls(next_batch)
 
@@ -484,8 +482,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     def _poll_range(self, timeout: float, names: Sequence[str]) -> pyarrow.RecordBatch:
         """As `poll_arrow`, of a bounded range."""
         wanted = self._new_columns(10_000, None, names)
-        topics = self._engine.topics_in_order
-        make = functools.partial(import_arrow().batch_of, names=names, topics=topics)
+        make = import_arrow().maker(self._engine, names)
         return self._poll_arrow(timeout, wanted, make, follows_policy=False)
 
     def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:

@@ -443,3 +443,18 @@ def test_the_batches_of_a_consumer_can_be_made_one_table_and_written_to_one_file
     assert sum(batch.num_rows for batch in batches) == 160
     assert not batches[-1].num_rows
     use(pa.Table.from_batches(batches))
+
+
+def test_so_can_those_of_a_pattern_whose_topics_are_found_during_the_first_poll(
+    world: World,
+) -> None:
+    world.cluster.create_topic("bills", partitions=2)
+    world.cluster.fill("bills", 40)
+    consumer = world.consumer(group_id=None, auto_offset_reset="earliest")
+    consumer.subscribe(pattern="orders|bills")
+
+    batches = [consumer.poll_arrow(100, max_records=11) for _ in range(30)]
+
+    dictionaries = {tuple(batch["topic"].dictionary.to_pylist()) for batch in batches}
+    assert dictionaries == {("bills", "orders")}
+    use(pa.Table.from_batches(batches))

@@ -7,7 +7,7 @@ import difflib
 import itertools
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
@@ -20,9 +20,13 @@ __all__ = [
     "FIELDS",
     "batch_of",
     "checked_columns",
+    "maker",
     "table_of",
     "without",
 ]
+
+#: A consumer's `Engine`; named here, since this room imports no other one.
+Engine: TypeAlias = Any
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 
@@ -74,6 +78,12 @@ def batch_of(columns: Columns, names: Sequence[str], topics: Sequence[str] = ())
         _topics(columns, topics) if name == "topic" else _ARRAYS[name](columns) for name in names
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def maker(engine: Engine, names: Sequence[str]) -> Callable[[Columns], pa.RecordBatch]:
+    """Makes batches of the columns that a poll of this engine has filled. What it reads may change
+    in the poll: the topics are those that it reads afterwards."""
+    return lambda columns: batch_of(columns, names, engine.topics_in_order)
 
 
 def table_of(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
