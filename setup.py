@@ -12,6 +12,7 @@ decides here, too:
 import configparser
 import os
 import re
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -19,6 +20,8 @@ from setuptools import Extension, setup
 _ASKED = os.environ.get("AKTOR_PURE_PYTHON", "")
 _HAS_TO_COMPILE = _ASKED == "0"
 _ON_WINDOWS = os.name == "nt"
+#: Whether a command is run that asks for the description or makes an sdist: nothing is compiled.
+_ONLY_TOLD = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
 #: As fast as the compiler can make it, unless CFLAGS says how far: packagers do so, and tests.
 _OPTIMISED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
 
@@ -52,6 +55,8 @@ def modules() -> list[Extension]:
     if not _ON_WINDOWS:  # these two call POSIX
         wanted.append(compiled("aktor.actors.sockets.frame_memory"))
         wanted.append(compiled("aktor.consumer.core.record_iterator"))
+    if _ONLY_TOLD:
+        return wanted
     made: list[Extension] = cythonize(wanted, build_dir="build")
     for module in made:
         module.optional = not _HAS_TO_COMPILE  # Cython makes new ones, and forgets it

@@ -25,7 +25,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
@@ -76,13 +76,16 @@ def main() -> None:
             print(f"left out: Python {one} is not on this machine")
     with tempfile.TemporaryDirectory(prefix="aktor-release-") as folder:
         work = Path(folder)
-        sdist, wheel = build(work)
+        # All tests run with what is compiled as for users. Here it is asked whether it can be
+        # compiled, which takes a fifth of the time if the result need not be quick.
+        how = {} if asked.all else {"CFLAGS": "-O0"}
+        sdist, wheel = build(work, how)
         for one, python in pythons.items():
             for source, compiler in WAYS if asked.all else [way_for(one, newest=[*pythons][-1])]:
                 archive = wheel if source == "wheel" else sdist
                 if source == "wheel" and one != OURS:
-                    archive = build_wheel(work, one, python, sdist)
-                try_out(work, one, python, archive, compiler=compiler)
+                    archive = build_wheel(work, one, python, sdist, how)
+                try_out(work, one, python, archive, how, compiler=compiler)
         if asked.units or asked.all:
             newest = list(pythons)[-1]
             if newest == OURS:
@@ -143,8 +146,9 @@ def timed(what: str) -> Iterator[None]:
     print(f"{what}: {time.monotonic() - began:.0f} s, {cpu:.0f} of the processor", flush=True)
 
 
-def build(work: Path) -> tuple[Path, Path]:
-    """The sdist of this tree, and the wheel of that sdist."""
+def build(work: Path, how: Mapping[str, str]) -> tuple[Path, Path]:
+    """The sdist of this tree, and the wheel of that sdist. `how` it is compiled: variables of the
+    environment."""
     with timed("tools: build, twine"):
         run(sys.executable, "-m", "venv", work / "tools")
         tools = work / "tools/bin/python"
@@ -153,7 +157,7 @@ def build(work: Path) -> tuple[Path, Path]:
     left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "*.so", "__pycache__")
     source = shutil.copytree(ROOT, work / "source", symlinks=True, ignore=left_out)
     with timed("python -m build"):
-        run(tools, "-m", "build", "--outdir", work / "dist", source)
+        run(tools, "-m", "build", "--outdir", work / "dist", source, **how)
     (sdist,), (wheel,) = (work / "dist").glob("*.tar.gz"), (work / "dist").glob("*.whl")
     with tarfile.open(sdist) as archive:
         check_sdist({name.partition("/")[2] for name in archive.getnames()})
@@ -166,10 +170,12 @@ def build(work: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
-def build_wheel(work: Path, version: str, python: Path, sdist: Path) -> Path:
+def build_wheel(
+    work: Path, version: str, python: Path, sdist: Path, how: Mapping[str, str]
+) -> Path:
     """The wheel of the sdist for another Python."""
     with timed(f"Python {version}: wheel built of the sdist"):
-        run(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", work / version, sdist)
+        run(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", work / version, sdist, **how)
     (wheel,) = (work / version).glob("*.whl")
     return wheel
 
@@ -198,18 +204,26 @@ def check_wheel(names: set[str], metadata: str) -> None:
         fail(f"these links of the description lead nowhere on an index: {relative}")
 
 
-def try_out(work: Path, version: str, python: Path, archive: Path, *, compiler: bool) -> None:
+def try_out(
+    work: Path,
+    version: str,
+    python: Path,
+    archive: Path,
+    how: Mapping[str, str],
+    *,
+    compiler: bool,
+) -> None:
     """Install the archive in a bare environment, and run the smoke test there."""
     source = "wheel" if archive.suffix == ".whl" else "sdist"
     compiled = source == "wheel" or (compiler and has_compiler())
-    # The wheel for our Python was compiled as users' wheels are. What else is compiled here shows
-    # that it can be, and how it runs: that takes a fifth of the time.
-    how = {"CFLAGS": "-O0"} if compiler else {"CC": "/bin/false", "CXX": "/bin/false"}
+    if not compiler:
+        how = {**how, "CC": "/bin/false", "CXX": "/bin/false"}
     name = f"Python {version}: {source}{'' if compiler else ', no compiler'}"
     place = work / f"{version}-{source}-{compiler}"
     with timed(f"{name}: installed"):
-        run(python, "-m", "venv", place)
-        pip = (place / "bin/python", "-m", "pip", "install", *QUICKLY)
+        # Without a pip of its own, which takes seven seconds of the processor to install.
+        run(python, "-m", "venv", "--without-pip", place)
+        pip = pip_for(work, place)
         # Not every Python has pyarrow yet: without it, `smoke` says that it leaves out columns.
         extra = "[arrow]" if has_wheel(pip, "pyarrow") else ""
         run(*pip, f"{archive}{extra}", **how)
@@ -217,6 +231,12 @@ def try_out(work: Path, version: str, python: Path, archive: Path, *, compiler: 
         expected = "compiled" if compiled else "Python"
         said = run(place / "bin/python", SMOKE, "--reader", expected)
     print(f"    {'; '.join(said.splitlines()[1:])}")
+
+
+def pip_for(work: Path, place: Path) -> tuple[str | Path, ...]:
+    """The command that installs into this environment."""
+    tools = work / "tools/bin/python"
+    return (tools, "-m", "pip", "--python", place / "bin/python", "install", *QUICKLY)
 
 
 def has_wheel(pip: tuple[str | Path, ...], package: str) -> bool:
@@ -232,7 +252,7 @@ def run_units(work: Path, version: str, units: Sequence[str]) -> None:
     """Run the units of this tree against what is installed, compiled if that is possible."""
     place = work / f"{version}-sdist-True"
     with timed(f"Python {version}: what the units need, installed"):
-        run(place / "bin/python", "-m", "pip", "install", *QUICKLY, *UNITS_NEED)
+        run(*pip_for(work, place), *UNITS_NEED)
     # The tests without the package beside them: what is installed is what is tested.
     tree = work / "tree"
     tree.mkdir()

@@ -28,6 +28,9 @@ from aktor.broker import EmbeddedKafka
 RECORDS = 1000
 PARTITIONS = 3
 
+#: For what hangs: 10 s were too few for a first record on a machine with a load of 30.
+PATIENCE_MS = 60_000
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -73,7 +76,7 @@ def write(servers: list[str]) -> dict[tuple[int, int], bytes]:
             )
         producer.flush()
         for value, future in sent:
-            told = future.get(timeout=10)
+            told = future.get(timeout=PATIENCE_MS / 1000)
             written[told.partition, told.offset] = value
         producer.close()
     check(len(written) == RECORDS, f"{len(written)} of {RECORDS} records were written")
@@ -90,13 +93,13 @@ def read_in_group(
         "group_protocol": protocol,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
-        "consumer_timeout_ms": 10_000,
+        "consumer_timeout_ms": PATIENCE_MS,
     }
     read: dict[tuple[int, int], bytes] = {}
     with KafkaConsumer("orders", **settings) as consumer:
         while len(read) < RECORDS // 2:
-            polled = consumer.poll(timeout_ms=10_000, max_records=100)
-            check(bool(polled), f"{protocol}: no record came within 10 s")
+            polled = consumer.poll(timeout_ms=PATIENCE_MS, max_records=100)
+            check(bool(polled), f"{protocol}: no record came within {PATIENCE_MS} ms")
             for records in polled.values():
                 read |= {(one.partition, one.offset): one.value for one in records}
         consumer.commit()
