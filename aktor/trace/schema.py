@@ -269,9 +269,9 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "broker.lost",
             "warning",
-            "a broker that is needed has not been reached for 30 s; `status()` says so for the"
+            "a broker that is needed could not be used for 30 s; `status()` says so for the"
             " partitions that it leads",
-            "node address seconds",
+            "node address seconds because",
         ),
         _event(
             "brokers.reached",

@@ -196,7 +196,7 @@ class Complaints:
     def _lost_now(self, said: list[Message], links: Iterable[Link], now: float) -> float:
         """Tell which needed brokers have not been reached for long, also when they are reached
         again."""
-        lost: dict[int, str] = {}
+        lost: dict[int, tuple[str, str]] = {}
         again_at = NEVER
         for link in links:
             since = link.attempts.failing_since
@@ -209,14 +209,18 @@ class Complaints:
             ends = NEVER if link.unsent else link.attempts.begun_at + LOST_AFTER
             if begins <= now < ends:
                 why = reason_of(link.failure) if link.failure else "it hangs up"
-                lost[link.node] = f"{link.address}: {why}"
+                lost[link.node] = link.address, why
             if now < ends:
                 again_at = min(again_at, begins if now < begins else ends)
         if lost.keys() != self._lost:
             for node in lost.keys() - self._lost:
-                self._log.warning("broker.lost", node=node, address=lost[node], seconds=LOST_AFTER)
+                address, why = lost[node]
+                self._log.warning(
+                    "broker.lost", node=node, address=address, seconds=LOST_AFTER, because=why
+                )
             self._lost = frozenset(lost)
-            said.append(BrokersLost(brokers=lost))
+            told = {node: f"{address}: {why}" for node, (address, why) in lost.items()}
+            said.append(BrokersLost(brokers=told))
         return again_at
 
     def to_probe(self, nodes: Collection[Link], now: float) -> tuple[list[Link], float]:

@@ -31,7 +31,14 @@ from aktor.trace.rebalances.parts import (
     Name,
     Part,
 )
-from aktor.trace.rebalances.refusals import GROUP, LOGIN, TOPIC, Refusals, is_login
+from aktor.trace.rebalances.refusals import (
+    BROKERS,
+    GROUP,
+    LOGIN,
+    TOPIC,
+    Refusals,
+    is_login,
+)
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
 from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
 from aktor.trace.rebalances.spans import Spans
@@ -380,7 +387,13 @@ class GroupTraces:
         life.look_for_brokers(at)
 
     def _bootstrap_failed(self, life: Life, at: float, event: Event) -> None:
-        life.find_no_broker(at, fields.text(event, "because") or "no broker can be reached")
+        because = fields.text(event, "because")
+        life.find_no_broker(at, because or "no broker can be reached")
+        self._no_broker(life, at, event)
+
+    def _no_broker(self, life: Life, at: float, event: Event) -> None:
+        because = fields.text(event, "because")
+        self._add(self._refusals.tell(life.source, life.name, BROKERS, at, because))
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
         life.find_coordinator(at, fields.number(event, "node"), fields.text(event, "address"))
@@ -400,8 +413,18 @@ class GroupTraces:
             return
         assembly.generations.add(generation)
         other = self._by_generation.setdefault(generation, assembly)
+        if self._comes_after(part, other):
+            other = self._by_generation[generation] = assembly
         self._join(other, assembly)
         self._join_awaited(generation)
+
+    def _comes_after(self, part: Part, other: Assembly) -> bool:
+        """Whether a classic group had done this rebalance before the part began: a static member
+        has come back, or another one has its id now, which makes no new generation (KIP-345)."""
+        ended = other.ended if part not in other.parts else None
+        if ended is None or self._lives[part.source].protocol != "classic":
+            return False
+        return part.began > ended + SKEW
 
     def _join_awaited(self, generation: int) -> None:
         """A classic member that was told that the group rebalances, and never joined, was waited
@@ -666,6 +689,7 @@ _Handler = Callable[[GroupTraces, Life, float, Event], None]
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     "bootstrap.failed": GroupTraces._bootstrap_failed,
     "bootstrap.started": GroupTraces._bootstrap_started,
+    "brokers.unreachable": GroupTraces._no_broker,
     "callback.failed": GroupTraces._called_back,
     "callback.finished": GroupTraces._called_back,
     "clock.set": GroupTraces._clock_set,

@@ -23,7 +23,8 @@ DELIVERED: Final = "records.delivered"
 
 #: The events that are needed.
 EVENTS: Final = frozenset(
-    {"bootstrap.failed", "bootstrap.started", "clock.set", "callback.failed", "callback.finished"}
+    {"bootstrap.failed", "bootstrap.started", "brokers.unreachable", "clock.set"}
+    | {"callback.failed", "callback.finished"}
     | {"commit.failed", "connection.failed", "coordinator.found", "coordinator.lost"}
     | {"coordinator.refused", "coordinator.retried", "group.failed", "heartbeat.failed"}
     | {"member.epoch", "member.left", "member.lost"}

@@ -1,4 +1,5 @@
-"""What brokers refused to a member besides its commits: its login, the group, or a topic.
+"""What brokers refused to a member besides its commits: its login, the group, or a topic; and that
+it could not reach any of them.
 
 Such a member may never get into its group, so that no rebalance and no silence tells of it.
 """
@@ -14,13 +15,20 @@ from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Refusal
 
-__all__ = ["GROUP", "LOGIN", "TOPIC", "Refusals", "is_login"]
+__all__ = ["BROKERS", "GROUP", "LOGIN", "TOPIC", "Refusals", "is_login"]
 
 #: What was refused.
 LOGIN: Final = "login"
 GROUP: Final = "group"
 TOPIC: Final = "topic"
-_WORDS: Final = {LOGIN: "the login", GROUP: "the group", TOPIC: "a topic"}
+#: No broker could be reached that might have refused it something.
+BROKERS: Final = "brokers"
+_WORDS: Final = {
+    LOGIN: "was refused the login",
+    GROUP: "was refused the group",
+    TOPIC: "was refused a topic",
+    BROKERS: "could not reach any broker",
+}
 
 #: The same again after so many seconds is another row.
 AGAIN: Final = 60.0
@@ -55,7 +63,7 @@ class Refusals:
     def tell(
         self, source: str, name: Name, what: str, at: float, because: str | None
     ) -> Refusal | None:
-        """It was refused (`LOGIN`, `GROUP` or `TOPIC`). Returns the row of what was refused
+        """It was refused (one of `_WORDS`). Returns the row of what was refused
         before, if this is something else."""
         words = because or "its trace does not say why"
         before = self._refused.get((source, what))
@@ -84,7 +92,7 @@ class Refusals:
             refused=what,
             times=times,
             because=refused.because,
-            sentence=f"{self.group}: {called(refused.name)} was refused {_WORDS[what]}{again}:"
+            sentence=f"{self.group}: {called(refused.name)} {_WORDS[what]}{again}:"
             f" {refused.because.rstrip('.')}.",
         )
 

@@ -172,14 +172,15 @@ class Silence(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Row):
-    """What brokers refused to a member: it may never have got into its group."""
+    """What brokers refused to a member, or that it could not reach any: it may never have got into
+    its group."""
 
     #: The first time and the last one.
     began: At
     ended: At
     consumer: str | None
     host: str | None
-    #: "login", "group" or "topic".
+    #: "login", "group", "topic", or "brokers": none could be reached.
     refused: str
     times: int
     because: str | None

@@ -254,6 +254,20 @@ def test_the_members_of_a_generation_stay_though_one_of_them_is_replaced_within_
     assert (row.moved, row.least_moves, row.moved_needlessly) == (2, 2, 0)
 
 
+def test_a_static_member_that_comes_back_at_once_has_a_rebalance_of_its_own(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    """The generation remains, but the first rebalance was over."""
+    both_join(alice, bob)
+    back = Member(events, "bob-again")
+    back.rebalances(14.0, 14.5, 1, because="first join", members=2, owns=["t-2", "t-3"])
+
+    first, second = rows_of(events, Rebalance)
+
+    assert (first.duration_ms, second.duration_ms) == (1000, 500)
+    assert (first.initiator, second.initiator) == ("alice", "bob-again")
+
+
 def test_an_owner_whose_release_comes_late_by_its_clock_is_still_a_member(
     events: list[Event], alice: Member, bob: Member
 ) -> None:

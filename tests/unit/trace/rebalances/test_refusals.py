@@ -45,6 +45,23 @@ def test_a_member_that_never_gets_in_is_named_with_the_login_that_was_refused(
     )
 
 
+@pytest.mark.parametrize("event", ["bootstrap.failed", "brokers.unreachable"])
+def test_a_member_that_reaches_no_broker_is_named_though_nothing_is_refused(
+    events: list[Event], carol: Member, event: str
+) -> None:
+    because = "BootstrapError: no Kafka broker could be reached (b1:9092: Connection refused)."
+    for second in (2, 4, 6):
+        carol.tells(BEGAN + second, event, because=because)
+
+    (row,) = rows_of(events, Refusal)
+
+    assert (row.consumer, row.refused, row.times) == ("carol", "brokers", 3)
+    assert row.sentence == (
+        "g: carol on host-carol could not reach any broker 3 times within 4.0 s: BootstrapError: no"
+        " Kafka broker could be reached (b1:9092: Connection refused)."
+    )
+
+
 def test_another_refusal_and_the_same_after_a_pause_are_rows_of_their_own(
     events: list[Event], carol: Member
 ) -> None:
