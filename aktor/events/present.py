@@ -127,7 +127,7 @@ class CoordinatorNow(Value):
     """Whether the coordinator is known. `node` and `address` are those of the last one that was;
     `since`: from when on it has not been known; `asked` counts the look-ups since, `trouble` says
     how the last one ended, `retry_at` when the next one is due (-inf: it is under way). `moved_at`:
-    when it became this broker, if it was another one before (-inf: it was not)."""
+    when it became this broker, if it was another one before (-inf: it was not); `was`: that one."""
 
     known: bool
     node: int
@@ -138,6 +138,7 @@ class CoordinatorNow(Value):
     retry_at: float
     refused: bool
     moved_at: float = -math.inf
+    was: str = ""
 
 
 class MemberNow(Value):
@@ -145,7 +146,8 @@ class MemberNow(Value):
 
     `step` says what a member that is not stable waits for: "poll", "coordinator", "members" (the
     coordinator keeps its JoinGroup or SyncGroup), "callback", "commit", "metadata", "answer", or
-    "". `since`: from when on it has been in that state and step. `asked_at` is when the heartbeat
+    "". `since`: from when on it has been in that state and step; `way_since`: from when on it has
+    been on its way into the group, by all steps (-inf: it is not). `asked_at` is when the heartbeat
     in flight was sent (inf: none is), `answered_at` when the last one was answered, `failing_since`
     when the first of the `failures` in a row was sent (inf: the last one has not failed).
     `rebalance_until`: how long a rebalance waits for this member at least (inf: none waits).
@@ -169,6 +171,7 @@ class MemberNow(Value):
     refusal: str = ""
     refusal_since: float = -math.inf
     for_good: bool = False
+    way_since: float = -math.inf
 
 
 class Hindrance(Value):

@@ -155,6 +155,7 @@ class CoordinatorManager(RequestManager):
         self._trouble = ""
         self._is_refused = False
         self._moved_at = -math.inf
+        self._was = ""
         self._shown: tuple[bool, Broker | None, int, str, float] | tuple[()] = ()
 
     def note_present(self, now: float) -> None:
@@ -174,6 +175,7 @@ class CoordinatorManager(RequestManager):
         before, last = self._shown[1] if self._shown else None, self._last
         if before is not None and last is not None and before.node_id != last.node_id:
             self._moved_at = now
+            self._was = f"broker {before.node_id}, {before.address}"
         self._shown = shown
         self.present = CoordinatorNow(
             known=known,
@@ -185,6 +187,7 @@ class CoordinatorManager(RequestManager):
             retry_at=retry_at,
             refused=self._is_refused,
             moved_at=self._moved_at,
+            was=self._was,
         )
 
     def measure(self, _now: float) -> Mapping[Metric, float]:

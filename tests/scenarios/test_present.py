@@ -471,6 +471,19 @@ def test_a_coordinator_that_refuses_heartbeats_for_a_while_has_answered_them(wor
             assert "last: COORDINATOR_LOAD_IN_PROGRESS" in said
 
 
+def test_a_member_that_is_put_off_again_and_again_says_for_how_long(world: World) -> None:
+    """Each of its steps is short."""
+    world.cluster.fail_next("JoinGroup", CoordinatorLoadInProgressError, times=1000)
+    consumer = a_member(world, session_timeout_ms=10_000)
+
+    assert poll_for(world, consumer, 3.0).healthy
+    status = poll_for(world, consumer, 12.0)
+
+    assert "(COORDINATOR_LOAD_IN_PROGRESS)" in status.why
+    assert re.search(r"it has been rebalancing for 1[45]\.\d s", status.why), status.why
+    assert not status.healthy
+
+
 def test_a_committed_offset_that_is_refused_says_with_what(world: World) -> None:
     world.cluster.fail_next("OffsetFetch", UnstableOffsetCommitError, times=1000)
     consumer = a_member(world)

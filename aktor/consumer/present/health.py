@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from aktor.consumer.present.picture import Picture
+from aktor.consumer.present.reasons.consumer import faults
 from aktor.consumer.present.reasons.reason import Reason
 from aktor.consumer.present.reasons.topics import no_topic
 from aktor.values import Value
@@ -60,12 +61,14 @@ def healthy(p: Picture, of_consumer: Reason | None, of_partitions: Iterable[Reas
     if not living:
         return living
     topic = no_topic(p) if p.subscribed else None
-    for reason in (of_consumer, *of_partitions, topic):
+    wrong = faults(p) if of_consumer is not None and of_consumer.fault else ()
+    for reason in (*wrong, *of_partitions, topic):
         if reason is not None and reason.fault and p.now - reason.since >= UNHEALTHY_AFTER:
             return Health(False, reason.text)
     member, wants_some = p.member, bool(p.topics) or not p.pattern
     if p.in_group and wants_some and member is not None and member.state != "stable":
-        on_the_way = p.now - member.since
+        way_since = member.since if member.way_since == -math.inf else member.way_since
+        on_the_way = p.now - way_since
         if on_the_way >= p.session_timeout and not p.partitions:
             return Health(False, f"the member has been {member.state} for {on_the_way:.0f} s")
     return WELL

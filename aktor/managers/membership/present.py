@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from typing import Final
 
 from aktor.events.present import MemberNow
 from aktor.managers.membership.heartbeat_state import HeartbeatState
 
 __all__ = ["Present"]
+
+#: A member that has waited so long, in seconds, for the application to poll begins its way anew.
+RESTED: Final = 1.0
 
 
 class Present:
@@ -19,7 +23,15 @@ class Present:
     than thirty.
     """
 
-    __slots__ = ("_since", "_trouble", "_unwanted", "_was_answered", "may_differ", "state")
+    __slots__ = (
+        "_since",
+        "_trouble",
+        "_unwanted",
+        "_was_answered",
+        "_way_since",
+        "may_differ",
+        "state",
+    )
 
     def __init__(self) -> None:
         #: Whether what is shown may differ from what is so, and the state that is shown.
@@ -33,6 +45,8 @@ class Present:
         self._unwanted: tuple[Exception, float] | None = None
         #: When the member came to this step.
         self._since: tuple[tuple[Enum | None, str], float] = (None, ""), -math.inf
+        #: Since when it is on its way into the group, by many steps perhaps; -inf: it is not.
+        self._way_since = -math.inf
 
     def differs(self) -> None:
         """Something has happened: what is shown may be out of date."""
@@ -62,12 +76,18 @@ class Present:
         self.may_differ, self.state = False, state
         here = state, step
         if here != self._since[0]:
+            rested = self._since[0][1] == "poll" and now - self._since[1] >= RESTED
+            if not step:
+                self._way_since = -math.inf
+            elif rested or self._way_since == -math.inf:
+                self._way_since = now
             self._since = here, now
         unwanted = self._unwanted
         return MemberNow(
             state=state.value,
             step=step,
             since=self._since[1],
+            way_since=self._way_since,
             asked_at=beats.asked_at if beats.in_flight else math.inf,
             answered_at=beats.answered_at,
             failing_since=beats.failing_since,

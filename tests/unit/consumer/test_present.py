@@ -545,6 +545,81 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         "no heartbeat has been answered for 7.0 s (9 heartbeats failed, last: b2:9092: refused);"
         " the coordinator has been broker 1, kafka-1:9092 for 0.2 s",
     ),
+    "the coordinator that did not answer is another one by now": (
+        {
+            "coordinator": a_coordinator(moved_at=NOW - 0.2, was="broker 2, kafka-2:9092"),
+            "member": a_member(
+                failing_since=NOW - 7.0, failures=9, trouble="NOT_COORDINATOR", refused=True
+            ),
+        },
+        WaitingFor.RECORDS,
+        "no heartbeat has been answered for 7.0 s (9 attempts, last: NOT_COORDINATOR); the"
+        " coordinator was broker 2, kafka-2:9092, and has been broker 1, kafka-1:9092 for 0.2 s",
+    ),
+    "the coordinator is looked up again while no heartbeat is answered": (
+        {
+            "coordinator": a_coordinator(known=False, since=NOW - 1.0, asked=9, retry_at=NOW),
+            "member": a_member(failing_since=NOW - 7.0, failures=9),
+        },
+        WaitingFor.RECORDS,
+        "the group's coordinator has not been known for 1.0 s (9 look-ups), and no heartbeat has"
+        " been answered for 7.0 s",
+    ),
+    "a heartbeat after those that were refused has no answer": (
+        {
+            "member": a_member(
+                asked_at=NOW - 6.0, failing_since=NOW - 7.7, failures=3, refused=True
+            ),
+        },
+        WaitingFor.RECORDS,
+        "has refused the member's heartbeats for 7.7 s (3 attempts); one that was sent 6.0 s ago"
+        " has no answer yet",
+    ),
+    "the coordinator cannot have its JoinGroup yet": (
+        {
+            "network": network(
+                a_broker(1, connected=False, connecting_since=NOW - 0.5), a_broker(2)
+            ),
+            "member": a_member(state="joining", step="members", since=NOW - 0.5),
+            "partitions": {},
+        },
+        WaitingFor.GROUP,
+        "the member has waited 0.5 s for a connection to the coordinator (broker 1, kafka-1:9092)",
+    ),
+    "the group does not take it in for many short steps": (
+        {
+            "member": a_member(
+                state="joining",
+                step="backoff",
+                since=NOW - 0.3,
+                way_since=NOW - 9.0,
+                trouble="COORDINATOR_LOAD_IN_PROGRESS",
+            ),
+            "partitions": {},
+        },
+        WaitingFor.GROUP,
+        "the member has waited 0.3 s to join again (COORDINATOR_LOAD_IN_PROGRESS); it has been"
+        " rebalancing for 9.0 s.",
+    ),
+    "its Fetch was refused by many words just now": (
+        {
+            "fetch": FetchNow(
+                hindered={
+                    T0: Hindrance(
+                        state="failing",
+                        since=NOW - 0.5,
+                        node=2,
+                        until=NOW + 0.5,
+                        trouble="[Error 29] TopicAuthorizationFailedError: " + "grant it " * 30,
+                    )
+                }
+            )
+        },
+        WaitingFor.REFUSED,
+        "its Fetch has been refused for 0.5 s: TopicAuthorizationFailedError: "
+        + "grant it " * 22
+        + "grant ...",
+    ),
     "no heartbeat was answered since the member joined": (
         {"member": a_member(answered_at=-math.inf, failing_since=NOW - 2.0, failures=2)},
         WaitingFor.RECORDS,
@@ -635,6 +710,72 @@ def test_each_incident_has_its_sentence_and_its_value(incident: str) -> None:
 
     assert words in sentence.why(p)
     assert waits(p) is value
+
+
+def two_partitions(first: PartitionSeen, other: PartitionSeen) -> dict[str, Any]:
+    """Both led by broker 2."""
+    led = {n: PartitionInfo(leader=2, leader_epoch=1) for n in (0, 1)}
+    topics = {"orders": TopicInfo(topic_id=None, partitions=led)}
+    return {
+        "cluster": Cluster(version=1, brokers=cluster().brokers, topics=topics),
+        "partitions": {T0: first, TopicPartition("orders", 1): other},
+    }
+
+
+def test_a_partition_that_is_throttled_is_told_of_though_records_of_another_are_here() -> None:
+    here = seen(buffered=10, records=1, lag=3, here_since=NOW - 0.5)
+    p = a_picture(
+        **two_partitions(here, seen(lag=3)), network=network(a_broker(1), a_throttling_broker(2))
+    )
+
+    assert sentence.why(p) == (
+        "Records are being fetched; the last ones were delivered 10.0 s ago. Nothing from"
+        " orders-1: broker 2, kafka-2:9092 has throttled us for 2.0 s (a quota is used"
+        " up); 3.0 s are left."
+    )
+
+
+def test_a_partition_that_was_refused_just_now_is_not_said_to_be_unaffected() -> None:
+    old, young = (
+        Hindrance(state="failing", since=at, node=2, until=NOW + 0.5, trouble="not allowed")
+        for at in (NOW - 1.0, NOW - 0.9)
+    )
+    hindered = {T0: old, TopicPartition("orders", 1): young}
+    p = a_picture(**two_partitions(seen(), seen()), fetch=FetchNow(hindered=hindered))
+
+    assert sentence.why(p).startswith("Nothing is delivered from orders-0: orders-0: its Fetch")
+
+
+def test_a_consumer_that_is_being_closed_says_so_once() -> None:
+    assert sentence.why(a_picture(closing=True)) == (
+        "Nothing is delivered: the consumer is being closed."
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"network": network(a_dead_broker(1, since=3.0), a_dead_broker(2, since=3.0))},
+        {"coordinator": a_coordinator(known=False, since=NOW - 1.0, asked=9)},
+        {"network": network(a_dead_broker(1, since=3.0), a_broker(2))},
+    ],
+    ids=["no broker", "the coordinator is looked up again", "the coordinator"],
+)
+def test_an_outage_that_lasts_is_not_over_because_its_words_are_others(
+    said: dict[str, Any],
+) -> None:
+    """For 30 s no heartbeat is answered; what is told first began some seconds ago."""
+    p = a_picture(**said, member=a_member(failing_since=NOW - 30.0, failures=9))
+
+    assert not health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_a_broker_that_has_just_answered_something_is_no_outage_of_all() -> None:
+    dead = a_dead_broker(1, since=30.0)
+    other = a_dead_broker(2, since=20.0, answered=NOW - 0.6, failed_at=NOW - 0.5)
+    p = a_picture(network=network(dead, other), group_id=None, in_group=False)
+
+    assert "no broker has been reachable" not in sentence.why(p)
 
 
 @pytest.mark.parametrize("since", [NOW, NOW - 0.5])
@@ -809,7 +950,8 @@ AFTER_IDLENESS: dict[str, tuple[dict[str, Any], str]] = {
     "all brokers, one since long before": (
         {
             "network": network(
-                a_dead_broker(1, since=99.0), a_dead_broker(2, since=3.0, answered=NOW - 60)
+                a_dead_broker(3, since=99.0),
+                *(a_dead_broker(node, since=3.0, answered=NOW - 60) for node in (1, 2)),
             )
         },
         "no broker has been reachable for 3.0 s",

@@ -110,6 +110,8 @@ def nobody_there(p: Picture) -> Reason | None:
     if not down:
         return None
     since = _all_down_since(brokers, p.now)
+    if p.now - since < FAULT_AFTER:
+        return None  # one of them has answered just now, even if not what it was asked
     named = ", ".join(f"{broker_name(one)}{how_it_failed(one)}" for one in down[:3])
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
     text = f"no broker has been reachable{for_long(since, p.now)}: {named}{more}"

@@ -9,11 +9,17 @@ from typing import Final
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.application import in_callback, polls_late, waits_elsewhere
 from aktor.consumer.present.reasons.brokers import login_refused, nobody_there
-from aktor.consumer.present.reasons.group import coordinator, group_refuses, no_assignment, session
+from aktor.consumer.present.reasons.group import (
+    NO_HEARTBEAT,
+    coordinator,
+    group_refuses,
+    no_assignment,
+    session,
+)
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.reasons.words import first_line, seconds
 
-__all__ = ["covering", "of_consumer"]
+__all__ = ["covering", "faults", "of_consumer"]
 
 
 def _closed(p: Picture) -> Reason | None:
@@ -103,6 +109,12 @@ def _that_apply(
             yield found
 
 
+def faults(p: Picture) -> Iterator[Reason]:
+    """All that is wrong with the whole consumer. The most important may have begun just now, while
+    another lasts for long: the coordinator answers no heartbeat, and now nobody can be reached."""
+    return (reason for reason in _that_apply(p, REASONS) if reason.fault)
+
+
 def covering(p: Picture) -> Reason | None:
     """The most important of those reasons that keep the records of every partition back."""
     return next(_that_apply(p, _COVERING), None) or _session_reason(p)
@@ -117,5 +129,9 @@ def _session_reason(p: Picture) -> Reason | None:
     if late is not None and late.fault:
         return late  # so the member has left its group, and nobody expects an answer
     cause = coordinator(p)
-    text = unconfirmed.text if cause is None else f"{unconfirmed.text}: {cause.text}"
+    text = unconfirmed.text
+    if cause is not None and cause.text.startswith("no heartbeat"):
+        text = f"{text.removesuffix(NO_HEARTBEAT)}: {cause.text}"
+    elif cause is not None:
+        text = f"{text}: {cause.text}"
     return Reason(WaitingFor.SESSION, text, unconfirmed.since, fault=True)

@@ -27,7 +27,14 @@ from aktor.consumer.present.reasons.words import (
 )
 from aktor.events.present import MemberNow
 
-__all__ = ["coordinator", "group_refuses", "may_be_removed", "no_assignment", "session"]
+__all__ = [
+    "NO_HEARTBEAT",
+    "coordinator",
+    "group_refuses",
+    "may_be_removed",
+    "no_assignment",
+    "session",
+]
 
 
 def _waited(who: str, since: float, now: float) -> str:
@@ -47,15 +54,23 @@ def coordinator(p: Picture) -> Reason | None:
     if is_down(broker, p.now):
         assert broker is not None, "a broker that is down is known"
         text = f"the coordinator ({broker_name(broker)}) {silence(broker, p.now)}"
+        since = down_since(broker, p.now)
+        if member is not None and member.failing_since < since - FAULT_AFTER:
+            since = member.failing_since  # it has answered something since, but no heartbeat
+            text += f"; no heartbeat has been answered{for_long(since, p.now)}"
         then = _session_end(p) or next_attempt(broker, p.now)
-        return Reason(WaitingFor.COORDINATOR, text, down_since(broker, p.now), True, then)
+        return Reason(WaitingFor.COORDINATOR, text, since, True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:
         last = f", last: {first_line(it.trouble)}" if it.trouble else ""
         looked = plural(it.asked, "look-up")
         text = f"the group's coordinator has not been known{for_long(it.since, p.now)}"
         text += f" ({looked}{last})"
+        since = it.since
+        if member is not None and member.failing_since < since:
+            since = member.failing_since  # what it was does not matter: it did not answer before
+            text += f", and no heartbeat has been answered{for_long(since, p.now)}"
         then = _session_end(p) or _again(it.retry_at, p.now)
-        return Reason(WaitingFor.COORDINATOR, text, it.since, True, then)
+        return Reason(WaitingFor.COORDINATOR, text, since, True, then)
     name = f"broker {it.node}, {it.address}"
     if member is not None and p.now - member.failing_since >= FAULT_AFTER:
         since = member.failing_since
@@ -67,9 +82,16 @@ def coordinator(p: Picture) -> Reason | None:
             what = f"has not answered a heartbeat{for_long(since, p.now)}"
             last = f" ({plural(member.failures, 'heartbeat')} failed{last})"
         text = f"the coordinator ({name}) {what}{last}"
-        if it.moved_at > since:  # most of that time another broker was the coordinator
+        if it.moved_at > since:  # before that another broker was the coordinator
             text = f"no heartbeat has been answered{for_long(since, p.now)}{last};"
-            text += f" the coordinator has been {name}{for_long(it.moved_at, p.now)}"
+            text += (
+                f" the coordinator was {it.was}, and has been"
+                if it.was
+                else " the coordinator has been"
+            )
+            text += f" {name}{for_long(it.moved_at, p.now)}"
+        elif p.now - member.asked_at >= FAULT_AFTER:
+            text += f"; one that was sent {seconds(p.now - member.asked_at)} ago has no answer yet"
         return Reason(WaitingFor.COORDINATOR, text, since, True, _session_end(p))
     if member is not None and p.now - member.asked_at >= FAULT_AFTER:
         ago = seconds(p.now - member.asked_at)
@@ -128,13 +150,16 @@ def no_assignment(p: Picture) -> Reason | None:
         text = f"the group has given this member no partitions{for_long(member.since, p.now)}"
         then = "It gets some when another member gives some up."
         return no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
-    long = p.now - member.since >= max(p.session_timeout, 3 * FAULT_AFTER)
+    since = member.since if member.way_since == -math.inf else member.way_since
+    long = p.now - since >= max(p.session_timeout, 3 * FAULT_AFTER)
     text = _step_text(p, member)
     if member.step == "members":
         text = _members_text(p, member)
+    if member.since - since >= FAULT_AFTER:
+        text += f"; it has been rebalancing{for_long(since, p.now)}"
     waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP
     fault = long and member.step != "poll"
-    return Reason(waits, text, member.since, fault, no_topic_note(p))
+    return Reason(waits, text, since, fault, no_topic_note(p))
 
 
 def _no_match(p: Picture) -> Reason | None:
@@ -169,11 +194,18 @@ def _members_text(p: Picture, member: MemberNow) -> str:
     name = "the group's coordinator"
     if it is not None and it.known:
         name = f"the coordinator (broker {it.node}, {it.address})"
-        if throttle := throttling(p.network.brokers.get(it.node), p.now, p.now):
-            waited = _waited("the member", member.since, p.now)
-            return f"{waited} to get into its group: {name} {throttle}"
+        broker = p.network.brokers.get(it.node)
+        the_member = _waited("the member", member.since, p.now)
+        if throttle := throttling(broker, p.now, p.now):
+            return f"{the_member} to get into its group: {name} {throttle}"
+        if broker is not None and not broker.connected:
+            return f"{the_member} for a connection to {name}"
     waited = _waited(name, member.since, p.now)
     return f"{waited} for other members to join, or for the leader to assign partitions"
+
+
+#: Why a session may be over, if nothing more is known.
+NO_HEARTBEAT: Final = ": no heartbeat was answered"
 
 
 def session(p: Picture) -> Reason | None:
@@ -191,7 +223,7 @@ def session(p: Picture) -> Reason | None:
         text = f"{_GONE_ON}{for_long(since, p.now)}"
     else:
         text = f"the session ({length}) may have been over{for_long(since, p.now)}"
-        text += ": no heartbeat was answered"
+        text += NO_HEARTBEAT
     return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
 
 

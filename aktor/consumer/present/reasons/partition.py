@@ -46,7 +46,7 @@ def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
         text = "its topic is not subscribed any more"
         return Reason(WaitingFor.GROUP, text, -math.inf, fault=False)
     if it.stage is Stage.PENDING_CALLBACK:
-        text = "on_partitions_assigned has not returned, or has failed"
+        text = "no on_partitions_assigned has returned for it"
         return Reason(WaitingFor.CALLBACK, text, since, fault=False)
     return None
 
@@ -197,7 +197,7 @@ def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
 def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     broker = _source(p, tp)
     throttle = throttling(broker, p.now, p.now)
-    if broker is None or not throttle:
+    if broker is None or not throttle or it.is_here:
         return None
     text = f"{broker_name(broker)} {throttle}"
     return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.application import late_text, lateness, poll_deadline
@@ -102,7 +102,8 @@ def _not_yours(p: Picture, reason: Reason) -> str:
     if p.closed or p.forked or p.failure:
         return ""
     if p.closing:
-        return "The consumer is being closed."
+        is_told = reason.waiting_for is WaitingFor.CONSUMER
+        return "" if is_told else "The consumer is being closed."
     app = p.application
     if reason.yours:
         return "Your own code has raised it."
@@ -130,6 +131,31 @@ def _slow_note(waiting: Mapping[TopicPartition, Reason]) -> str:
     return f"The application is slower than what comes: {_named(first)}{more}: {slow[first].text}."
 
 
+#: Of these partitions records come, or would: a fault of others does not affect them.
+_UNHINDERED: Final = (
+    WaitingFor.RECORDS,
+    WaitingFor.FETCH,
+    WaitingFor.TURN,
+    WaitingFor.PAUSED,
+    WaitingFor.TRANSACTION,
+)
+
+#: What is no fault, and yet nothing that the application has asked for.
+_HELD: Final = (WaitingFor.THROTTLED, WaitingFor.BUFFER, WaitingFor.TRANSACTION)
+
+
+def _held_note(waiting: Mapping[TopicPartition, Reason]) -> str:
+    """Which partitions are held up, while others are read."""
+    notes = []
+    for kind in _HELD:
+        held = {tp: reason for tp, reason in waiting.items() if reason.waiting_for is kind}
+        if held:
+            first = _oldest(held)
+            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+            notes.append(f"Nothing from {_named(first)}{more}: {_stopped(held[first].text)}")
+    return " ".join(notes)
+
+
 def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> str:
     """The sentence if nothing hinders the whole consumer: the worst that hinders a partition."""
     faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
@@ -138,7 +164,7 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
         reason = faulty[first]
         same = sorted(tp for tp, other in faulty.items() if other.waiting_for is reason.waiting_for)
         names = ", ".join(map(_named, same[:5])) + (" ..." if len(same) > 5 else "")
-        rest = len(waiting) - len(faulty)
+        rest = sum(other.waiting_for in _UNHINDERED for other in waiting.values())
         are = "is" if rest == 1 else "are"
         others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
         head = (
@@ -155,9 +181,9 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
                 said = (
                     f"Records are being fetched; the last ones were delivered {seconds(late)} ago."
                 )
-            return " ".join(filter(None, (said, slow, no_topic_note(p))))
+            return " ".join(filter(None, (said, slow, _held_note(waiting), no_topic_note(p))))
         said = "Records are being fetched; none were delivered yet."
-        return " ".join(filter(None, (said, slow)))
+        return " ".join(filter(None, (said, slow, _held_note(waiting))))
     for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
         if kind in kinds and kind is not WaitingFor.RECORDS:
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
@@ -167,7 +193,7 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
                 names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
                 return f"Nothing is delivered: {text}. {poll_deadline(p)}".strip()
-            return f"Nothing is delivered from {names}: {text}."
+            return f"Nothing is delivered from {names}: {_stopped(text)}"
     last = p.application.delivered_at
     told = (
         "none was delivered yet" if last == -math.inf else f"the last {seconds(p.now - last)} ago"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import Final
 
 __all__ = ["a_sentence", "ago", "first_line", "for_long", "made_in", "plural", "seconds"]
 
@@ -38,6 +40,14 @@ def a_sentence(clause: str) -> str:
     return f"{clause[0].upper()}{clause[1:]}." if clause else ""
 
 
-def first_line(text: str, most: int = 160) -> str:
-    line = text.strip().partition("\n")[0]
-    return line if len(line) <= most else line[: most - 3] + "..."
+#: How kafka-python's errors begin when they are printed; their name follows.
+_NUMBER: Final = re.compile(r"^\[Error -?[0-9]+\] ")
+
+
+def first_line(text: str, most: int = 240) -> str:
+    """The first line of an error's text, cut between two words if it is very long."""
+    line = _NUMBER.sub("", text.strip().partition("\n")[0])
+    if len(line) <= most:
+        return line
+    cut = line[: most - 3]
+    return f"{cut.rpartition(' ')[0] or cut} ..."

@@ -174,7 +174,9 @@ def test_a_broker_that_is_needed_is_lost_after_thirty_seconds_though_nothing_els
         harness.sleep()
 
     assert harness.time.now == 30.0
-    assert harness.of(BrokersLost)[0].brokers.keys() == {2}
+    assert harness.of(BrokersLost)[0].brokers == {2: "b:9092: Connection refused"}
+    (told,) = harness.traced("broker.lost")
+    assert (told["address"], told["because"]) == ("b:9092", "Connection refused")
 
 
 def test_the_broker_with_the_id_0_is_lost_as_any_other() -> None:
