@@ -55,7 +55,8 @@ class History:
     @property
     def broken(self) -> list[str]:
         """The promises that were not kept, as sentences."""
-        return [f"{one.__name__}: {said}" for one in CHECKS for said in one(self._as_told())]
+        history = self._as_told()
+        return [f"{one.__name__}: {said}" for one in CHECKS for said in one(history)]
 
     def _as_told(self) -> told.History:
         events: list[told.Event] = []
