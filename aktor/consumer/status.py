@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.consumer.present import health
 from aktor.consumer.present.health import WELL, Health
-from aktor.consumer.present.picture import PartitionSeen, Picture
+from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.reasons.sentence import Findings
+from aktor.consumer.present.seen import PartitionSeen
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.membership import MemberChanged
 from aktor.events.present import BrokerNow
@@ -20,7 +23,16 @@ from aktor.records import status as reader_in_use
 from aktor.structs import TopicPartition
 from aktor.values import made_quickly
 
-__all__ = ["BrokerStatus", "ConsumerStatus", "Health", "PartitionStatus", "WaitingFor", "make"]
+__all__ = [
+    "COMPUTED",
+    "BrokerStatus",
+    "ConsumerStatus",
+    "Health",
+    "PartitionStatus",
+    "WaitingFor",
+    "looked",
+    "make",
+]
 
 
 @made_quickly
@@ -66,8 +78,32 @@ class BrokerStatus:
     error: str = ""
 
 
+class _Look:
+    """What a status is made of that was made by a look at a consumer: some fields are computed when
+    they are first read."""
+
+    __slots__ = ("_later",)
+
+    _later: Mapping[str, Callable[[], Any]]
+
+    if not TYPE_CHECKING:  # where it would make every name an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            # Python comes here for what is not set. Two threads that do so at once find the same.
+            if name not in COMPUTED or (compute := self._later.get(name)) is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = compute()
+            object.__setattr__(self, name, value)
+            return value
+
+
+#: The fields that are computed when they are first read: they take longer the more partitions there
+#: are.
+COMPUTED: Final = frozenset({"state", "partitions", "why", "waiting_for", "healthy"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerStatus:
+class ConsumerStatus(_Look):
     """The actors, the member's state in its group, the assignment, and how far it was read.
 
     `state` is "running", "running, but <what is wrong>", "closed", "failed: <error>" or
@@ -170,31 +206,49 @@ def make(
     actors: Iterable[CooperativeActor],
 ) -> ConsumerStatus:
     """The status of the consumer of which `p` is the picture."""
-    findings = Findings.of(p)
-    _, main, waiting = findings
-    partitions = {tp: _partition(p, it, waiting[tp]) for tp, it in p.partitions.items()}
-    return ConsumerStatus(
+    findings = functools.cache(lambda: Findings.of(p))
+    return looked(
+        {
+            "state": lambda: _state(p, findings()),
+            "partitions": lambda: _partitions(findings()),
+            "why": lambda: sentence.sentence(findings()),
+            "waiting_for": lambda: _waiting_for(findings()),
+            "healthy": lambda: health.healthy(p, findings().main, findings().distinct),
+        },
         client_id=client_id,
-        state=_state(p, findings),
         group_id=p.group_id,
         group_protocol=group_protocol,
         member_id=member.member_id,
         generation=member.generation,
         member_state=member.state.value.strip("<>"),
         subscription=p.topics,
-        partitions=partitions,
         actors=() if p.closed or p.failure else tuple(map(_actor, actors)),
         reader=reader_in_use(),
-        why=sentence.sentence(findings),
-        waiting_for=None if main is None else main.waiting_for,
         alive=health.alive(p),
-        healthy=health.healthy(p, main, waiting.values()),
         last_poll=_age(p.application.polled_at, p.now),
         last_heartbeat=None if p.member is None else _age(p.member.answered_at, p.now),
         last_record=_age(p.application.delivered_at, p.now),
         last_commit=None if p.commits is None else _age(p.commits.committed_at, p.now),
         brokers={node: _broker(one, p.now) for node, one in sorted(p.network.brokers.items())},
     )
+
+
+def looked(later: Mapping[str, Callable[[], Any]], **now: Any) -> ConsumerStatus:
+    """A status with these fields, of which those in `later` are computed when they are read."""
+    made = object.__new__(ConsumerStatus)
+    for name, value in now.items():
+        object.__setattr__(made, name, value)
+    object.__setattr__(made, "_later", later)
+    return made
+
+
+def _waiting_for(findings: Findings) -> WaitingFor | None:
+    return None if findings.main is None else findings.main.waiting_for
+
+
+def _partitions(findings: Findings) -> dict[TopicPartition, PartitionStatus]:
+    p, waiting = findings.picture, findings.waiting
+    return {tp: _partition(p, it, waiting[tp]) for tp, it in p.partitions.items()}
 
 
 def _state(p: Picture, findings: Findings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 
 from kafka.structs import TopicPartition
@@ -21,6 +22,9 @@ class Chunk(Value):
 
     `size` is its credit: what it takes of the `max_buffered_bytes` of this `incarnation` of the
     fetch manager. A `Poll` gives it back when the chunk is read to its end, or dropped.
+
+    `came_at` is when the answer came, by the consumer's clock, `newest` the newest timestamp of the
+    first batch (in ms since the epoch; -1: not known). They are for who looks at the consumer.
     """
 
     partition: TopicPartition
@@ -35,6 +39,8 @@ class Chunk(Value):
     log_start_offset: int = -1
     aborted: tuple[tuple[int, int], ...] = ()
     error: Exception | None = None
+    came_at: float = field(default=-math.inf, compare=False)
+    newest: int = field(default=-1, compare=False)
 
 
 class RecordsFetched(Message):

@@ -8,13 +8,13 @@ background thread hangs. Times are those of the dispatcher's clock: who looks co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
 from kafka.structs import TopicPartition
 
-from aktor.values import Value
+from aktor.values import Value, replace
 
 __all__ = [
     "BrokerNow",
@@ -57,6 +57,13 @@ class Heard:
         """The broker has answered."""
         self.at = now
 
+    @classmethod
+    def until_now(cls, slots: Iterable[Heard]) -> Heard:
+        """A slot that nobody writes any more, with the last answer that these have."""
+        last = cls()
+        last.note(max([one.at for one in slots], default=-math.inf))
+        return last
+
 
 class BrokerNow(Value):
     """One broker, or bootstrap server (`node` < 0), over all connections to it.
@@ -92,6 +99,10 @@ class BrokerNow(Value):
         """Whether it has not answered since the last failure."""
         return self.failing_since is not None and self.heard_at < self.failed_at
 
+    def at_rest(self) -> BrokerNow:
+        """The same, with the last answer until now."""
+        return replace(self, heard=(Heard.until_now(self.heard),))
+
     def fails_at(self, now: float) -> bool:
         """Whether it fails, and has been tried lately: nobody knows how a broker is now that
         nobody needs."""
@@ -104,6 +115,11 @@ class NetworkNow(Value):
 
     brokers: Mapping[int, BrokerNow] = field(default_factory=dict)
     servers: tuple[BrokerNow, ...] = ()
+
+    def at_rest(self) -> NetworkNow:
+        """The same, with the last answers until now: later ones do not change it."""
+        brokers = {node: one.at_rest() for node, one in self.brokers.items()}
+        return NetworkNow(brokers=brokers, servers=tuple([one.at_rest() for one in self.servers]))
 
 
 class TopicTrouble(Value):

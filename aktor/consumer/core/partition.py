@@ -18,7 +18,6 @@ from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.protocol.error_codes import is_corrupt
 from aktor.records import RecordReader
-from aktor.records.extent import newest_timestamp
 from aktor.state_table import follow
 
 if TYPE_CHECKING:
@@ -375,7 +374,7 @@ class Partition:
         """The next chunk is decoded to its end."""
         chunk = self.chunks.popleft()
         self.reader = None
-        self.read_until = newest_timestamp(chunk.data)
+        self.read_until = chunk.newest
         return chunk
 
     def take_refusal(self) -> Exception | None:

@@ -11,14 +11,13 @@ import math
 import threading
 from collections.abc import Collection, Mapping, Sized
 from dataclasses import field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.partition import Partition, Stage
 from aktor.consumer.core.subscription import Subscription
+from aktor.consumer.present.seen import PartitionSeen, see, with_records
 from aktor.consumer.present.stack import line_of
-from aktor.errors import RecordDeserializationError
 from aktor.events.metadata import Cluster
 from aktor.events.present import (
     CommitsNow,
@@ -38,11 +37,10 @@ from aktor.events.routes import (
     NETWORK,
     POSITIONS,
 )
-from aktor.records.extent import newest_timestamp
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
-__all__ = ["ApplicationNow", "CallsNow", "PartitionSeen", "Picture", "take"]
+__all__ = ["ApplicationNow", "CallsNow", "Picture", "take"]
 
 #: An application that has not polled for so long, in seconds, holds up what is buffered.
 LATE_POLL: Final = 1.0
@@ -81,41 +79,6 @@ class ApplicationNow(Value):
     callback_since: float
     line: str
     delivered_at: float
-
-
-class PartitionSeen(NamedTuple):
-    """One assigned partition, as the application has it. `buffered` counts bytes, also those that
-    no poll has taken over yet (`arrived`), `records` the offsets that are buffered, `in_hand` the
-    records that an iteration has taken and not handed out yet. `error_is_yours`: the application's
-    own code has raised what `error` says. `next_at` is the timestamp of what
-    comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
-    when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
-    known). `here_since`: since when at least its records are here, as the application knows (inf:
-    it has none, or only such that no poll has taken over yet)."""
-
-    position: int | None
-    end: int | None
-    lag: int | None
-    high_watermark: int | None
-    paused: bool
-    stage: Stage
-    subscribed: bool
-    buffered: int
-    arrived: int
-    records: int
-    next_at: int
-    error: str
-    in_hand: int
-    error_is_yours: bool = False
-    paused_at: float = -math.inf
-    failed_at: float = -math.inf
-    open_at: float = -math.inf
-    here_since: float = math.inf
-
-    @property
-    def is_here(self) -> bool:
-        """Whether there are records that the application need only take."""
-        return bool(self.buffered or self.in_hand)
 
 
 class Picture(Value):
@@ -185,7 +148,7 @@ def take(
     positions, metadata = shown.get(POSITIONS), shown.get(METADATA)
     fetch = fetch if isinstance(fetch, FetchNow) else FetchNow()
     is_late = now - engine.heartbeat.polled_at >= LATE_POLL
-    seen = _partitions(engine) if partitions else {}
+    seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
         now=now,
         wall=dispatcher.wall(),
@@ -205,7 +168,7 @@ def take(
         max_poll_interval=settings.max_poll_interval,
         room=settings.max_buffered_bytes,
         buffered=engine.delivery.buffered_bytes,
-        buffered_of_paused=sum([one.buffered for one in seen.values() if one.paused]),
+        buffered_of_paused=sum([one.buffered for one in with_records(seen) if one.paused]),
         untold=engine.delivery.credit.unreported,
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),
@@ -213,7 +176,7 @@ def take(
         metadata=metadata if isinstance(metadata, MetadataNow) else MetadataNow(),
         session_until=port.membership.session_until,
         application=_application(engine, guard, dispatcher, now),
-        network=network if isinstance(network, NetworkNow) else NetworkNow(),
+        network=network.at_rest() if isinstance(network, NetworkNow) else NetworkNow(),
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
         fetch=fetch,
@@ -279,53 +242,3 @@ def _other_call(guard: CallsNow) -> str:
     calls = guard.waiting_calls
     others = sorted(_NO_READERS.intersection(calls))
     return others[0] if others and len(others) == len(calls) else ""
-
-
-def _partitions(engine: Engine) -> dict[TopicPartition, PartitionSeen]:
-    isolated = engine.core.settings.isolation_level == "read_committed"
-    arrived: dict[TopicPartition, int] = {}
-    for chunk in engine.core.port.chunks.copy():
-        arrived[chunk.partition] = arrived.get(chunk.partition, 0) + chunk.size
-    iteration = engine.iteration
-    in_hand = iteration.in_hand()
-    return {
-        partition: _seen(
-            state,
-            iteration.offset_of(state),
-            isolated,
-            arrived.get(partition, 0),
-            in_hand.get(state, 0),
-        )
-        for partition, state in engine.delivery.partitions.items()
-    }
-
-
-def _seen(
-    state: Partition, position: int | None, isolated: bool, arrived: int, in_hand: int
-) -> PartitionSeen:
-    # Each field is read once: another thread may move the partition meanwhile.
-    ends, error = state.log_ends, state.error
-    chunks = state.chunks.copy() if state.chunks else ()
-    end = None if ends is None else ends[1] if isolated else ends[0]
-    lag = None if position is None or end is None else max(0, end - position)
-    last = chunks[-1].end if chunks else -1
-    return PartitionSeen(
-        position=position,
-        end=end,
-        lag=lag,
-        high_watermark=None if ends is None else ends[0],
-        paused=state.paused,
-        stage=state.stage,
-        subscribed=state.subscribed,
-        buffered=sum([chunk.size for chunk in chunks]) + arrived if chunks else arrived,
-        arrived=arrived,
-        records=max(0, last - position) if position is not None else 0,
-        next_at=newest_timestamp(chunks[0].data) if chunks else state.read_until,
-        error="" if error is None else str(error),
-        in_hand=in_hand,
-        error_is_yours=isinstance(error, RecordDeserializationError),
-        paused_at=state.paused_at,
-        failed_at=state.failed_at,
-        open_at=state.open_at,
-        here_since=state.log_ends_at if chunks or in_hand else math.inf,
-    )

@@ -14,10 +14,11 @@ from typing import Final
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.present import picture
-from aktor.consumer.present.picture import LATE_POLL, CallsNow, PartitionSeen, Picture
+from aktor.consumer.present.picture import LATE_POLL, CallsNow, Picture
 from aktor.consumer.present.reasons.brokers import is_down
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
+from aktor.consumer.present.seen import PartitionSeen
 from aktor.consumer.present.stack import stack_of
 from aktor.structs import TopicPartition
 from aktor.trace import Trace

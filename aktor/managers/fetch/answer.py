@@ -32,7 +32,7 @@ from aktor.managers.fetch.session import FetchSession, Watermarks
 from aktor.protocol.error_codes import Answer, Do, doubts_epoch, error_of, means
 from aktor.protocol.fetch import FetchedPartition, FetchResponse
 from aktor.protocol.refusals import explained, named_node, refused, topics_refused
-from aktor.records.extent import extent_and_epoch
+from aktor.records.extent import extent_and_epoch, newest_timestamp
 from aktor.trace import Trace
 from aktor.values import Mutable
 
@@ -219,6 +219,8 @@ class FetchAnswer(Mutable):
             last_stable_offset=fetched.last_stable_offset,
             log_start_offset=fetched.log_start_offset,
             aborted=fetched.aborted,
+            came_at=self.now,
+            newest=newest_timestamp(fetched.records),
         )
         self.chunks.append(chunk)
         self.served.append(cursor)
@@ -243,6 +245,7 @@ class FetchAnswer(Mutable):
                 high_watermark=watermarks.high_watermark,
                 last_stable_offset=watermarks.last_stable_offset,
                 log_start_offset=watermarks.log_start_offset,
+                came_at=self.now,
             )
         )
 

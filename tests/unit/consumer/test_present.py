@@ -14,11 +14,12 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.core.partition import Stage
 from aktor.consumer.present import health, picture
-from aktor.consumer.present.picture import ApplicationNow, PartitionSeen, Picture
+from aktor.consumer.present.picture import ApplicationNow, Picture
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
+from aktor.consumer.present.seen import PartitionSeen
 from aktor.consumer.present.watch import ahead_by
 from aktor.events.metadata import Broker, Cluster, PartitionInfo, TopicInfo
 from aktor.events.present import (

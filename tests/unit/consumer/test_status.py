@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import pickle
 from typing import Any
 
 import pytest
 from kafka.structs import TopicPartition
 
-from aktor.consumer.status import ConsumerStatus, PartitionStatus
+from aktor.consumer.status import COMPUTED, ConsumerStatus, PartitionStatus, looked
 from aktor.events.lifecycle import ActorStatus
 
 A = TopicPartition("orders", 0)
@@ -92,3 +94,35 @@ def test_position_zero_is_known() -> None:
 def test_a_status_is_a_picture_and_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         a_status().state = "closed"  # type: ignore[misc]
+
+
+def test_what_is_not_computed_yet_is_copied_compared_and_shown_as_if_it_were() -> None:
+    given = a_status(why="nothing")
+    computed = [_looked_at() for _ in range(4)]
+
+    assert computed[0] == given
+    assert pickle.loads(pickle.dumps(computed[1])) == given
+    assert dataclasses.asdict(computed[2]) == dataclasses.asdict(given)
+    assert repr(computed[3]) == repr(given)
+
+
+def test_a_field_is_computed_once() -> None:
+    status = _looked_at()
+
+    assert status.partitions is status.partitions
+
+
+def test_a_status_has_no_other_attributes() -> None:
+    for status in (a_status(), _looked_at()):
+        with pytest.raises(AttributeError, match="'ConsumerStatus' object has no attribute 'ower'"):
+            status.ower  # type: ignore[attr-defined]  # noqa: B018
+
+
+def _looked_at() -> ConsumerStatus:
+    """As `a_status`, of which the most is computed when it is read."""
+    known = {
+        field.name: getattr(a_status(why="nothing"), field.name)
+        for field in dataclasses.fields(ConsumerStatus)
+    }
+    later = {name: functools.partial(dict.__getitem__, known, name) for name in COMPUTED}
+    return looked(later, **{name: known[name] for name in known.keys() - COMPUTED})

@@ -7,6 +7,7 @@ import math
 from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.reason import Reason, WaitingFor
 from aktor.consumer.present.reasons.words import for_long, seconds
+from aktor.consumer.present.seen import with_records
 
 __all__ = [
     "elsewhere",
@@ -50,7 +51,7 @@ def polls_late(p: Picture) -> Reason | None:
     if late < LATE_POLL or not (p.partitions or p.in_group):
         return None
     expired = p.in_group and late >= p.max_poll_interval
-    if not (expired or any(one.is_here and not one.paused for one in p.partitions.values())):
+    if not (expired or any(not one.paused for one in with_records(p.partitions))):
         return None
     app = p.application
     return Reason(WaitingFor.APPLICATION, late_text(p), app.polled_at, expired, poll_deadline(p))
@@ -79,7 +80,7 @@ def never_polled(p: Picture) -> Reason | None:
 
 def waits_elsewhere(p: Picture) -> Reason | None:
     """Records are here, and the application waits for the cluster in a call that gives out none."""
-    if not any(one.is_here and not one.paused for one in p.partitions.values()):
+    if not any(not one.paused for one in with_records(p.partitions)):
         return None
     return elsewhere(p)
 

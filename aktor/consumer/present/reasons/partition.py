@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from aktor.consumer.core.partition import Stage
-from aktor.consumer.present.picture import LATE_POLL, PartitionSeen, Picture
+from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.application import elsewhere, late_text, lateness
 from aktor.consumer.present.reasons.brokers import (
     broker_name,
@@ -29,13 +29,11 @@ from aktor.consumer.present.reasons.words import (
     plural,
     seconds,
 )
+from aktor.consumer.present.seen import PartitionSeen, quiet
 from aktor.events.present import BrokerNow, PositionNow
 from aktor.structs import TopicPartition
 
 __all__ = ["of_partition", "of_partitions"]
-
-#: Compared for each partition. Before Python 3.12 a member of an Enum class is slow to read.
-_OWNED: Final = Stage.OWNED
 
 
 def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -304,42 +302,32 @@ def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
         return {}
     if (of_all := covering(p)) is not None:
         return dict.fromkeys(p.partitions, of_all)
-    found: dict[TopicPartition, Reason] = {}
-    #: What partitions wait for of which nothing is known but who leads them, by leader: most of
-    #: some thousand partitions are like that.
-    alike: dict[int, Reason] = {}
-    hindered, looked_up, crowded = p.fetch.hindered, p.positions.waiting, p.crowded
-    is_quiet = _is_never_quiet if p.isolated else _is_quiet
-    for tp, it in p.partitions.items():
-        leader = None
-        known = tp in hindered or tp in looked_up or tp in crowded
-        if not known and is_quiet(it):
-            leader = p.cluster.leader(*tp)
-        if leader is None:
-            found[tp] = of_partition(p, tp, it)
+    alike = _alike(p)
+    return {
+        tp: alike[tp] if tp in alike else of_partition(p, tp, p.partitions[tp])
+        for tp in p.partitions
+    }
+
+
+def _alike(p: Picture) -> dict[TopicPartition, Reason]:
+    """What partitions wait for of which nothing is known but who leads them: all that have the same
+    leader wait for the same. Most of some thousand partitions are like that."""
+    alike: dict[TopicPartition, Reason] = {}
+    of_leaders: dict[int, Reason] = {}
+    own = (p.fetch.hindered, p.fetch.replicas, p.positions.waiting, p.crowded)
+    known: set[TopicPartition] = set().union(*own)
+    topics = p.cluster.topics
+    for tp in quiet(p.partitions):
+        if tp in known or (topic := topics.get(tp[0])) is None:
             continue
-        reason = alike.get(leader.leader)
+        info = topic.partitions.get(tp[1])
+        if info is None or info.leader < 0:
+            continue
+        reason = of_leaders.get(info.leader)
         if reason is None:
-            reason = alike[leader.leader] = of_partition(p, tp, it)
-        found[tp] = reason
-    return found
-
-
-def _is_quiet(it: PartitionSeen) -> bool:
-    """Whether it has read all, and nothing of the partition itself can be what it waits for."""
-    return (
-        it.lag == 0
-        and not it.buffered
-        and not it.paused
-        and not it.error
-        and it.subscribed
-        and it.stage is _OWNED
-    )
-
-
-def _is_never_quiet(_it: PartitionSeen) -> bool:
-    """With read_committed each partition may wait for a transaction of its own."""
-    return False
+            reason = of_leaders[info.leader] = of_partition(p, tp, p.partitions[tp])
+        alike[tp] = reason
+    return alike
 
 
 def of_partition(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason:

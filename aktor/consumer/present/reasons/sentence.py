@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from aktor.consumer.present.picture import LATE_POLL, Picture
@@ -14,6 +14,7 @@ from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
 from aktor.consumer.present.reasons.words import ago, plural, seconds
+from aktor.consumer.present.seen import with_records
 from aktor.structs import TopicPartition
 
 __all__ = ["Findings", "sentence", "why", "wrong"]
@@ -24,16 +25,24 @@ def _named(partition: TopicPartition) -> str:
 
 
 class Findings(NamedTuple):
-    """The reasons that apply now: of the whole consumer, and of each partition."""
+    """The reasons that apply now: of the whole consumer, and of each partition; `distinct` has each
+    of those once (thousands of partitions may have the same), `faulty` those that are faults."""
 
     picture: Picture
     main: Reason | None
     waiting: Mapping[TopicPartition, Reason]
+    distinct: Collection[Reason]
+    faulty: Mapping[TopicPartition, Reason]
 
     @classmethod
     def of(cls, p: Picture) -> Findings:
         """Those that apply in this picture."""
-        return cls(p, of_consumer(p), of_partitions(p))
+        waiting = of_partitions(p)
+        distinct = {id(reason): reason for reason in waiting.values()}.values()
+        faulty = {}
+        if any(reason.fault for reason in distinct):
+            faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
+        return cls(p, of_consumer(p), waiting, distinct, faulty)
 
 
 def why(p: Picture) -> str:
@@ -43,9 +52,9 @@ def why(p: Picture) -> str:
 
 def sentence(findings: Findings) -> str:
     """The sentence of `why`."""
-    p, reason, waiting = findings
+    p, reason = findings.picture, findings.main
     if reason is None:
-        return _of_the_partitions(p, waiting)
+        return _of_the_partitions(findings)
     return " ".join(
         filter(None, (_head(p, reason), _withheld(p), reason.then, _not_yours(p, reason)))
     )
@@ -53,10 +62,10 @@ def sentence(findings: Findings) -> str:
 
 def wrong(findings: Findings) -> str:
     """The worst that is wrong, in a clause; "" if nothing is."""
-    p, reason, waiting = findings
+    p, reason = findings.picture, findings.main
     if reason is not None:
         return reason.text if reason.fault else ""
-    faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
+    faulty = findings.faulty
     if not faulty:
         topic = no_topic(p) if p.subscribed else None
         return topic.text if topic is not None and topic.fault else ""
@@ -85,7 +94,7 @@ def _withheld(p: Picture) -> str:
     unconfirmed = session(p)
     if unconfirmed is None or p.member is None:
         return ""
-    count = sum(one.records for one in p.partitions.values())
+    count = sum([one.records for one in with_records(p.partitions)])
     if not count or p.session_until == -math.inf:
         return ""
     withheld = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld"
@@ -156,9 +165,9 @@ def _held_note(waiting: Mapping[TopicPartition, Reason]) -> str:
     return " ".join(notes)
 
 
-def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> str:
+def _of_the_partitions(findings: Findings) -> str:
     """The sentence if nothing hinders the whole consumer: the worst that hinders a partition."""
-    faulty = {tp: reason for tp, reason in waiting.items() if reason.fault}
+    p, waiting, faulty = findings.picture, findings.waiting, findings.faulty
     if faulty:
         first = _oldest(faulty)
         reason = faulty[first]
@@ -171,7 +180,7 @@ def _of_the_partitions(p: Picture, waiting: Mapping[TopicPartition, Reason]) -> 
             f"Nothing is delivered from {names}{others}: {_named(first)}: {_stopped(reason.text)}"
         )
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
-    kinds = {reason.waiting_for for reason in waiting.values()}
+    kinds = {reason.waiting_for for reason in findings.distinct}
     if WaitingFor.FETCH in kinds or WaitingFor.TURN in kinds:
         slow = _slow_note(waiting)
         if p.application.delivered_at > -math.inf:

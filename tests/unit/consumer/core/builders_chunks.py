@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kafka.structs import TopicPartition
 
 from aktor.events.fetching import Chunk
 from aktor.records import RecordReader
+from aktor.records.extent import newest_timestamp
 from tests.unit.records.building import a_batch, values
 
 A = TopicPartition("orders", 0)
@@ -47,6 +49,7 @@ def a_chunk(
     epoch: int = 1,
     leader_epoch: int = 5,
     high_watermark: int = -1,
+    came_at: float = -math.inf,
 ) -> Chunk:
     """`count` records (or these contents) at consecutive offsets from `offset` on."""
     contents = contents or tuple(b"%d" % (offset + one) for one in range(count))
@@ -58,6 +61,7 @@ def a_chunk(
         end=offset + len(contents),
         epoch=epoch,
         high_watermark=high_watermark,
+        came_at=came_at,
     )
 
 
@@ -69,6 +73,7 @@ def a_chunk_of(
     end: int = -1,
     epoch: int = 1,
     high_watermark: int = -1,
+    came_at: float = -math.inf,
 ) -> Chunk:
     return Chunk(
         partition=partition,
@@ -79,6 +84,8 @@ def a_chunk_of(
         size=len(data) + OVERHEAD,
         high_watermark=high_watermark,
         last_stable_offset=high_watermark,
+        came_at=came_at,
+        newest=newest_timestamp(memoryview(data)),
     )
 
 
