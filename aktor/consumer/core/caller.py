@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-__all__ = ["Caller", "CallerRef", "is_another", "is_this", "nobody", "this_caller"]
+__all__ = ["Caller", "CallerRef", "is_another", "is_this", "nobody", "this_caller", "thread_of"]
 
 
 class Caller:
@@ -57,9 +57,14 @@ def is_this(caller: CallerRef) -> bool:
 
 def is_another(caller: CallerRef) -> bool:
     """Whether it is not the calling thread, and has not ended."""
-    other = caller()
-    if other is None or other.ident == threading.get_ident():
-        return False
+    return thread_of(caller) not in (None, threading.get_ident())
+
+
+def thread_of(caller: CallerRef) -> int | None:
+    """The id of this thread; None: it has ended, so that the id may be that of another by now."""
+    one = caller()
+    if one is None:
+        return None
     # The main thread has a frame to the end: once its code is done, it waits for other threads.
     main = threading.main_thread()
-    return other.ident != main.ident or main.is_alive()
+    return one.ident if one.ident != main.ident or main.is_alive() else None

@@ -16,9 +16,9 @@ another member. The group must confirm the member before records are given out a
 from __future__ import annotations
 
 import math
-import threading
 from typing import Final
 
+from aktor.consumer.core.caller import CallerRef, nobody, this_caller
 from aktor.consumer.core.delivery import Delivery
 from aktor.consumer.core.port import ApplicationPort, Publish
 from aktor.consumer.core.subscription import Subscription
@@ -67,7 +67,7 @@ class PollHeartbeat:
         #: When the application was last in a poll, and in which thread. (The thread is noted with
         #: each `Poll` that is told: to ask for it costs more than the time.)
         self.polled_at = -math.inf
-        self.thread = 0
+        self.caller: CallerRef = nobody
         #: Whether positions or freed bytes were sent without a wake, and the background was not
         #: woken since; and how many bytes.
         self._unread = False
@@ -109,7 +109,7 @@ class PollHeartbeat:
         )
         if news and not wake and now < self._told_at + NEWS_EVERY:
             return
-        self.thread = threading.get_ident()
+        self.caller = this_caller()
         moved = delivery.take_moved()
         incarnation, given_back = credit.incarnation, credit.given_back
         self._told_at = now

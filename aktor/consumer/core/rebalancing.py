@@ -9,13 +9,13 @@ is the same for both group protocols.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from kafka.structs import TopicPartition
 
+from aktor.consumer.core.caller import CallerRef, this_caller
 from aktor.consumer.core.delivery import Delivery
 from aktor.consumer.core.subscription import TopicIds
 from aktor.consumer.core.waiting import Waiting
@@ -60,7 +60,7 @@ class UserCode:
         self.name = ""
         #: The listener's method that runs, since when, and in which thread; None: none runs. It
         #: stays while the method calls the consumer.
-        self.running: tuple[str, float, int] | None = None
+        self.running: tuple[str, float, CallerRef] | None = None
 
     def enter(self, name: str) -> None:
         """The thread goes on in this callback, or in none ("")."""
@@ -68,9 +68,9 @@ class UserCode:
 
     def begin(self, method: str, now: float) -> None:
         """This method of the listener is called now."""
-        self.running = method, now, threading.get_ident()
+        self.running = method, now, this_caller()
 
-    def back_to(self, outer: tuple[str, float, int] | None) -> None:
+    def back_to(self, outer: tuple[str, float, CallerRef] | None) -> None:
         """The method has returned, or raised; it was called inside of the `outer` one, if any."""
         self.running = outer
 

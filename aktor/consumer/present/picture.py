@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any, Final, Protocol
 
 from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.present.seen import PartitionSeen, see, with_records
@@ -206,7 +207,7 @@ def _application(
     engine: Engine, guard: CallsNow, dispatcher: Dispatcher, now: float
 ) -> ApplicationNow:
     heartbeat, running = engine.heartbeat, engine.rebalancing.user_code.running
-    callback, since, thread = running or ("", -math.inf, heartbeat.thread)
+    callback, since, caller = running or ("", -math.inf, heartbeat.caller)
     waits = bool(guard.away) and running is None
     late = not waits and now - max(heartbeat.polled_at, since) >= LATE_POLL
     return ApplicationNow(
@@ -215,7 +216,7 @@ def _application(
         waits_in=_other_call(guard) if waits else "",
         callback=callback,
         callback_since=since,
-        line=line_of(thread) if (late or running) and thread and dispatcher.on_threads else "",
+        line=line_of(thread_of(caller)) if (late or running) and dispatcher.on_threads else "",
         delivered_at=engine.delivered_at,
     )
 

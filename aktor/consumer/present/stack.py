@@ -17,17 +17,17 @@ FRAMES_MAX: Final = 12
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-def stack_of(thread: int) -> tuple[str, ...]:
+def stack_of(thread: int | None) -> tuple[str, ...]:
     """The stack of this thread as "folder/file.py:12 function", the innermost frame first; empty if
     the thread has ended."""
-    frames = _frames(sys._current_frames().get(thread))
+    frames = _frames(_innermost(thread))
     return tuple(_place(frame) for frame, _ in zip(frames, range(FRAMES_MAX), strict=False))
 
 
-def line_of(thread: int, *, ours: bool = False) -> str:
+def line_of(thread: int | None, *, ours: bool = False) -> str:
     """The innermost line of this thread that is the application's, neither ours nor one of Python's
-    own; `ours`: the innermost line at all. "" if there is none."""
-    innermost = sys._current_frames().get(thread)
+    own; `ours`: the innermost line at all. "" if there is none, or no thread."""
+    innermost = _innermost(thread)
     if ours:
         return "" if innermost is None else _place(innermost)
     for frame in _frames(innermost):
@@ -35,6 +35,10 @@ def line_of(thread: int, *, ours: bool = False) -> str:
         if not name.startswith((_OURS, "<")) and not _is_pythons(name):
             return _place(frame)
     return "" if innermost is None else _place(innermost)
+
+
+def _innermost(thread: int | None) -> FrameType | None:
+    return None if thread is None else sys._current_frames().get(thread)
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.present import picture
 from aktor.consumer.present.picture import LATE_POLL, CallsNow, Picture
@@ -186,7 +187,7 @@ class Watch:
             return
         self._late_poll = p.application.polled_at
         running = engine.rebalancing.user_code.running
-        thread = engine.heartbeat.thread if running is None else running[2]
+        thread = thread_of(engine.heartbeat.caller if running is None else running[2])
         self._log.warning(
             "poll.overdue",
             seconds=round(late, 3),

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
+from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.partition import Stage
+from aktor.consumer.core.rebalancing import UserCode
 from aktor.consumer.present import health, picture
 from aktor.consumer.present.picture import ApplicationNow, Picture
 from aktor.consumer.present.reasons import sentence
@@ -20,6 +22,7 @@ from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.consumer.present.seen import PartitionSeen
+from aktor.consumer.present.stack import line_of, stack_of
 from aktor.consumer.present.watch import ahead_by
 from aktor.events.metadata import Broker, Cluster, PartitionInfo, TopicInfo
 from aktor.events.present import (
@@ -36,6 +39,7 @@ from aktor.events.present import (
     PositionsNow,
     TopicTrouble,
 )
+from tests.unit.consumer.core.builders import a_consumer
 
 NOW = 1000.0
 T0 = TopicPartition("orders", 0)
@@ -1127,3 +1131,31 @@ def test_the_background_thread_says_nothing_of_the_line_at_which_it_looks_itself
 
     assert line_of(threading.get_ident(), 12.0) == ""
     assert line_of(threading.main_thread().ident, 0.0) == ""
+
+
+def test_no_line_is_named_of_a_thread_that_has_ended_since_another_may_have_its_id() -> None:
+    harness = a_consumer()
+    in_callback = UserCode()
+
+    def polls_and_calls_back() -> None:
+        harness.clock.now += 100.0
+        harness.poll()
+        in_callback.begin("on_partitions_revoked", 0.0)
+
+    thread = threading.Thread(target=polls_and_calls_back)
+    thread.start()
+    thread.join()
+
+    assert in_callback.running is not None
+    for caller in (harness.engine.heartbeat.caller, in_callback.running[2]):
+        assert thread_of(caller) is None
+    assert line_of(None) == ""
+    assert stack_of(None) == ()
+
+
+def test_the_line_of_the_thread_that_polls_is_named() -> None:
+    harness = a_consumer()
+    harness.clock.now += 100.0
+    harness.poll()
+
+    assert "test_present.py" in line_of(thread_of(harness.engine.heartbeat.caller))
