@@ -40,8 +40,9 @@ __all__ = [
 class PartitionStatus:
     """One assigned partition: its consumed position, its end as last told, the records between.
 
-    None means not known yet. `lag` counts from the position to the high watermark (or the last
-    stable offset, with read_committed).
+    None means not known. `lag` counts from the position to the high watermark (or the last stable
+    offset, with read_committed), as the leader told it last; it is not known either if all of that
+    is read, and the leader is not asked before the application polls, or there is room again.
     """
 
     position: int | None
@@ -268,24 +269,30 @@ def _age(at: float, now: float) -> float | None:
 
 
 def _partition(p: Picture, it: PartitionSeen, reason: Reason) -> PartitionStatus:
+    lag = None if it.lag == 0 and reason.waiting_for in _UNASKED else it.lag
     return PartitionStatus(
         position=it.position,
         end=it.end,
-        lag=it.lag,
+        lag=lag,
         paused=it.paused,
         buffered_bytes=it.buffered - it.arrived,
         trouble=reason.text if reason.fault or not it.subscribed else "",
         waiting_for=reason.waiting_for,
         because=reason.text,
         waiting=_age(reason.since, p.now),
-        lag_seconds=_behind(p, it),
+        lag_seconds=_behind(p, it, lag),
     )
 
 
-def _behind(p: Picture, it: PartitionSeen) -> float | None:
-    if it.lag == 0:
+#: Of partitions that wait for these their leaders are asked nothing. If all was read, nobody knows
+#: whether there is more by now.
+_UNASKED: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.BUFFER})
+
+
+def _behind(p: Picture, it: PartitionSeen, lag: int | None) -> float | None:
+    if lag == 0:
         return 0.0
-    if it.lag is None or it.next_at < 0:
+    if lag is None or it.next_at < 0:
         return None
     return max(0.0, p.wall - it.next_at / 1000.0)
 

@@ -8,7 +8,7 @@ background thread hangs. Times are those of the dispatcher's clock: who looks co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
@@ -20,6 +20,7 @@ __all__ = [
     "BrokerNow",
     "CommitsNow",
     "CoordinatorNow",
+    "Crowded",
     "FetchNow",
     "Heard",
     "Hindrance",
@@ -63,6 +64,30 @@ class Heard:
         last = cls()
         last.note(max([one.at for one in slots], default=-math.inf))
         return last
+
+
+class Crowded:
+    """The partitions of which so much is buffered that they are not fetched before a `Poll` has
+    told that some of it was read. It changes with each chunk, so it is a slot: the fetch manager
+    writes it, any thread reads it."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, None] = {}
+
+    def add(self, partition: TopicPartition) -> None:
+        """This one is crowded."""
+        self._partitions[partition] = None
+
+    def remove(self, partition: TopicPartition) -> None:
+        """This one is not crowded any more."""
+        del self._partitions[partition]
+
+    @property
+    def now(self) -> frozenset[TopicPartition]:
+        """Those that are crowded now. (A copy is one operation.)"""
+        return frozenset(self._partitions.copy())
 
 
 class BrokerNow(Value):
@@ -204,17 +229,13 @@ class Hindrance(Value):
 class FetchNow(Value):
     """The partitions that are not fetched, since when brokers owe an answer that brings records,
     with what these refuse the whole Fetch if they do, and the brokers from which partitions are
-    read instead of from their leaders (KIP-392).
-
-    `crowded` tells when it is called, from any thread, of which partitions so much is buffered that
-    they are not fetched before a `Poll` has told that some of it was read. That changes with each
-    chunk, so it is not noted here: only who looks pays for it."""
+    read instead of from their leaders (KIP-392)."""
 
     hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
     late: Mapping[int, float] = field(default_factory=dict)
     refusals: Mapping[int, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
-    crowded: Callable[[], frozenset[TopicPartition]] = frozenset
+    crowded: Crowded = field(default_factory=Crowded)
 
 
 class PositionNow(Value):

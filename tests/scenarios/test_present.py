@@ -269,6 +269,7 @@ def test_what_was_read_and_not_told_by_a_poll_keeps_a_partition_from_being_fetch
     waits = status.partitions[T0]
     assert waits.waiting_for is WaitingFor.APPLICATION
     assert waits.because.endswith("; it is fetched after the next poll")
+    assert (waits.lag, waits.lag_seconds) == (None, None), "nobody has asked for the new record"
     assert status.healthy, "it is no fault"
     read(world, consumer, 80)
     assert poll_for(world, consumer, 2.0).why.startswith("There is nothing new")
@@ -292,7 +293,7 @@ def test_a_partition_whose_records_wait_behind_others_says_so_and_is_no_stall(
     waits = [one for one in said if one.partitions[T1].waiting_for is WaitingFor.TURN]
     assert waits
     for one in waits:
-        assert "The application is slower than what comes: orders-" in one.why
+        assert "Some wait for their turn: orders-" in one.why
         assert one.why.startswith("Records are fetched and delivered: the last ones 0.")
         assert one.partitions[T1].because.endswith(", and come with one of the next polls")
         assert one.healthy
@@ -580,7 +581,7 @@ def test_a_topic_that_does_not_exist_is_named_though_another_is_read(world: Worl
     read_all = poll_for(world, consumer, 10.0)
 
     assert read_all.why.startswith("There is nothing new")
-    assert re.search(r"No broker has known the topic 'oders' for 10\.[01] s\.", read_all.why)
+    assert "No broker has known the topic 'oders' for 10.0 s." in read_all.why
     assert read_all.state.startswith("running, but no broker has known the topic 'oders'")
     assert not poll_for(world, consumer, 1.0).healthy
 

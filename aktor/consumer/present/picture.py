@@ -181,7 +181,7 @@ def take(
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
         fetch=fetch,
-        crowded=fetch.crowded() if is_late and partitions else frozenset(),
+        crowded=fetch.crowded.now if is_late and partitions else frozenset(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),
         partitions=seen,

@@ -19,7 +19,7 @@ from kafka.structs import TopicPartition
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.metadata import Cluster
 from aktor.events.positions import Assigned
-from aktor.events.present import Hindrance
+from aktor.events.present import Crowded, Hindrance
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.room import FetchRoom
 from aktor.values import Mutable
@@ -115,6 +115,8 @@ class FetchPlan:
         #: Assigned by hand since the last Poll: nobody has asked for their records yet.
         self.unpolled: set[TopicPartition] = set()
         self.cluster = Cluster()
+        #: The partitions that are not fetched because enough of them is buffered.
+        self.all_crowded = Crowded()
         #: Partitions without a leader now.
         self.leaderless: dict[TopicPartition, FetchCursor] = {}
         #: Partitions whose positions a new leader may not have, and nobody was asked about yet.
@@ -257,14 +259,6 @@ class FetchPlan:
         """Whether a partition of this node is not fetched because enough of it is buffered."""
         return self._of_nodes[node].crowded > 0
 
-    def all_crowded(self) -> frozenset[TopicPartition]:
-        """The partitions that are not fetched because enough of them is buffered. From any thread:
-        what is read here is replaced as a whole, and a copy is one operation."""
-        if not any(its.crowded for its in list(self._of_nodes.values())):
-            return frozenset()
-        states = self._states.copy()
-        return frozenset([tp for tp, known in states.items() if known.state is _CROWDED])
-
     def readable_from(self, node: int) -> int:
         """Bytes from this node that the application can read now."""
         return self._of_nodes[node].readable
@@ -285,6 +279,10 @@ class FetchPlan:
                 self._count(before, -1)
             if after is not None:
                 self._count(after, 1)
+            if after is not None and after.state is _CROWDED:
+                self.all_crowded.add(tp)
+            elif before is not None and before.state is _CROWDED:
+                self.all_crowded.remove(tp)
         if before is not None and _place(before) != (None if after is None else _place(after)):
             self._take_out(tp, before)
         if cursor is not None and after is not None:

@@ -412,9 +412,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "partitions": {T0: seen(lag=1, buffered=70, records=1, here_since=NOW - 8.0)},
         },
         WaitingFor.TURN,
-        "Records are fetched and delivered: the last ones 0.1 s ago. The application is slower than"
-        " what comes: orders-0: its records have been here for 8.0 s, and come with one of the next"
-        " polls.",
+        "Records are fetched and delivered: the last ones 0.1 s ago. Some wait for their turn:"
+        " orders-0: its records have been here for 8.0 s, and come with one of the next polls.",
     ),
     "its records have just come": (
         {"partitions": {T0: seen(lag=1, buffered=70, records=1, here_since=NOW - 2.0)}},

@@ -21,6 +21,9 @@ LONG_AGO: Final = 3.0
 class WaitingFor(enum.Enum):
     """What the next record of a partition waits for."""
 
+    # One of some thousand partitions may be looked up; Enum.__hash__ is Python code.
+    __hash__ = object.__hash__
+
     RECORDS = "nothing new"
     """All that was written has been delivered, as far as the leader has told."""
 
@@ -31,8 +34,8 @@ class WaitingFor(enum.Enum):
     """Records are here, or could be. The application has not polled for a second or more."""
 
     TURN = "its turn"
-    """Its records have been here for three seconds. The application polls, and is given those of
-    other partitions first, or only few with each poll: it is slower than what comes."""
+    """Its next records have been here for three seconds. The application polls, and is given those
+    of other partitions first, or only few with each poll."""
 
     CALLBACK = "callback"
     """A method of the rebalance listener has not returned."""

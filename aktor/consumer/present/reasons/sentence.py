@@ -131,13 +131,13 @@ def _not_yours(p: Picture, reason: Reason) -> str:
 
 
 def _slow_note(waiting: Mapping[TopicPartition, Reason]) -> str:
-    """Which partitions wait for a slow application."""
+    """Which partitions' records have waited long for their turn."""
     slow = {tp: reason for tp, reason in waiting.items() if reason.waiting_for is WaitingFor.TURN}
     if not slow:
         return ""
     first = _oldest(slow)
     more = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
-    return f"The application is slower than what comes: {_named(first)}{more}: {slow[first].text}."
+    return f"Some wait for their turn: {_named(first)}{more}: {slow[first].text}."
 
 
 #: Of these partitions records come, or would: a fault of others does not affect them.

@@ -165,13 +165,13 @@ def test_a_partition_is_crowded_from_an_equal_part_of_the_bound_on() -> None:
     table.cursor(0).buffer(10, 1, WATERMARKS)
     table.look(0)
     assert table.ready == {1: [1]}
-    assert table.plan.all_crowded() == {tp(0)}
+    assert table.plan.all_crowded.now == {tp(0)}
 
     table.cursor(0).consumed_up_to(10)
     assert table.look(0) == [(1, 0)]
     assert table.ready == {1: [1, 0]}
     assert not table.plan.crowded(1)
-    assert table.plan.all_crowded() == frozenset()
+    assert table.plan.all_crowded.now == frozenset()
 
 
 def test_bytes_that_the_application_can_read_are_counted_at_the_node_they_came_from() -> None:
