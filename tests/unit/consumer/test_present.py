@@ -1158,3 +1158,13 @@ def test_the_line_of_the_thread_that_polls_is_named() -> None:
     harness.poll()
 
     assert "test_present.py" in line_of(thread_of(harness.engine.heartbeat.caller))
+
+
+def test_a_metadata_error_that_may_pass_is_a_fault_after_a_second_and_a_refusal_at_once() -> None:
+    def is_wrong(since: float, *, may_pass: bool) -> bool:
+        refused = trouble(since=since, error="INVALID_TOPIC_EXCEPTION", may_pass=may_pass)
+        return bool(wrong(a_picture(cluster=Cluster(version=1), metadata=refused)))
+
+    assert not is_wrong(NOW - 0.5, may_pass=True)
+    assert is_wrong(NOW - 2.0, may_pass=True)
+    assert is_wrong(NOW - 0.5, may_pass=False)

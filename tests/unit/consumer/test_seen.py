@@ -26,11 +26,11 @@ BEGIN = 100.0
 
 def a_picture(harness: EngineHarness, **said: Any) -> Picture:
     """Of a consumer without a group, whose three partitions are led by broker 1."""
-    now = harness.clock()
+    now, late = harness.clock(), said.pop("late", 0.0)
     leads = PartitionInfo(leader=1, leader_epoch=1)
     orders = TopicInfo(topic_id=None, partitions=dict.fromkeys(range(3), leads))
     application = ApplicationNow(
-        polled_at=now,
+        polled_at=now - late,
         waits=False,
         waits_in="",
         callback="",
@@ -183,7 +183,7 @@ STATES: dict[str, tuple[Any, dict[str, Any]]] = {
         lambda harness: None,
         {"fetch": FetchNow(replicas={B: 3}), "network": with_a_dead_broker(3)},
     ),
-    "crowded": (lambda harness: None, {"crowded": frozenset({B})}),
+    "crowded": (lambda harness: None, {"crowded": frozenset({B}), "late": 8.0}),
     "no leader": (
         lambda harness: None,
         {"cluster": Cluster(version=1, topics={"orders": TopicInfo(topic_id=None, partitions={})})},
