@@ -107,6 +107,7 @@ def look(bootstrap: str, partitions: int) -> dict[str, list[float]]:
     took: dict[str, list[float]] = {}
     for name, act in {
         "status()": consumer.status,
+        "status().healthy": lambda: consumer.status().healthy,
         "why()": consumer.why,
         "str(status())": lambda: str(consumer.status()),
     }.items():
