@@ -81,6 +81,14 @@ class Background:
                 self._core.log.strand.follow(0)
             events.done_with(event)
 
+    def take_auto_commits(self) -> None:
+        """The consumer ends: what no poll will look at any more, the user's callback still hears.
+        A commit may be under way when `close` is called."""
+        for event in [*self._events.gather()]:
+            if isinstance(event, AutoCommitFinished):
+                self._callbacks.add_auto_commit(event)
+                self._events.take_out(event)
+
     def _act_on(self, event: Event) -> Waiting[None]:
         core = self._core
         match event:

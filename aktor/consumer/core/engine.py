@@ -513,6 +513,7 @@ class Engine:
         error = yield from self.leaving.leave(
             deadline, because=CLOSED, operation=operation, commits_until=commits_until
         )
+        self.background.take_auto_commits()
         self.commits.callbacks.run()
         return error
 

@@ -353,3 +353,16 @@ def test_the_outcome_of_an_automatic_commit_is_told_to_the_users_callback_in_pol
     harness.poll()
 
     assert harness.auto_commits == [(positions, CRASH)]
+
+
+def test_an_automatic_commit_that_ends_as_the_consumer_is_closed_is_told_to_the_callback_once() -> (
+    None
+):
+    harness = a_consumer()
+    positions = {A: OffsetAndMetadata(3, "", 5)}
+    harness.hear(AutoCommitFinished(offsets=positions, error=None))
+
+    harness.run(harness.engine.close(harness.clock() + 1))
+    harness.run(harness.engine.close(harness.clock() + 1))
+
+    assert harness.auto_commits == [(positions, None)]
