@@ -47,7 +47,7 @@ from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.shown import Shown
-from aktor.consumer.system import HOST
+from aktor.consumer.system import HOST, kind_of
 from aktor.errors import ConsumerStoppedError
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.metadata import TopicInfo
@@ -264,7 +264,8 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self._patience = config["max_poll_interval_ms"] / 1000
         self._prepare_metrics(self.config)
         host = HOST.get().for_consumer(self)
-        made = assemble(self.config, settings, host, self._bell, key=key, value=value)
+        kind = kind_of(settings.group_protocol)
+        made = assemble(kind, self.config, settings, host, self._bell, key=key, value=value)
         self._system = made
         self._host, self._dispatcher, self._core, self._engine = made
         to_close = [config["value_deserializer"], config["key_deserializer"]]

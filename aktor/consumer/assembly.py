@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from aktor import kafka_python
 from aktor.actors.runtime.dispatcher import Bell, Dispatcher
 from aktor.consumer import deserializers
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import ReaderMaker
-from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import Guard
+from aktor.consumer.core.half import ApplicationHalf
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.deserializers import Deserialize
-from aktor.consumer.system import ActorSystem, Host, kind_of
+from aktor.consumer.system import ActorSystem, ConsumerKind, Host
 from aktor.events.fetching import Chunk
 from aktor.events.membership import Operation
 from aktor.records import RecordReader
@@ -26,10 +26,10 @@ from aktor.settings import Settings
 from aktor.trace import open_trace
 from aktor.version import __version__
 
-if TYPE_CHECKING:
-    from aktor.consumer.core.half import ApplicationHalf
-
 __all__ = ["Assembly", "Ending", "assemble"]
+
+#: The application's half of a kind of consumer.
+C_co = TypeVar("C_co", bound=ApplicationHalf, covariant=True)
 
 #: How long a consumer that cannot begin waits for the end of its thread, in seconds.
 GIVE_UP_WAIT: Final = 5.0
@@ -41,13 +41,13 @@ LEAST_STOP_WAIT: Final = 0.5
 Blocking: TypeAlias = Iterator[Callable[[], object]]
 
 
-class Assembly(NamedTuple):
-    """The parts of one consumer. No thread runs before `start`."""
+class Assembly(NamedTuple, Generic[C_co]):
+    """The parts of one consumer, of whatever kind. No thread runs before `start`."""
 
     host: Host
     dispatcher: Dispatcher
     core: Core
-    engine: Engine
+    engine: C_co
 
     def start(self) -> None:
         """Start the background thread."""
@@ -68,7 +68,9 @@ class Ending:
     Each step may be done twice: `close` may be called again after an interrupt.
     """
 
-    def __init__(self, made: Assembly, guard: Guard[Any], deserializers: list[Any]) -> None:
+    def __init__(
+        self, made: Assembly[ApplicationHalf], guard: Guard[Any], deserializers: list[Any]
+    ) -> None:
         self._made = made
         self._guard = guard
         self._to_close = deserializers
@@ -113,6 +115,7 @@ class Ending:
 
 
 def assemble(
+    kind: ConsumerKind[C_co],
     config: Mapping[str, Any],
     settings: Settings,
     host: Host,
@@ -120,11 +123,11 @@ def assemble(
     *,
     key: Deserialize | None,
     value: Deserialize | None,
-) -> Assembly:
-    """Make the actors, and the application's half, which is told by `bell` that there is news."""
+) -> Assembly[C_co]:
+    """Make the actors of this kind of consumer, and the application's half, which is told by `bell`
+    that there is news."""
     trace = open_trace(consumer=settings.client_id, group=settings.group_id)
     port = ApplicationPort(bell, trace)
-    kind = kind_of(settings.group_protocol)
     dispatcher = ActorSystem(kind, settings, port, trace, host).dispatcher
     core = Core.make(
         settings,
@@ -135,8 +138,7 @@ def assemble(
         make_reader=reader_maker(settings, key, value),
         deserializes=not (key is None and value is None),
     )
-    engine = kind.core(core, on_auto_commit=config["default_offset_commit_callback"])
-    return Assembly(host, dispatcher, core, engine)
+    return Assembly(host, dispatcher, core, kind.core(core, config))
 
 
 def reader_maker(

@@ -53,7 +53,7 @@ from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import NAMES as VIEWS
 from aktor.consumer.internals import Internals
 from aktor.consumer.shown import Shown
-from aktor.consumer.system import HOST, Host
+from aktor.consumer.system import HOST, Host, kind_of
 from aktor.errors import ConsumerClosedError
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo
@@ -205,7 +205,8 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         host = HOST.get().for_consumer(self)
         self._make_bell = host.make_bell
         self._bell = Bells(self._make_bell)
-        made = assemble(self.config, settings, host, self._bell, key=key, value=value)
+        kind = kind_of(settings.group_protocol)
+        made = assemble(kind, self.config, settings, host, self._bell, key=key, value=value)
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
         to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]

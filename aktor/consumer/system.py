@@ -24,6 +24,7 @@ from aktor.actors.runtime.supervision import Child
 from aktor.actors.runtime.supervisor import Supervisor
 from aktor.actors.sockets.kafka_net import KafkaNet
 from aktor.actors.sockets.wire import Net
+from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.port import ApplicationPort
 from aktor.events.message import Message
@@ -121,14 +122,14 @@ class ConsumerKind(Value, Generic[C]):
     `actors` stand in the order in which a tick asks them. The last is the network actor, which
     takes the requests of all others. `routes` say what each of them hears, and the application.
     `kept` is given a consumer's host, and makes what an actor is given beside its settings, by the
-    actor's name: once, so that a restarted actor is given the same. `core` is the application's
-    half: a class with what `ApplicationHalf` names.
+    actor's name: once, so that a restarted actor is given the same. `core` makes the application's
+    half, which has what `ApplicationHalf` names, of its surroundings and the user's settings.
     """
 
     actors: tuple[ActorType, ...]
     routes: Routes
     kept: Callable[[Host], Mapping[str, Mapping[str, Any]]]
-    core: type[C]
+    core: Callable[[Core, Mapping[str, Any]], C]
 
 
 def kind_of(protocol: str) -> ConsumerKind[Engine]:
@@ -150,8 +151,12 @@ def kind_of(protocol: str) -> ConsumerKind[Engine]:
         ),
         routes=ROUTES,
         kept=lambda host: {MEMBERSHIP: kept(host)},
-        core=Engine,
+        core=_engine,
     )
+
+
+def _engine(core: Core, config: Mapping[str, Any]) -> Engine:
+    return Engine(core, on_auto_commit=config["default_offset_commit_callback"])
 
 
 def _membership(

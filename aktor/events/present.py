@@ -144,7 +144,8 @@ class NetworkNow(Value):
     def at_rest(self) -> NetworkNow:
         """The same, with the last answers until now: later ones do not change it."""
         brokers = {node: one.at_rest() for node, one in self.brokers.items()}
-        return NetworkNow(brokers=brokers, servers=tuple([one.at_rest() for one in self.servers]))
+        servers = tuple([one.at_rest() for one in self.servers])
+        return replace(self, brokers=brokers, servers=servers)
 
 
 class TopicTrouble(Value):

@@ -4,7 +4,7 @@
 application's half by the names here, and by no others. `Engine` is the half of a `KafkaConsumer`. A
 share consumer (KIP-932), whose records have acknowledgements in place of positions, or a member of
 a streams group (KIP-1071) would have another class with these members, and its `ConsumerKind`
-(`consumer.system`) would name that class.
+(`consumer.system`) would make it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from aktor.consumer.core.call import Call
 from aktor.consumer.core.commits import CommitCallbacks
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.rebalancing import UserCode
+from aktor.consumer.core.waiting import Waiting
+from aktor.events.membership import Operation
 from aktor.trace import Trace
 
 __all__ = ["ApplicationHalf"]
@@ -84,6 +86,12 @@ class ApplicationHalf(Protocol):
 
     def repair(self) -> None:
         """The last call was interrupted: repair what it left half done."""
+
+    def close(
+        self, deadline: float, *, commit: bool = True, operation: Operation = Operation.DEFAULT
+    ) -> Waiting[BaseException | None]:
+        """What is owed to the group and to the user when the consumer ends, until `deadline`.
+        Returns the error of the user's listener."""
 
     def spare_unfinished(self) -> None:
         """The consumer is to be closed: what another thread was given last counts as not
