@@ -358,6 +358,29 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.POSITION,
         "broker 2, kafka-2:9092 was asked 4.0 s ago and has not answered",
     ),
+    "its position is looked up, and only another connection to the broker works": (
+        {
+            "network": network(
+                a_broker(1), a_broker(2, attempts=17, failed_at=NOW - 8.0, retry_at=NOW + 5.2)
+            ),
+            "partitions": {T0: seen(position=None, end=None, lag=None)},
+            "positions": PositionsNow(
+                waiting={
+                    T0: PositionNow(
+                        stage="validation",
+                        since=NOW - 4.0,
+                        node=2,
+                        asked_at=NOW - 4.0,
+                        trouble="",
+                        retry_at=-math.inf,
+                    )
+                }
+            ),
+        },
+        WaitingFor.POSITION,
+        "broker 2, kafka-2:9092 is to be asked, and a connection to it has failed; the next"
+        " attempt is made in 5.2 s",
+    ),
     "its position is looked up, and a quota is used up": (
         {
             "network": network(a_broker(1), a_throttling_broker(2)),
@@ -853,6 +876,20 @@ def test_a_member_that_left_since_nobody_polled_is_not_said_to_wait_for_a_heartb
     for reason in of_partitions(p).values():
         assert reason.waiting_for is WaitingFor.APPLICATION
         assert reason.text == "the application has not polled for 7.0 s (it is at app.py:3 work)"
+
+
+def test_records_of_a_member_that_left_since_nobody_polled_do_not_wait_for_its_session() -> None:
+    p = a_picture(
+        max_poll_interval=4.0,
+        application=an_application(polled_at=NOW - 7.0),
+        session_until=NOW - 2.0,
+        partitions={T0: seen(records=131, buffered=500, lag=131)},
+    )
+
+    assert "131 records are buffered and withheld, since the member has not polled for" in (
+        sentence.why(p)
+    )
+    assert "session" not in sentence.why(p)
 
 
 def test_a_consumer_without_a_group_that_was_never_polled_does_not_say_that_nothing_is_new() -> (

@@ -156,7 +156,15 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         name = f"broker {waiting.node}" if broker is None else broker_name(broker)
         how_long = seconds(p.now - waiting.asked_at)
         throttle = throttling(broker, waiting.asked_at, p.now)
-        said.append(f"{name} {throttle or f'was asked {how_long} ago and has not answered'}")
+        if throttle:
+            said.append(f"{name} {throttle}")
+        elif broker is not None and broker.attempts and broker.retry_at > waiting.asked_at:
+            # A broker may answer heartbeats on one connection while another one, which is for
+            # requests like this, waits for its next attempt. Which of them it is is not known here.
+            tried = made_in(broker.retry_at, p.now, "the next attempt")
+            said.append(f"{name} is to be asked, and a connection to it has failed; {tried}")
+        else:
+            said.append(f"{name} was asked {how_long} ago and has not answered")
     trouble = waiting.trouble
     if waiting.stage == "committed" and p.commits is not None:
         trouble = p.commits.trouble or trouble

@@ -7,7 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from aktor.consumer.present.picture import LATE_POLL, Picture
-from aktor.consumer.present.reasons.application import late_text, lateness, poll_deadline
+from aktor.consumer.present.reasons.application import (
+    late_text,
+    lateness,
+    poll_deadline,
+    polls_late,
+)
 from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.group import may_be_removed, session
 from aktor.consumer.present.reasons.partition import of_partitions
@@ -98,6 +103,9 @@ def _withheld(p: Picture) -> str:
     if not count or p.session_until == -math.inf:
         return ""
     withheld = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld"
+    late = polls_late(p)
+    if late is not None and late.fault:
+        return f"{withheld}, since the member has not polled for max_poll_interval_ms."
     if may_be_removed(p, p.member):
         return f"{withheld}, since the group may have gone on without this member."
     length = seconds(p.member.session)
