@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -148,6 +150,13 @@ class ConsumerStatus(_Look):
         lags = [state.lag for state in self.partitions.values()]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it, for a page or a log: `json.dumps(status.to_dict())`. Partitions
+        are called "orders-0"; `lag` and `lag_seconds` of the whole consumer are in it, too."""
+        fields = dataclasses.fields(self)
+        told = {one.name: _as_json(getattr(self, one.name)) for one in fields}
+        return {**told, "lag": self.lag, "lag_seconds": self.lag_seconds}
+
     def __str__(self) -> str:
         lines = [f"consumer {self.client_id}: {self.state}"]
         if self.why:
@@ -196,6 +205,29 @@ class ConsumerStatus(_Look):
         for actor in self.actors:
             lines.append(f"  actor {actor.name}: incarnation {actor.incarnation}")
         return "\n".join(lines)
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case TopicPartition():
+            return f"{value.topic}-{value.partition}"
+        case enum.Enum():
+            return value.value
+        case Mapping():
+            return {str(_as_json(key)): _as_json(item) for key, item in value.items()}
+        case set() | frozenset():
+            return sorted(value)
+        case tuple():
+            return [_as_json(item) for item in value]
+        case Health():
+            return {"ok": value.ok, "because": value.because}
+        case ActorStatus():
+            return {"name": value.name, "incarnation": value.incarnation}
+        case PartitionStatus() | BrokerStatus():
+            fields = dataclasses.fields(value)
+            return {one.name: _as_json(getattr(value, one.name)) for one in fields}
+        case _:
+            return value
 
 
 def make(

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import pickle
 from typing import Any
 
 import pytest
 from kafka.structs import TopicPartition
 
-from aktor.consumer.status import COMPUTED, ConsumerStatus, PartitionStatus, looked
+from aktor.consumer.status import (
+    COMPUTED,
+    BrokerStatus,
+    ConsumerStatus,
+    Health,
+    PartitionStatus,
+    WaitingFor,
+    looked,
+)
 from aktor.events.lifecycle import ActorStatus
 
 A = TopicPartition("orders", 0)
@@ -128,3 +137,38 @@ def _looked_at() -> ConsumerStatus:
     }
     later = {name: functools.partial(dict.__getitem__, known, name) for name in COMPUTED}
     return looked(later, **{name: known[name] for name in known.keys() - COMPUTED})
+
+
+def test_a_status_can_be_written_as_json_with_all_its_fields() -> None:
+    status = a_status(
+        partitions={A: a_partition(), B: a_partition(lag=1)},
+        brokers={1: BrokerStatus(node=1, address="kafka-1:9092", connected=True, last_answer=0.1)},
+        actors=(ActorStatus(name="fetch", incarnation=2, dead_letters=0),),
+        healthy=Health(False, "no broker answers"),
+        waiting_for=WaitingFor.BROKER,
+    )
+
+    told = json.loads(json.dumps(status.to_dict(), allow_nan=False))
+
+    assert told.keys() == {one.name for one in dataclasses.fields(status)} | {"lag", "lag_seconds"}
+    assert told["lag"] == 8
+    assert told["subscription"] == ["invoices", "orders"]
+    assert told["partitions"]["orders-1"]["lag"] == 1
+    assert told["partitions"]["orders-0"]["waiting_for"] == WaitingFor.FETCH.value
+    assert told["brokers"]["1"]["address"] == "kafka-1:9092"
+    assert told["healthy"] == {"ok": False, "because": "no broker answers"}
+    assert told["actors"] == [{"name": "fetch", "incarnation": 2}]
+
+
+def test_a_status_that_was_looked_at_is_computed_for_json() -> None:
+    status = looked({"why": lambda: "nothing new"}, **given_to(a_status(), without="why"))
+
+    assert status.to_dict()["why"] == "nothing new"
+
+
+def given_to(status: ConsumerStatus, *, without: str) -> dict[str, Any]:
+    return {
+        one.name: getattr(status, one.name)
+        for one in dataclasses.fields(status)
+        if one.name != without
+    }
