@@ -682,6 +682,23 @@ def test_a_stall_that_goes_on_for_another_reason_is_told_again(world: World) -> 
     assert "this principal has not been allowed to describe the topic" in last["because"]
 
 
+def test_a_stall_is_not_over_while_the_position_is_checked_after_an_outage(world: World) -> None:
+    consumer = a_reader(world)
+    leader = world.cluster.log("orders", 0).leader
+    lose(world, consumer, leader)
+    poll_for(world, consumer, 8.0)
+    world.cluster.move_leader("orders", 0)
+    world.cluster.drop_next("OffsetForLeaderEpoch", times=2)
+    poll_for(world, consumer, 6.0)
+
+    assert ("orders-0", "position") in stalls(world, consumer)
+    assert [
+        one
+        for one in world.host(consumer).named("delivery.resumed")
+        if one["partition"] == "orders-0"
+    ] == []
+
+
 def test_records_that_an_unconfirmed_session_withholds_are_stalled(world: World) -> None:
     consumer = a_member(world, session_timeout_ms=6000, heartbeat_interval_ms=1000)
     read(world, consumer, 80)

@@ -115,7 +115,9 @@ class Watch:
             stalled = _stalled_since(p, p.partitions[tp], reason)
             known = self._stalls.get(tp)
             if stalled is None:
-                if known is not None:
+                # What follows an outage (another leader, a check of the position) begins anew, and
+                # is no fault for a second: nothing can be delivered all the same.
+                if known is not None and reason.waiting_for not in _UNTOLD:
                     self._resumed(tp, p, "records can be delivered")
             elif p.now - stalled < STALLED_AFTER:
                 continue
