@@ -21,6 +21,7 @@ import aktor
 from aktor.consumer.core.commits import Completion
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError
+from aktor.simulation.world import observed
 from aktor.simulation.world.host import SimulatedHost
 from aktor.simulation.world.lines import Lines
 from aktor.simulation.world.observed import LOOKS
@@ -103,8 +104,13 @@ class Interruption(Lines):
 
     def _come(self) -> None:
         # Called by `_line`, which is called in the frame whose line it is.
-        interrupted = sys._getframe(2).f_code
-        if interrupted in _IN_ONE_GO or not _may_come(sys._getframe()):
+        frame = sys._getframe(2)
+        interrupted = frame.f_code
+        if (
+            interrupted in _IN_ONE_GO
+            or _is_set_by_the_simulation(frame)
+            or not _may_come(sys._getframe())
+        ):
             self.wait_for(LATER)
             return
         host = self._latest()
@@ -119,6 +125,16 @@ _IN_ONE_GO: Final = {Completion.run.__code__}
 
 #: Where it may not come: where the simulation looks on, too.
 _NOT_IN: Final = LOOKS | {KafkaConsumer.__init__.__code__}
+
+
+def _is_set_by_the_simulation(frame: FrameType) -> bool:
+    """Whether this is the simulation's own consumer, which notes what it sees in attributes: it
+    would lose what `poll` has returned to it. In a user's program nothing stands between the two.
+    """
+    setter = frame.f_back
+    return frame.f_code.co_name == "__setattr__" and (
+        setter is not None and setter.f_code.co_filename == observed.__file__
+    )
 
 
 def _may_come(frame: FrameType | None) -> bool:
