@@ -64,7 +64,7 @@ OUR_SIDE = {
     ("managers/membership/classic/manager", "_failed_for_good"),
     ("consumer/core/partition", "reaches"),
     ("consumer/core/questions", "reach_cluster"),
-    ("consumer/present/picture", "_seen"),
+    ("consumer/present/seen", "_own"),
 }
 
 #: The classes of errors, of Kafka and our own.
