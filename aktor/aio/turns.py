@@ -22,6 +22,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor.aio.waits import waits_for
 from aktor.consumer.core.guard import Guard
+from aktor.errors import ConsumerStoppedError
 
 __all__ = ["INSIDE", "TaskGuard", "Turn"]
 
@@ -107,6 +108,8 @@ class TaskGuard(Guard[Turn]):
     """The guard of calls that await. It is used on the event loop's thread only."""
 
     __slots__ = ("_callback", "_nested", "_nested_over", "_queue", "away")
+
+    CLOSED = ConsumerStoppedError
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.consumer.core.questions import ANSWER_GRACE
@@ -84,6 +84,9 @@ class Guard(Generic[H]):
         "late",
     )
 
+    #: How a call is refused when the consumer is closed.
+    CLOSED: ClassVar[type[ConsumerClosedError]] = ConsumerClosedError
+
     def __init__(self) -> None:
         self.closed = False
         #: Another thread waits to close the consumer, or it is closed: no call begins any more.
@@ -115,7 +118,7 @@ class Guard(Generic[H]):
         if self._forks != _forks:  # `forked`, without two calls more
             self.check_process()
         if self.closed:
-            raise ConsumerClosedError
+            raise self.CLOSED
 
     # -- how an outermost call begins, whatever drives it
 
@@ -130,7 +133,7 @@ class Guard(Generic[H]):
         `look_after_background` fails if the thread is gone; None: it runs."""
         half.call.attention.call()
         if self.ending and not closing:  # since this call was admitted
-            raise half.call.own(ConsumerClosedError())
+            raise half.call.own(self.CLOSED())
         if self.broken:
             self.mend(half.repair)
         if look_after_background is not None:

@@ -11,6 +11,7 @@ import pytest
 from aktor.aio.driver import LoopBell
 from aktor.aio.turns import INSIDE, Turn
 from aktor.consumer.core.waiting import Open, Waiting
+from aktor.errors import ConsumerStoppedError
 from aktor.events.fetching import RecordsFetched
 from tests.unit.aio.builders import LONG, Loop, a_moment, run
 from tests.unit.consumer.core.builders_chunks import A, a_chunk, offsets
@@ -276,3 +277,16 @@ def test_a_record_that_was_handed_out_to_a_cancelled_caller_is_handed_out_again(
 def loop_epoch(engine: Any) -> int:
     epoch: int = engine.delivery.partitions[A].epoch
     return epoch
+
+
+def test_a_call_whose_turn_comes_as_the_consumer_is_stopped_hears_that_it_was_stopped() -> None:
+    async def program(loop: Loop) -> None:
+        turn = Turn("getmany", asyncio.current_task())
+        await loop.guard.wait_for_turn(turn)
+        loop.guard.end()
+
+        with pytest.raises(ConsumerStoppedError):
+            loop.driver.begin()
+        loop.guard.leave(turn)
+
+    run(program)

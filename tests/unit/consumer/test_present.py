@@ -378,8 +378,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             ),
         },
         WaitingFor.POSITION,
-        "broker 2, kafka-2:9092 is to be asked, and a connection to it has failed; the next"
-        " attempt is made in 5.2 s",
+        "(the request to broker 2, kafka-2:9092 is 4.0 s old; a connection to it has failed, the"
+        " next attempt is made in 5.2 s)",
     ),
     "its position is looked up, and a quota is used up": (
         {

@@ -113,14 +113,15 @@ def test_a_chunk_that_is_being_taken_over_is_counted_once() -> None:
 def test_a_look_stays_as_it_was_and_keeps_no_records() -> None:
     harness = a_consumer(A)
     data = bytearray(a_batch(values(b"a", b"b", b"c")))
-    chunk = a_chunk_of(memoryview(data), end=3, high_watermark=3)  # type: ignore[arg-type]
+    view: Any = memoryview(data)
+    chunk = a_chunk_of(view, end=3, high_watermark=3)
     harness.fetched(chunk)
     harness.poll(limit=1)
     look = see(harness.engine)
 
     harness.poll()
     harness.engine.delivery.pause([A], paused=True)
-    del chunk
+    del chunk, view
 
     data.clear()  # it cannot be changed as long as anything refers to the records
     it = look[A]

@@ -159,10 +159,11 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         if throttle:
             said.append(f"{name} {throttle}")
         elif broker is not None and broker.attempts and broker.retry_at > waiting.asked_at:
-            # A broker may answer heartbeats on one connection while another one, which is for
-            # requests like this, waits for its next attempt. Which of them it is is not known here.
+            # A broker may answer heartbeats on one connection while another one, which may be that
+            # for requests like this, waits for its next attempt. So it may not have been sent.
             tried = made_in(broker.retry_at, p.now, "the next attempt")
-            said.append(f"{name} is to be asked, and a connection to it has failed; {tried}")
+            said.append(f"the request to {name} is {how_long} old")
+            said.append(f"a connection to it has failed, {tried}")
         else:
             said.append(f"{name} was asked {how_long} ago and has not answered")
     trouble = waiting.trouble
