@@ -119,10 +119,10 @@ class Shown(Inside):
         was read, whether it is well.
 
         Works in every state, also after `close` and after a failure, in any thread, and asks
-        nobody: the facts are noted in less than a millisecond for 2,000 partitions, also if the
-        background thread hangs. What follows from them is worked out when it is read (`state`,
-        `why`, `waiting_for`, `healthy`, `partitions`), and tells of the moment of the call, too.
-        `str()` of it reads well.
+        nobody: the facts are noted in less than a millisecond for 200 partitions (0.4 to 1.7 µs
+        for each), also if the background thread hangs. What follows from them is worked out when
+        it is read (`state`, `why`, `waiting_for`, `healthy`, `partitions`), and tells of the moment
+        of the call, too. `str()` of it reads well.
         """
         return _loaded().make_status(
             self._picture(),
