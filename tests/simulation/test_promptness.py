@@ -285,6 +285,33 @@ def test_polls_take_their_time_while_all_brokers_are_down(seed: int) -> None:
 
 
 @SEEDS
+@pytest.mark.parametrize("partitions", all_but_the_first(1, [6, 1]))
+def test_records_flow_again_within_seconds_after_all_brokers_were_down_for_a_minute(
+    partitions: int, seed: int
+) -> None:
+    """Though the backoff of a connection that has failed for so long is half a minute."""
+
+    def wait(sim: Simulation, consumer: KafkaConsumer) -> float:
+        for node in (1, 2, 3):
+            sim.brokers.crash(node)
+        back_at = sim.now + 60.0
+        while sim.now < back_at:
+            consumer.poll(timeout_ms=100)
+        for node in (1, 2, 3):
+            sim.brokers.restart(node)
+        began = sim.now
+        sim.topics[0].write(100)
+        missing = set(range(partitions))
+        while missing:
+            missing -= {one.partition for one in consumer.poll(timeout_ms=100)}
+        return sim.now - began
+
+    seconds = one_member(seed, wait, partitions=partitions, reconnect_backoff_max_ms=30_000)
+
+    assert seconds < 2.0
+
+
+@SEEDS
 def test_a_topic_that_is_not_there_is_told_in_seconds(seed: int) -> None:
     def look(sim: Simulation, consumer: KafkaConsumer) -> float:
         consumer.subscribe(["no-such-topic"])

@@ -335,6 +335,9 @@ class NetworkActor(CooperativeActor):
             because=report.error,
         )
         self._back_off(link, report.error)
+        if any(other.proven_at > link.attempts.begun_at for other in self._others_to(link)):
+            # The attempt began before the broker was back.
+            link.attempts.end_wait(self._moment.now)
         refused = isinstance(report.error, AuthenticationError)
         if not refused:
             self._suspect(link, report.error)
@@ -437,10 +440,22 @@ class NetworkActor(CooperativeActor):
     def _prove(self, link: Link) -> None:
         if not link.proven:
             self._has_news = True
-            link.prove()
+            link.prove(self._moment.now)
+            self._end_waits(link)
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             if self._bootstrap.answered():
                 self._say(BrokersReached())
+
+    def _end_waits(self, link: Link) -> None:
+        """This broker answers again. Each link has a backoff of its own, and one that failed often
+        would wait for half a minute more, though nothing keeps its requests back now."""
+        for other in self._others_to(link):
+            other.attempts.end_wait(self._moment.now)
+
+    def _others_to(self, link: Link) -> list[Link]:
+        """The other links to the same address."""
+        others = [other for other in self._links() if other is not link]
+        return [other for other in others if other.address == link.address]
 
     @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:

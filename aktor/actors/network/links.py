@@ -102,6 +102,10 @@ class ConnectionAttempts:
         """Forget the failures: the next attempt may be begun at once (it is to another address)."""
         self._backoff.reset()
 
+    def end_wait(self, now: float) -> None:
+        """The next attempt may be begun at once, and if it fails, the one after it waits longer."""
+        self._backoff.pause(min(self.retry_at, now))
+
 
 class LinkState(enum.Enum):
     """Whether requests can be sent."""
@@ -195,6 +199,8 @@ class Link:
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
         self.proven = False
+        #: When a connection of this link last brought its first answer.
+        self.proven_at = -math.inf
         #: The link is for JoinGroup and SyncGroup, which the broker keeps on purpose: if an answer
         #: is late, that does not mean that the broker is down.
         self.holds = False
@@ -274,9 +280,10 @@ class Link:
                 self.throttled_since = now
             self.throttled_until = now + throttle
 
-    def prove(self) -> None:
+    def prove(self, now: float) -> None:
         """The connection has brought its first answer."""
         self.proven = True
+        self.proven_at = now
         self.attempts.succeeded()
 
     def be_patient(self, until: float) -> None:
@@ -296,7 +303,8 @@ class Link:
         """Take over the open connection of another link to the same address."""
         self.on(LinkEvent.ADOPTED)
         self.key, self.in_flight = other.give()
-        self.proven, self.used_at = other.proven, other.used_at
+        self.proven, self.proven_at = other.proven, other.proven_at
+        self.used_at = other.used_at
         self.heard.note(other.heard.at)
         self.throttled_since = other.throttled_since
         self.throttled_until = other.throttled_until

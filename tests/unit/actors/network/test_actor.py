@@ -225,6 +225,68 @@ def test_an_answer_ends_the_backoff_and_an_open_connection_does_not() -> None:
     assert harness.wake_at - began <= 1.2
 
 
+def that_waits_to_fetch() -> NetworkHarness:
+    """Broker 1 answers nobody: the connection for Fetches has failed often, and waits long. It is
+    the coordinator, too, and a connection to it as such is under way."""
+    harness = connected(reconnect_backoff=1.0, reconnect_backoff_max=30.0).tell(a_coordinator())
+    harness.tell(ConnectionClosed(key=harness.last_key, error=refused(), now=0.0))
+    for _ in range(6):
+        harness.send(a_request(1, lane=FETCH, deadline=1e6))
+        if harness.last_key not in harness.net.attempts:
+            harness.sleep_until_it_connects()
+        harness.refuse()
+    return harness.send(
+        a_request(1, lane=FETCH, deadline=1e6), a_request(COORDINATOR, deadline=1e6)
+    )
+
+
+def test_a_broker_that_answers_again_is_asked_on_its_other_connections_at_once() -> None:
+    harness = that_waits_to_fetch().open()
+    before = len(harness.net.connects)
+
+    harness.answer()
+
+    assert [key.split("#")[0] for key, _ in harness.net.connects[before:]] == ["1-fetch"]
+
+
+def test_a_connection_that_brings_no_answer_ends_no_wait_of_others() -> None:
+    harness = that_waits_to_fetch()
+    before = len(harness.net.connects)
+
+    harness.open()
+
+    assert len(harness.net.connects) == before
+
+
+def test_an_answer_of_one_broker_ends_no_wait_for_another() -> None:
+    harness = (
+        that_waits_to_fetch().tell(a_cluster(a=1, b=2)).send(a_request(2, deadline=1e6)).open()
+    )
+    before = len(harness.net.connects)
+
+    harness.answer()
+
+    assert len(harness.net.connects) == before
+
+
+def test_an_attempt_that_began_before_the_broker_was_back_is_made_again_at_once() -> None:
+    harness = that_waits_to_fetch()
+    coordinator = harness.last_key
+    harness.sleep_until_it_connects()
+    fetching = harness.last_key
+    assert fetching.startswith("1-fetch")
+    harness.at(harness.time.now + 1.0).tell(ConnectionOpened(key=coordinator, now=0.0))
+    harness.answer_to(coordinator)
+
+    harness.tell(ConnectionFailed(key=fetching, error=timed_out(), now=0.0))
+    before = len(harness.net.connects)
+    harness.send(a_request(1, lane=FETCH, deadline=1e6))
+    assert len(harness.net.connects) == before + 1, "at once"
+
+    harness.refuse().send(a_request(1, lane=FETCH, deadline=1e6))
+    assert len(harness.net.connects) == before + 1, "once only: it was tried after the answer"
+
+
 def test_a_lost_connection_fails_what_is_in_flight_and_keeps_what_is_queued() -> None:
     harness = connected(max_in_flight=1)
     in_flight, queued = a_request(1), a_request(1)

@@ -37,7 +37,7 @@ def is_connecting(link: Link, since: float) -> Link:
 def is_ready(link: Link, *, throttle: float = 0.0, in_flight: int = 0, asked: float = NOW) -> Link:
     is_connecting(link, NOW - 50.0).opened(NOW - 50.0)
     link.answered(NOW - 40.0, 0.0)
-    link.prove()
+    link.prove(NOW - 40.0)
     for number in range(in_flight):
         link.sent(a_request(asked + number * 1e-3), asked)
     link.answered(NOW, throttle)

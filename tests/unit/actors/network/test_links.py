@@ -46,6 +46,19 @@ def test_at_another_address_the_next_attempt_waits_for_nothing() -> None:
     assert attempts.failure is REFUSED
 
 
+def test_if_a_wait_is_ended_the_failures_count_on() -> None:
+    attempts = attempts_that_failed(3)
+
+    attempts.end_wait(12.0)
+    assert attempts.retry_at == 12.0
+    assert attempts.failures == 3
+    attempts.end_wait(13.0)
+    assert attempts.retry_at == 12.0, "it is over already"
+
+    attempts.failed(13.0, 0.5, REFUSED)
+    assert attempts.retry_at == 21.0
+
+
 def test_a_pause_stands_in_for_the_backoff_until_the_next_failure() -> None:
     attempts = attempts_that_failed()
 
@@ -88,7 +101,7 @@ def test_a_link_that_took_over_a_connection_which_answers_forgets_its_own_failur
     server.begin("-1#1", 10.0)
     server.opened(10.0)
     link.adopt(server)
-    link.prove()
+    link.prove(10.0)
     assert link.connect_at == NEVER
 
     link.on(LinkEvent.DROPPED)
