@@ -293,6 +293,7 @@ class Link:
     def move_to(self, host: str, port: int) -> None:
         """The broker is at another address."""
         self.host, self.port = host, port
+        self.proven_at = -math.inf
         self.attempts.begin_anew()
 
     def keep_for_joins(self) -> None:

@@ -460,7 +460,10 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="float | None",
             unset=(None,),
             for_connections=True,
-            meaning="longest wait before connecting again",
+            meaning=(
+                "longest wait before connecting again; over at once if the broker answers on"
+                " another connection"
+            ),
             notes=(
                 "to the group's coordinator and to bootstrap servers about a second at most: the"
                 " member's session runs out meanwhile, or somebody waits for the cluster to start"
