@@ -17,6 +17,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from aktor.trace.repeats import Repeats
+
 __all__ = ["LEVELS", "Log", "level_of"]
 
 Event = dict[str, Any]
@@ -31,11 +33,17 @@ LEVELS: Final[Mapping[str, int]] = {
     "error": logging.ERROR,
 }
 
-#: What the logger has at INFO: a start, an end, a line for each rebalance, and that brokers which
+#: What the logger has at INFO: a start, an end, a line for each rebalance, and that a broker which
 #: could not be reached can be. Other events of the level "info" are DEBUG there: a program that
 #: logs at INFO is not to have dozens of lines for each consumer.
 _FOR_PEOPLE: Final = frozenset(
-    {"brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"}
+    {
+        "broker.returned",
+        "brokers.reached",
+        "consumer.closed",
+        "consumer.started",
+        "rebalance.completed",
+    }
 )
 
 #: By the names of structlog's methods.
@@ -55,10 +63,11 @@ class Log:
     thread: structlog's processors find these at each event, also at those of other threads.
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_repeats")
 
     def __init__(self) -> None:
         self._context = contextvars.copy_context()
+        self._repeats = Repeats()
 
     @staticmethod
     def wants(level: int) -> bool:
@@ -78,6 +87,11 @@ class Log:
         name, level = event["event"], event["level"]
         number = level_of(name) if level == "info" else LEVELS[level]
         if not self.wants(number):
+            return
+        left_out = self._repeats.heed(event)
+        if left_out and not self.wants(logging.DEBUG):
+            event = {**event, "repeated": left_out}
+        elif left_out is None and not self.wants(logging.DEBUG):
             return
         try:
             structlog = _structlog()

@@ -57,6 +57,9 @@ BOUND: Final[Mapping[str, Key]] = {
     "incarnation": Key("integer", "which incarnation of the actor: one more after each restart"),
     "member": Key("text", "the member id, in events of membership and commits"),
     "cause": Key("integer", "the `seq` of the event that led to this one, if it is known"),
+    "repeated": Key(
+        "integer", "in a log above DEBUG: how many events like this one were left out before it"
+    ),
 }
 
 #: The other keys.
@@ -98,6 +101,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "error": Key("text", "Kafka's name of the error in a broker's answer"),
     "error_code": Key("integer", "Kafka's number of the error in a broker's answer"),
     "expected": Key("integer", "the offset that was to come next"),
+    "failed_ago": Key("number", "how many seconds ago the last failure was"),
     "finished": Key("integer", "how many records were handled"),
     "first_ago": Key("number", "how many seconds ago the first record was given out"),
     "from_offsets": Key("mapping", "the offsets before the reset"),
@@ -272,6 +276,13 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "a broker that is needed could not be used for 30 s; `status()` says so for the"
             " partitions that it leads",
             "node address seconds because",
+        ),
+        _event(
+            "broker.returned",
+            "info",
+            "a broker that could not be used, or did not answer, answers again; `seconds` after the"
+            " first failure",
+            "node address seconds failed_ago",
         ),
         _event(
             "brokers.reached",

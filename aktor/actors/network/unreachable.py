@@ -152,6 +152,8 @@ class Complaints:
         self._bootstrap = bootstrap
         self._log = log
         self._lost: frozenset[int] = frozenset()
+        #: Since when a broker, or bootstrap server, has been away, after an attempt has failed.
+        self._away: dict[int, float] = {}
 
     def due(
         self, links: Collection[Link], now: float, *, anybody: bool
@@ -161,12 +163,39 @@ class Complaints:
         `anybody`: a request that any broker may answer waits.
         """
         said: list[Message] = []
+        self._tell_who_returned(links, now)
         again_at = min(
             self._nobody_there(said, now) if anybody else NEVER,
             self._unreachable(said, links, now),
             self._lost_now(said, links, now),
         )
         return said, again_at
+
+    def _tell_who_returned(self, links: Collection[Link], now: float) -> None:
+        """Trace which brokers answer again that could not be used, and for how long that was."""
+        away = self._away
+        links = [link for link in links if not link.holds]  # see `_lost_now`
+        for link in links:
+            since = _failed_since(link)
+            if since is None or link.node in away or _has_answered(link.node, links):
+                continue
+            away[link.node] = since
+        if not away:
+            return
+        is_one_open = any(link.is_open and link.node >= 0 for link in links)
+        for node in list(away):
+            those = [link for link in links if link.node == node]
+            if not those or (node < 0 and is_one_open):
+                del away[node]  # it left the cluster; or this server is not needed any more
+            elif _has_answered(node, those):
+                failed_at = max(link.attempts.failed_at for link in those)
+                self._log.info(
+                    "broker.returned",
+                    node=node,
+                    address=those[0].address,
+                    seconds=round(now - away.pop(node), 3),
+                    failed_ago=round(now - failed_at, 3),
+                )
 
     def _nobody_there(self, said: list[Message], now: float) -> float:
         if now >= self._bootstrap.complaint_due():
@@ -193,7 +222,7 @@ class Complaints:
             said.append(BrokersReached())
         return due
 
-    def _lost_now(self, said: list[Message], links: Iterable[Link], now: float) -> float:
+    def _lost_now(self, said: list[Message], links: Collection[Link], now: float) -> float:
         """Tell which needed brokers have not been reached for long, also when they are reached
         again."""
         lost: dict[int, tuple[str, str]] = {}
@@ -204,7 +233,7 @@ class Complaints:
             # same broker show whether it can be reached.)
             if since is None or link.node < 0 or link.holds:
                 continue
-            begins = since + LOST_AFTER
+            begins = max(since, _heard_at(link.node, links)) + LOST_AFTER
             # A broker that is not tried for so long is one that no request needs.
             ends = NEVER if link.unsent else link.attempts.begun_at + LOST_AFTER
             if begins <= now < ends:
@@ -236,3 +265,23 @@ class Complaints:
         room = max(0, PROBES - sum(node.state is LinkState.CONNECTING for node in nodes))
         later = (moment for moment in moments.values() if moment > now)
         return due[:room], min(later, default=NEVER)
+
+
+def _failed_since(link: Link) -> float | None:
+    """Since when attempts on this link have failed, or an answer was asked for that has not come in
+    time; None: neither. (That a broker closes a connection is nothing unusual.)"""
+    attempts = link.attempts
+    if attempts.failure is None and attempts.silent_since == attempts.failing_since:
+        return None
+    return attempts.silent_since
+
+
+def _has_answered(node: int, links: Iterable[Link]) -> bool:
+    """Whether this broker has answered on any connection since the last failure."""
+    failed_at = max([link.attempts.failed_at for link in links if link.node == node])
+    return failed_at < _heard_at(node, links)
+
+
+def _heard_at(node: int, links: Iterable[Link]) -> float:
+    """When this broker has last answered, on any connection."""
+    return max([link.heard.at for link in links if link.node == node])

@@ -231,7 +231,13 @@ def test_a_value_cannot_forge_a_line_of_the_log(
 
 # -- at INFO the logger is for people
 
-FOR_PEOPLE = ["brokers.reached", "consumer.closed", "consumer.started", "rebalance.completed"]
+FOR_PEOPLE = [
+    "broker.returned",
+    "brokers.reached",
+    "consumer.closed",
+    "consumer.started",
+    "rebalance.completed",
+]
 
 
 def test_the_logger_has_at_info_what_people_want_to_read_and_the_rest_at_debug(

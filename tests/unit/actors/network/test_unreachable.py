@@ -16,8 +16,10 @@ from aktor.events.metadata import Broker
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
+    BrokersLost,
     BrokersReached,
     BrokersUnreachable,
+    Lane,
     ReportBootstrap,
     RequestFailed,
 )
@@ -436,3 +438,92 @@ def test_a_refused_login_does_not_make_another_broker_the_coordinator() -> None:
     harness.refuse(error)
 
     assert harness.of(SuspectCoordinator) == []
+
+
+# -- a broker that is back
+
+
+def fail_until(harness: NetworkHarness, until: float, node: int = 1) -> NetworkHarness:
+    """Broker `node` is needed, and every attempt to reach a broker fails until then."""
+    while harness.time.now < until:
+        harness.send(a_request(node, deadline=1e6))
+        refuse_all(harness)
+        harness.at(min(harness.wake_at, harness.time.now + 0.5))
+    harness.send(a_request(node, deadline=1e6))
+    while not harness.net.attempts:
+        harness.sleep()
+    return harness
+
+
+def returned(harness: NetworkHarness) -> list[tuple[Any, ...]]:
+    told = harness.traced("broker.returned")
+    return [(one["node"], one["address"], one["seconds"]) for one in told]
+
+
+def test_a_broker_that_was_lost_and_is_back_is_one_line_with_how_long_that_was() -> None:
+    harness = connected().at(10.0)
+    harness.tell(ConnectionClosed(key=harness.last_key, error=refused(), now=0.0))
+    fail_until(harness, 15.0)
+    assert harness.traced("broker.returned") == []
+
+    harness.open().answer()
+    harness.send(a_request(1)).answer()
+
+    ((node, address, seconds),) = returned(harness)
+    assert (node, address) == (1, "a:9092")
+    assert seconds == pytest.approx(harness.time.now - 10.0, abs=0.001)
+
+
+def test_its_next_outage_is_told_again() -> None:
+    harness = connected()
+    for begin in (10.0, 50.0):
+        harness.at(begin)
+        harness.tell(ConnectionClosed(key=harness.last_key, error=refused(), now=0.0))
+        fail_until(harness, begin + 5.0).open().answer()
+
+    assert [node for node, *_ in returned(harness)] == [1, 1]
+    assert all(5.0 <= seconds < 20.0 for *_, seconds in returned(harness))
+
+
+def test_a_broker_that_hung_is_back_when_it_answers() -> None:
+    harness = connected().at(10.0).send(a_request(1, deadline=12.0)).at(12.0)
+    harness.send(a_request(1)).sleep_until_it_connects()
+
+    harness.open().answer()
+
+    ((node, _, seconds),) = returned(harness)
+    assert node == 1
+    assert seconds == pytest.approx(harness.time.now - 10.0, abs=0.001)
+
+
+def test_a_connection_that_the_broker_closed_and_that_is_opened_again_is_no_outage() -> None:
+    harness = connected().at(10.0)
+    harness.tell(ConnectionClosed(key=harness.last_key, error=refused(), now=0.0))
+
+    harness.send(a_request(1)).sleep_until_it_connects().open().answer()
+
+    assert returned(harness) == []
+
+
+def test_the_first_server_that_answers_after_others_failed_is_told_and_no_server_later() -> None:
+    harness = NetworkHarness(bootstrap_servers=(("x", 1), ("y", 2)))
+    harness.send(a_request(ANY, deadline=1e6))
+    keep_refusing(harness, until=8.0)
+    harness.sleep()
+
+    harness.open().answer().tell(a_cluster(a=1)).send(a_request(1)).open().answer()
+
+    assert [node < 0 for node, *_ in returned(harness)] == [True]
+
+
+def test_a_broker_that_answers_on_another_connection_is_not_lost() -> None:
+    """After an outage each connection has a backoff of its own."""
+    harness = connected().send(a_request(1, lane=Lane.FETCH)).refuse()
+    while harness.time.now < 45.0:
+        harness.at(harness.time.now + 1.0)
+        harness.send(a_request(1), a_request(1, lane=Lane.FETCH, deadline=1e6))
+        for key in list(harness.net.attempts):
+            harness.tell(ConnectionFailed(key=key, error=refused(), now=0.0))
+        harness.answer()
+
+    assert harness.of(BrokersLost) == []
