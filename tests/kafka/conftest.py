@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ENOUGH, chain_of, processes
 from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import KafkaCluster, what_is_missing
 from tests.spark import session
@@ -23,8 +24,11 @@ from tests.spark import session
 CLUSTERS: dict[str, Callable[[int], Cluster]] = {"embedded": EmbeddedCluster, "real": KafkaCluster}
 ONCE = "once"
 
-#: The clusters of three brokers that run, by which Kafka they are.
-_three_brokers: dict[str, Cluster] = {}
+#: What was started for several tests, by the fixture and which Kafka it is.
+_started: dict[tuple[str, str], Cluster] = {}
+
+#: By the id of a test: of what it is the last one.
+_ended_by: dict[str, set[tuple[str, str]]] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,6 +72,7 @@ def which_kafka(request: pytest.FixtureRequest) -> str:
 def kafka(which_kafka: str) -> Iterator[Cluster]:
     """One broker, shared by all tests: whoever stops or kills it starts a cluster of their own."""
     with CLUSTERS[which_kafka](1) as cluster:
+        _started["kafka", which_kafka] = cluster
         yield cluster
 
 
@@ -75,42 +80,58 @@ def kafka(which_kafka: str) -> Iterator[Cluster]:
 def secure_kafka() -> Iterator[KafkaCluster]:
     """One broker with every kind of listener, users, and ACLs."""
     with KafkaCluster(security=True) as cluster:
+        _started["secure_kafka", ""] = cluster
         yield cluster
 
 
 @pytest.fixture
 def kafka3(which_kafka: str) -> Iterator[Cluster]:
     """Three brokers, all well at the start of each test, which may do to them what it likes."""
-    if which_kafka not in _three_brokers:
+    name = ("kafka3", which_kafka)
+    if name not in _started:
         cluster = CLUSTERS[which_kafka](3)
         cluster.start()
-        _three_brokers[which_kafka] = cluster
-    cluster = _three_brokers[which_kafka]
+        _started[name] = cluster
+    cluster = _started[name]
     cluster.heal()
     yield cluster
     cluster.heal()
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Find the last test of each cluster. A process of several has all tests of one chain only."""
+    last: dict[tuple[str, tuple[str, str]], str] = {}
+    for item in session.items:
+        chain = chain_of(item.nodeid) if processes() >= ENOUGH else ""
+        for name in _clusters_that_it_takes(item):
+            last[chain, name] = item.nodeid
+    _ended_by.clear()
+    for (_, name), test in last.items():
+        _ended_by.setdefault(test, set()).add(name)
+
+
+def _clusters_that_it_takes(item: pytest.Item) -> Iterator[tuple[str, str]]:
+    fixtures = getattr(item, "fixturenames", ())
+    if "secure_kafka" in fixtures:
+        yield "secure_kafka", ""
+    if isinstance(item, pytest.Function) and "which_kafka" in fixtures:
+        for fixture in {"kafka", "kafka3"}.intersection(fixtures):
+            yield fixture, item.callspec.params["which_kafka"]
+
+
 @pytest.hookimpl(trylast=True)  # when the test's own fixtures have ended
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Three brokers that no test needs any more would go on taking a twentieth of a processor. The
-    tests that take them come together (`tests/conftest.py`)."""
-    for name in [name for name in _three_brokers if not _takes_three(nextitem, name)]:
-        _three_brokers.pop(name).stop()
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Brokers that no test needs any more would go on taking a twentieth of a processor: as long as
+    this process helps others, which takes longer than its own tests."""
+    for name in _ended_by.get(item.nodeid, ()):
+        if name in _started:
+            _started.pop(name).stop()
 
 
 def pytest_sessionfinish() -> None:
     """After Ctrl-C, too."""
-    while _three_brokers:
-        _three_brokers.popitem()[1].stop()
-
-
-def _takes_three(item: pytest.Item | None, which_kafka: str) -> bool:
-    return (
-        isinstance(item, pytest.Function)
-        and "kafka3" in item.fixturenames
-        and item.callspec.params["which_kafka"] == which_kafka
-    )
+    while _started:
+        _started.popitem()[1].stop()
 
 
 @pytest.fixture(scope="session")

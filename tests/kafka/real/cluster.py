@@ -40,7 +40,10 @@ QUICK: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "4",
     # Leaders move when a test moves them, not when a timer finds them badly spread.
     "auto.leader.rebalance.enable": "false",
-    "broker.heartbeat.interval.ms": "500",
+    # Each thread wakes several times in a second to find nothing; a test has a few connections.
+    "num.network.threads": "1",
+    "num.io.threads": "4",
+    "background.threads": "2",
     # An idle controller writes an empty record this often, not twice in a second, and all brokers
     # fetch it: a third of what three idle brokers took of the processor.
     "metadata.max.idle.interval.ms": "5000",
@@ -57,13 +60,15 @@ QUICK: Mapping[str, str] = {
 
 
 def sessions_of(nodes: int) -> dict[str, str]:
-    """When brokers and members of KIP-848's protocol that are silent count as gone.
+    """When brokers and members of KIP-848's protocol that are silent count as gone, and how often a
+    broker says that it is there.
 
     With one broker nobody takes over from it, and no test waits there for the end of a member of
     that protocol. So a machine that stands still for some seconds puts nobody out.
     """
-    of_brokers, of_members = (3000, 6000) if nodes > 1 else (9000, 15_000)
+    beat, of_brokers, of_members = (500, 3000, 6000) if nodes > 1 else (2000, 9000, 15_000)
     return {
+        "broker.heartbeat.interval.ms": str(beat),
         "broker.session.timeout.ms": str(of_brokers),
         "group.consumer.session.timeout.ms": str(of_members),
     }
