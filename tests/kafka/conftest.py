@@ -1,8 +1,9 @@
 """Clusters and names for tests that run on an embedded Kafka and on a real one.
 
 A test that takes `kafka` or `kafka3` runs on both, unless it is marked with the reason: `embedded`
-or `real`, or `once` if it takes long. Without Java or Maven the real ones are left out. `pytest -m
-embedded` and `-m real` choose; AKTOR_BOTH=1 in the environment lets `once` be on both.
+or `real`, `once` if it takes long, or `ours` if it proves nothing of Kafka. Without Java or Maven
+the real ones are left out. `pytest -m embedded` and `-m real` choose; AKTOR_BOTH=1 in the
+environment lets `once` and `ours` be on both.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from tests.spark import session
 
 CLUSTERS: dict[str, Callable[[int], Cluster]] = {"embedded": EmbeddedCluster, "real": KafkaCluster}
 ONCE = "once"
+#: On a module, a test, or one of its cases. `BOTH` excepts a test of such a module.
+OURS = "ours"
+BOTH = "both"
 
 #: What was started for several tests, by the fixture and which Kafka it is.
 _started: dict[tuple[str, str], Cluster] = {}
@@ -38,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{ONCE}(why): runs on the real Kafka, or where it can't be had on the embedded"
     )
+    config.addinivalue_line("markers", f"{OURS}(why): needs a broker, and any does: the embedded")
+    config.addinivalue_line("markers", f"{BOTH}(why): runs on both, though its module does not")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,7 +57,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _clusters_of(test: pytest.Item) -> list[str]:
     if test.get_closest_marker(ONCE) and not os.environ.get("AKTOR_BOTH"):
         return ["embedded" if what_is_missing() else "real"]
+    if _is_ours(test):
+        return ["embedded"]
     return [name for name in CLUSTERS if test.get_closest_marker(name)] or list(CLUSTERS)
+
+
+def _is_ours(test: pytest.Item) -> bool:
+    """Whether a test, or a case of one, need not be on a real Kafka."""
+    return (
+        test.get_closest_marker(OURS) is not None
+        and test.get_closest_marker(BOTH) is None
+        and not os.environ.get("AKTOR_BOTH")
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out, on a real Kafka, the cases that are marked `ours`: when a test is made for one
+    Kafka and for the other, its cases are not known yet."""
+    items[:] = [item for item in items if not (item.get_closest_marker("real") and _is_ours(item))]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -37,6 +37,8 @@ from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, SOON_S, numbered
 
+pytestmark = pytest.mark.ours("how calls wait in an event loop is its own matter")
+
 
 @pytest.fixture
 def orders(kafka: Cluster, topic: str) -> TopicPartition:
@@ -48,6 +50,7 @@ def orders(kafka: Cluster, topic: str) -> TopicPartition:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.both("all calls once, on both")
 def test_its_calls_are_those_of_aiokafka(
     kafka: Cluster, orders: TopicPartition, group: str, loop: Any
 ) -> None:

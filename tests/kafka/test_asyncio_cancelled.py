@@ -39,6 +39,8 @@ from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import SOON_S, numbered
 
+pytestmark = pytest.mark.ours("a cancellation never gets as far as a broker")
+
 
 @pytest.fixture
 def orders(kafka: Cluster, topic: str) -> TopicPartition:

@@ -41,6 +41,8 @@ from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, SOON_S, wait_until
 
+pytestmark = pytest.mark.ours("how it begins and ends in an event loop is its own matter")
+
 
 @pytest.fixture
 def orders(kafka: Cluster, topic: str) -> TopicPartition:
@@ -157,6 +159,7 @@ def test_stop_ends_what_waits_for_records(
     run(program())
 
 
+@pytest.mark.both("the group is told")
 def test_stop_commits_what_was_given_out_and_leaves_the_group(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:

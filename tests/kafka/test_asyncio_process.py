@@ -33,6 +33,8 @@ from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.support import QUICK, SOON_S, hurried, wait_until
 
+pytestmark = pytest.mark.ours("handlers are the user's tasks")
+
 COUNT = 60
 
 
@@ -212,6 +214,7 @@ def test_a_cancellation_ends_what_is_in_hand_and_commits_what_is_finished(
     run(program())
 
 
+@pytest.mark.both("a group rebalances meanwhile")
 def test_a_revocation_waits_for_running_handlers_and_commits(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:

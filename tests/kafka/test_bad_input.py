@@ -52,6 +52,8 @@ from tests.kafka.support import (
     wait_until,
 )
 
+pytestmark = pytest.mark.ours("most of it is refused or ended in this process")
+
 #: What the client finds out by itself, after several attempts, and long before a poll of 20 s ends.
 TOLD_S = 10.0
 
@@ -111,6 +113,7 @@ def test_a_wrong_address_is_told_by_every_call_that_needs_a_broker(call: str) ->
         assert time.monotonic() - began < TOLD_S
 
 
+@pytest.mark.both("an address leads to a broker")
 def test_one_good_address_among_bad_ones_is_enough(kafka: Cluster, orders: TopicPartition) -> None:
     servers = ["no-such-host.invalid:9092", "127.0.0.1:1", *kafka.bootstrap_servers]
 
@@ -240,6 +243,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name_and_leaves_nothing_behind(
 # -- topics
 
 
+@pytest.mark.both("brokers say so")
 def test_an_unknown_topic_is_told_soon_and_works_once_it_is_there(
     kafka: Cluster, topic: str, group: str
 ) -> None:
@@ -267,6 +271,7 @@ def test_an_unknown_topic_does_not_keep_others_from_being_read(
         assert all(missing in str(error) for error in told)
 
 
+@pytest.mark.both("brokers say so")
 def test_a_partition_that_does_not_exist_gives_nothing_and_its_position_is_refused_in_time(
     kafka: Cluster, orders: TopicPartition
 ) -> None:
@@ -332,6 +337,7 @@ def test_a_cluster_that_is_not_there_is_no_empty_topic(silent: bool) -> None:
 # -- records
 
 
+@pytest.mark.both("brokers send it")
 def test_a_corrupt_batch_is_the_same_error_again_and_again_until_a_seek_past_it(
     kafka: Cluster, topic: str
 ) -> None:

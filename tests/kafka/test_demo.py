@@ -80,6 +80,7 @@ def test_the_demo_brings_a_kafka_along_and_needs_no_java() -> None:
     assert_all_is_well(demo)
 
 
+@pytest.mark.ours("what ends is its own processes")
 def test_an_interrupted_demo_ends_its_processes_and_cleans_up(kafka: Cluster) -> None:
     demo = the_demo("--bootstrap", ",".join(kafka.bootstrap_servers), "--rate", "100")
     assert demo.stdout is not None

@@ -20,6 +20,8 @@ from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.support import numbered, wait_until
 
+pytestmark = pytest.mark.ours("attributes, metrics and agents are of the client")
+
 #: Expressions of which both consumers, `c`, have the same value. `tp` is a partition of `topic`.
 SAME = (
     "isinstance(c, kafka.KafkaConsumer)",

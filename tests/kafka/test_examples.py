@@ -29,10 +29,13 @@ from tests.kafka.real.ports import free_ports
 from tests.kafka.real.topics import create_topic, produce
 from tests.kafka.support import PROMPT_S, ROOT, SOON_S, quick
 
+pytestmark = pytest.mark.ours("what they show of Kafka has its tests on both")
+
 #: A busy machine may stand still before the first record, while the program joins its group.
 PATIENT_MS = PROMPT_S * 1000
 
 
+@pytest.mark.both("it is the first one")
 def test_poll_and_commit_reads_everything_once(
     kafka: Any, topic: str, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +48,7 @@ def test_poll_and_commit_reads_everything_once(
     assert capsys.readouterr().out.count(topic) == 100
 
 
+@pytest.mark.both("a group rebalances")
 def test_rebalance_listener_commits_what_it_finished(kafka: Any, topic: str, group: str) -> None:
     create_topic(kafka.bootstrap_servers, topic, partitions=2)
     produce(kafka.bootstrap_servers, topic, [b"%d" % number for number in range(100)])

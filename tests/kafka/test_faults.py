@@ -21,8 +21,8 @@ from tests.kafka.support import PROMPT_S, poll_until, quick, wait_until
 MEMBERS = ("a", "b", "c")
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
-PROTOCOLS = pytest.mark.parametrize("manner", ["eager", "consumer"])
-ROLES = pytest.mark.parametrize("role", ["bystander", "coordinator"])
+OURS = pytest.mark.ours("what a real one does then, others show")
+PROTOCOLS = pytest.mark.parametrize("manner", [pytest.param("eager", marks=OURS), "consumer"])
 
 #: Where a coordinator is frozen: a heartbeat waits for half of it.
 SESSION_S = 12.0
@@ -107,15 +107,15 @@ def offsets_partition(group: str) -> int:
 
 
 @pytest.mark.once("it takes ten seconds; brokers that go are met on both elsewhere")
-@ROLES
 def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_no_rebalance(
-    kafka3: Cluster, topic: str, group: str, role: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with World(kafka3, topic, group) as world:
         settled_and_loaded(world)
         world.watch_coordinator()
 
-        node = world.coordinator() if role == "coordinator" else world.bystander()
+        # It leads partitions of the topic, too.
+        node = world.coordinator()
         kafka3.kill(node)
         elected_after = others_lead(world, node, OFFSETS_TOPIC)
         kafka3.restart(node)
@@ -170,6 +170,7 @@ def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
         assert longest_commit(world) < RESUME_AFTER_SHUTDOWN_S
 
 
+@OURS
 def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_sees_no_error(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_se
         assert longest_commit(world) < max(RESUME_AFTER_SHUTDOWN_S, taken_over_after + PROMPT_S)
 
 
+@OURS
 def test_another_coordinator_is_found_at_once_however_long_fetches_wait(
     kafka3: Cluster, topic: str, group: str
 ) -> None:
@@ -218,16 +220,15 @@ def test_another_coordinator_is_found_at_once_however_long_fetches_wait(
 
 
 @FREEZING
-@ROLES
 def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partitions_flow(
-    kafka3: Cluster, topic: str, group: str, role: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     # Auto-commit: what a member does then depends on the leaders of its partitions alone.
     with World(kafka3, topic, group, session_s=SESSION_S, enable_auto_commit=True) as world:
         settled_and_loaded(world)
         world.call_witness()
 
-        node = world.coordinator() if role == "coordinator" else world.bystander()
+        node = world.bystander()  # the next test freezes the coordinator
         led = world.led_by(node)
         elected_after = freeze_until_others_lead(world, node, topic)
         kafka3.resume(node)
@@ -270,6 +271,7 @@ def test_commits_go_to_another_coordinator_when_theirs_freezes(
         assert longest_commit(world) < longest
 
 
+@OURS
 def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
     kafka3: Cluster, topic: str, group: str
 ) -> None:

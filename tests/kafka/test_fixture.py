@@ -106,7 +106,7 @@ def test_partitions_can_be_added_and_a_topic_deleted(kafka: KafkaCluster, topic:
     assert kafka.view(1).of_topic(topic) == []
 
 
-def test_a_killed_broker_comes_back_at_the_same_address_with_its_data(topic: str) -> None:
+def test_a_killed_broker_comes_back_with_its_data_which_is_deleted_in_the_end(topic: str) -> None:
     with KafkaCluster() as kafka:
         address = kafka.bootstrap_servers
         topics.create_topic(address, topic)
@@ -118,6 +118,13 @@ def test_a_killed_broker_comes_back_at_the_same_address_with_its_data(topic: str
         topics.produce(address, topic, ["after"])
 
         assert read_all(kafka, topic) == [b"before", b"after"]
+        broker = kafka.pid(1)
+        assert broker is not None
+        folder = Path(os.readlink(f"/proc/{broker}/fd/1")).parents[1]
+        assert folder.is_dir()
+
+    assert not folder.exists()
+    assert not is_alive(broker)
 
 
 def test_a_broker_that_dies_at_the_start_is_reported_with_its_own_words() -> None:
@@ -134,15 +141,12 @@ def test_leadership_moves_where_it_is_told(kafka3: KafkaCluster, topic: str) -> 
         assert topics.leader_of(kafka3.bootstrap_servers, topic, 0) == node_id
 
 
-@pytest.mark.parametrize("fault", ["kill", "terminate", "pause"])
-def test_a_topic_survives_the_loss_of_its_leader(
-    kafka3: KafkaCluster, topic: str, fault: str
-) -> None:
+def test_a_topic_survives_the_loss_of_its_leader(kafka3: KafkaCluster, topic: str) -> None:
     topics.create_topic(kafka3.bootstrap_servers, topic, replication=3)
     topics.produce(kafka3.bootstrap_servers, topic, ["before"])
     lost = topics.leader_of(kafka3.bootstrap_servers, topic, 0)
 
-    getattr(kafka3, fault)(lost)
+    kafka3.kill(lost)
     others = [kafka3.address("PLAINTEXT", node_id) for node_id in kafka3.running]
     topics.wait_for_leader(others, topic, 0, other_than=lost)
     topics.produce(others, topic, ["after"])
@@ -260,17 +264,3 @@ def test_brokers_die_with_a_process_that_is_killed() -> None:
     while is_alive(broker):
         assert time.monotonic() < deadline, f"broker process {broker} outlived its owner"
         time.sleep(0.02)
-
-
-def test_the_data_of_a_stopped_cluster_is_deleted() -> None:
-    kafka = KafkaCluster()
-    kafka.start()
-    broker = kafka.pid(1)
-    assert broker is not None
-    folder = Path(os.readlink(f"/proc/{broker}/fd/1")).parents[1]
-    assert folder.is_dir()
-
-    kafka.stop()
-
-    assert not folder.exists()
-    assert not is_alive(broker)

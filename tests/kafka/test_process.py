@@ -27,6 +27,8 @@ from aktor.processing import Processed, Retries, dead_letter
 from tests.kafka.real.topics import create_topic, delete_topic, produce
 from tests.kafka.support import PROMPT_S, SOON_S, named, quick, traced, wait_until
 
+pytestmark = pytest.mark.ours("handlers are the user's, and most know nothing of brokers")
+
 #: If nothing comes for so long, nothing comes any more.
 IDLE_MS = 3000
 
@@ -68,6 +70,7 @@ def after(seconds: float, act: Callable[[], object]) -> threading.Timer:
     return timer
 
 
+@pytest.mark.both("it is the first one")
 def test_every_record_is_handled_in_the_order_of_its_key(
     kafka: Any, topic: str, group: str
 ) -> None:
@@ -84,6 +87,7 @@ def test_every_record_is_handled_in_the_order_of_its_key(
 
 
 @pytest.mark.parametrize("kind", ["kafka-python", "confluent-kafka"])
+@pytest.mark.both("it writes")
 def test_what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic(
     kafka: Any, topic: str, group: str, kind: str
 ) -> None:
@@ -271,6 +275,7 @@ def test_it_ends_with_what_is_in_hand_finished_and_committed(
     assert offset == min(set(range(400)) - set(ended))
 
 
+@pytest.mark.both("a group rebalances meanwhile")
 def test_a_second_member_is_handed_what_is_finished(kafka: Any, topic: str, group: str) -> None:
     filled(kafka, topic, 600, partitions=4, keys=60)
     handled: Counter[tuple[int, int]] = Counter()
@@ -434,6 +439,7 @@ def test_a_wakeup_while_handlers_of_revoked_partitions_are_waited_for_ends_it_af
     assert sum(offsets) == 4, "what was finished is committed"
 
 
+@pytest.mark.both("topics have ids")
 def test_an_unfinished_record_of_a_deleted_topic_skips_nothing_of_the_new_one(
     kafka: Any, topic: str, group: str
 ) -> None:

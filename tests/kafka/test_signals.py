@@ -14,6 +14,8 @@ from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, SOON_S, Child, numbered, quick
 
+pytestmark = pytest.mark.ours("signals come to this process")
+
 COUNT = 3000
 
 #: What a program may take to read all of them while it is interrupted all the time, in seconds.

@@ -25,6 +25,8 @@ from tests.kafka.embedded import Cluster, EmbeddedCluster
 from tests.kafka.real import topics
 from tests.kafka.support import PROMPT_S, SOON_S, numbered, quick, wait_until
 
+pytestmark = pytest.mark.ours("threads are those of this process")
+
 COUNT = 100
 
 

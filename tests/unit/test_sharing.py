@@ -106,6 +106,24 @@ def test_make_test_runs_what_nothing_else_replaces() -> None:
 
 
 @pytest.mark.gate
+def test_on_a_real_kafka_runs_what_is_not_only_ours() -> None:
+    files = (
+        "tests/kafka/test_signals.py",
+        "tests/kafka/test_process.py",
+        "tests/kafka/test_faults.py",
+    )
+    words = "sigterm or dead_letter or handler_may_not_call or commits_are_retried"
+
+    on_real = {test.rpartition("::test_")[2] for test in chosen("-m", "real", "-k", words, *files)}
+
+    assert on_real == {
+        "what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic[real-kafka-python]",
+        "what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic[real-confluent-kafka]",
+        "commits_are_retried_until_the_new_coordinator_has_them_when_it_moves[real-consumer]",
+    }
+
+
+@pytest.mark.gate
 def test_what_make_test_leaves_out_and_what_it_runs_are_all_tests() -> None:
     often, rest = chosen("-m", "not gate", *FILES), chosen("-m", "gate", *FILES)
 
