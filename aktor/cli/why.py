@@ -43,8 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         nargs="+",
         metavar="LOG",
-        help="a file that AKTOR_TRACE names (also as .gz), a folder of them, or - (standard input)",
+        help="a file that AKTOR_TRACE names (also as .gz), a folder of them, or - (standard input);"
+        " with a file its older part LOG.1 is read, too",
     )
+    add("--no-rotated", action="store_true", help="of a file named above do not read LOG.1, too")
     add("--group", metavar="NAME", help="only this group")
     add(
         "--around",
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_pictures()  # what is not installed shows before the logs are read
     counts: Counter[str] = Counter()
     try:
-        files = find(arguments.logs)
+        files = find(arguments.logs, rotated=not arguments.no_rotated)
     except FileNotFoundError as error:
         raise CommandLineError(f"there is no file {str(error)!r}") from None
     except OSError as error:

@@ -35,7 +35,8 @@ WAITING_MAX: Final = 50_000
 #: So many lines are made, and written by one call.
 AT_ONCE: Final = 1000
 
-#: The variable that says how long a file may become, in bytes; and what it is without it.
+#: The variable that says how long a file may become, in bytes (0: it has no bound); and what it is
+#: without it.
 MAX_BYTES: Final = "AKTOR_TRACE_MAX_BYTES"
 DEFAULT_MAX_BYTES: Final = 1_000_000_000
 
@@ -51,8 +52,8 @@ class TraceFile:
     """Owns a file, and the events that wait to be written at its end.
 
     A file that has become too long is renamed to `<path>.1`, in place of an older one of that name,
-    and a new one is begun: at most twice `max_bytes` are kept. Other processes may write to the
-    same file.
+    and a new one is begun: at most twice `max_bytes` are kept (0: all, and nothing is renamed).
+    Other processes may write to the same file.
     """
 
     def __init__(self, path: str, max_bytes: int) -> None:
@@ -183,7 +184,7 @@ class TraceFile:
                 is_ours = os.path.samestat(ours, os.stat(self._path))
             except FileNotFoundError:
                 is_ours = False
-            if is_ours and ours.st_size < self._max_bytes:
+            if is_ours and (self._max_bytes == 0 or ours.st_size < self._max_bytes):
                 return
             if is_ours:
                 os.replace(self._path, f"{self._path}.1")

@@ -40,15 +40,16 @@ __all__ += ["Downtime", "MemberPart", "MemberTotal", "Rebalance", "RefusedCommit
 __all__ += ["OwnedPartition", "Row", "Silence", "Span", "Storm"]
 
 
-def read_files(paths: Iterable[str]) -> Tables:
+def read_files(paths: Iterable[str], *, rotated: bool = True) -> Tables:
     """The tables of these trace files, which are read together, line by line.
 
-    A path may be a file (also one that gzip has made), a folder, or "-" for the standard input. The
+    A path may be a file (also one that gzip has made), a folder, or "-" for the standard input.
+    With a file its older part `<file>.1` is read, too, unless `rotated` is false. The
     memory that is needed grows with the rows, not with the lines. Raises FileNotFoundError; what
     cannot be read or understood otherwise is counted in `counts` of the tables.
     """
     counts: Counter[str] = Counter()
-    rows = list(files.rows_of(files.find(paths), counts))
+    rows = list(files.rows_of(files.find(paths, rotated=rotated), counts))
     return Tables(rows, counts)
 
 

@@ -48,12 +48,16 @@ _WANTED: Final = re.compile(PATTERN.encode())
 _GZIP: Final = b"\x1f\x8b"
 
 
-def find(paths: Iterable[str]) -> list[str]:
+def find(paths: Iterable[str], *, rotated: bool = True) -> list[str]:
     """The files: "-" is the standard input; of a folder all files in it and in its folders whose
-    names have "jsonl" or "log" in them. Raises FileNotFoundError."""
+    names have "jsonl" or "log" in them. `rotated`: with a file also its older part, which a
+    consumer has renamed to `<file>.1` (or that, packed), if it is there. Raises
+    FileNotFoundError."""
     found: list[str] = []
     for path in paths:
         place = Path(path)
+        if path != "-" and place.is_file() and rotated:
+            found += [older for older in (f"{path}.1.gz", f"{path}.1") if Path(older).is_file()]
         if path == "-" or place.is_file() or place.is_fifo():
             found.append(path)
         elif place.is_dir():

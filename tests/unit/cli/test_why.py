@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,24 @@ def test_around_a_time_of_which_there_is_nothing_it_says_so(
 
     nothing = "No rebalance and no silence of a group is in these logs within 2 minutes of 12:00."
     assert nothing in said(capsys)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_the_older_part_of_a_file_is_read_too_unless_it_is_not_wanted(
+    packed: bool, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    older, newer = b"".join(lines[:12]), b"".join(lines[12:])
+    log.write_bytes(newer)
+    name = "trace.jsonl.1.gz" if packed else "trace.jsonl.1"
+    log.with_name(name).write_bytes(gzip.compress(older) if packed else older)
+
+    assert main(["why", str(log)]) == 0
+    assert capsys.readouterr().out.count("triggered by") == 2
+    main(["why", "--no-rotated", str(log)])
+    captured = capsys.readouterr()
+    assert captured.out.count("triggered by") < 2
+    assert "lines of 1 file" in captured.err
 
 
 @pytest.mark.parametrize("time", ["25:00", "yesterday", "", "12:99", "1e9", "2027-13-01"])

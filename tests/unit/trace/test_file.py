@@ -257,6 +257,17 @@ def test_the_variable_says_how_long_a_file_may_become(
     assert path.with_name("trace.jsonl.1").stat().st_size < 1500
 
 
+def test_a_length_of_nothing_is_no_bound(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MAX_BYTES, "0")
+    trace = open_trace()
+    for _ in range(3):
+        trace.info("thing.happened")
+        trace_file(str(path)).flush()
+
+    assert len(lines_of(path)) == 3
+    assert not path.with_name("trace.jsonl.1").exists()
+
+
 def test_a_length_that_is_no_number_is_said_and_the_trace_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
