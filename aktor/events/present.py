@@ -229,11 +229,13 @@ class Hindrance(Value):
 
 class FetchNow(Value):
     """The partitions that are not fetched, since when brokers owe an answer that brings records,
-    with what these refuse the whole Fetch if they do, and the brokers from which partitions are
-    read instead of from their leaders (KIP-392)."""
+    when and how the last Fetch to these failed if it did not just stay without an answer, with what
+    these refuse the whole Fetch if they do, and the brokers from which partitions are read instead
+    of from their leaders (KIP-392)."""
 
     hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
     late: Mapping[int, float] = field(default_factory=dict)
+    failed: Mapping[int, tuple[float, str]] = field(default_factory=dict)
     refusals: Mapping[int, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
     crowded: Crowded = field(default_factory=Crowded)

@@ -594,7 +594,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "poll.late",
             "warning",
-            "`max_poll_interval_ms` was exceeded; the member leaves",
+            "no poll for `seconds`, more than `max_poll_interval_ms`; the member leaves",
             "seconds state owned because",
         ),
         _event(

@@ -18,13 +18,19 @@ def network_now(links: Iterable[Link], servers: Iterable[Link]) -> NetworkNow:
     by_node: dict[int, list[Link]] = {}
     for link in links:
         by_node.setdefault(link.node, []).append(link)
+    servers = list(servers)
     return NetworkNow(
-        brokers={node: _broker_now(those) for node, those in by_node.items()},
+        brokers={
+            node: _broker_now(those, [one for one in servers if one.address == those[0].address])
+            for node, those in by_node.items()
+        },
         servers=tuple(_broker_now([server]) for server in servers),
     )
 
 
-def _broker_now(links: list[Link]) -> BrokerNow:
+def _broker_now(links: list[Link], servers: Iterable[Link] = ()) -> BrokerNow:
+    """One broker. `servers`: the bootstrap server at its address, if it is one. What that answered,
+    this broker has answered."""
     failing = [link for link in links if link.attempts.failing_since is not None]
     if len(links) > 1 and failing:
         # What a link tells that nobody has needed for long is out of date if another one has been
@@ -49,7 +55,7 @@ def _broker_now(links: list[Link]) -> BrokerNow:
         refused=any(isinstance(link.failure, AuthenticationError) for link in links),
         throttled_since=throttled.throttled_since,
         throttled_until=throttled.throttled_until,
-        heard=tuple(link.heard for link in links),
+        heard=tuple(link.heard for link in (*links, *servers)),
     )
 
 

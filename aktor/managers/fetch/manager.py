@@ -49,6 +49,7 @@ from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchResponse
 from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import named_node
+from aktor.trace.plain import named
 
 __all__ = ["FetchManager"]
 
@@ -97,8 +98,10 @@ class FetchManager(RequestManager):
         )
         self._plan = FetchPlan(self._room)
         #: Since when a broker owes an answer: the one to its last Fetch is late, or the Fetch has
-        #: failed or was refused. And the error with which it was refused.
+        #: failed or was refused. When and how the last one failed. And the error with which it was
+        #: refused.
         self._late: dict[int, float] = {}
+        self._failed: dict[int, tuple[float, str]] = {}
         self._refusals: dict[int, str] = {}
         #: The partitions of which the application may have bytes that it did not read yet.
         self._buffered: dict[TopicPartition, None] = {}
@@ -146,6 +149,7 @@ class FetchManager(RequestManager):
             self.present = FetchNow(
                 hindered=plan.hindered.copy(),
                 late=self._late.copy(),
+                failed=self._failed.copy(),
                 refusals=self._refusals.copy(),
                 replicas=plan.replicas.copy(),
                 crowded=plan.all_crowded,
@@ -547,6 +551,7 @@ class FetchManager(RequestManager):
         """These have brought what was asked for, or are asked no more."""
         for node in nodes:
             self._refusals.pop(node, None)
+            self._failed.pop(node, None)
             if self._late.pop(node, None) is not None:
                 self._plan.show_again()
 
@@ -569,6 +574,7 @@ class FetchManager(RequestManager):
             if asked.node not in self._refusals:
                 self._late[asked.node] = received.now
             self._refusals[asked.node] = error.__name__
+            self._failed.pop(asked.node, None)
             self._plan.show_again()
             retry_at = node.backoff.failed(received.now, received.jitter)
             self._trace_failure(asked, error.__name__, retry_at - received.now)
@@ -588,7 +594,8 @@ class FetchManager(RequestManager):
         node.failed()
         if self._refusals.pop(asked.node, None) or asked.node not in self._late:
             self._late[asked.node] = failed.now
-            self._plan.show_again()
+        self._failed[asked.node] = failed.now, named(failed.error)
+        self._plan.show_again()
         if isinstance(failed.error, KafkaTimeoutError):
             node.bandwidth.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)

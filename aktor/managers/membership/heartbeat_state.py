@@ -253,11 +253,6 @@ class PollTimer:
         """Seconds since the last poll."""
         return self.now - self._polled_at
 
-    @property
-    def late_by(self) -> float:
-        """Seconds since the timer expired."""
-        return self.elapsed - self._longest
-
 
 class Standstill:
     """Finds when nothing of the consumer ran: a process that was stopped, a machine that slept.

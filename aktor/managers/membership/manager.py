@@ -332,7 +332,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             advice = "without that, no poll would have been late"
         self.log.warning(
             "poll.late",
-            seconds=round(timer.late_by, 3),
+            seconds=round(timer.elapsed, 3),
             state=self._member.state,
             owned=len(self._member.owned),
             because=f"{because}: {advice}",

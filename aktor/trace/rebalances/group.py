@@ -338,8 +338,10 @@ class GroupTraces:
         self._departures.append(Departure(at, departure_of(because), because, life.name))
 
     def _polled_late(self, life: Life, at: float, event: Event) -> None:
-        self._totals.of(life.name).late_polls += 1
         because = fields.text(event, "because") or "it did not poll"
+        if cause_of(because) is not Cause.STOOD_STILL:
+            # (The application was not late: what follows from the standstill is counted as "lost".)
+            self._totals.of(life.name).late_polls += 1
         life.poll_late(at, because.partition(": ")[0])
 
     def _clock_set(self, life: Life, at: float, event: Event) -> None:

@@ -246,6 +246,23 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.BROKER,
         "kafka-2:9092) has not answered a Fetch for 3.0 s",
     ),
+    "a Fetch to the leader has failed, and it answers other requests": (
+        {
+            "fetch": FetchNow(late={2: NOW - 25.0}, failed={2: (NOW - 3.0, "Connection refused")}),
+            "network": network(a_broker(1), a_broker(2, answered=NOW - 0.5)),
+        },
+        WaitingFor.BROKER,
+        "kafka-2:9092) has not answered a Fetch for 25.0 s; the last one failed 3.0 s ago"
+        " (Connection refused), and it answered another request 0.5 s ago.",
+    ),
+    "a Fetch to the leader has failed, and it has answered nothing since": (
+        {
+            "fetch": FetchNow(late={2: NOW - 25.0}, failed={2: (NOW - 3.0, "Connection refused")}),
+            "network": network(a_broker(1), a_broker(2, answered=NOW - 26.0)),
+        },
+        WaitingFor.BROKER,
+        "has not answered a Fetch for 25.0 s; the last one failed 3.0 s ago (Connection refused).",
+    ),
     "the replica that is read answers no Fetch": (
         {"fetch": FetchNow(late={1: NOW - 3.0}, replicas={T0: 1})},
         WaitingFor.BROKER,
@@ -929,7 +946,7 @@ def test_a_broker_that_never_answered_is_told_with_its_first_attempt() -> None:
     dead = a_dead_broker(2, answered=-math.inf, failing_since=NOW - 7.2)
 
     assert (
-        "its leader (broker 2, kafka-2:9092) has never answered; the first attempt was 7.2 s ago"
+        "its leader (broker 2, kafka-2:9092) has not answered yet; the first attempt was 7.2 s ago"
         " (Connection refused, 14 attempts)"
     ) in sentence.why(a_picture(network=network(a_broker(1), dead)))
 

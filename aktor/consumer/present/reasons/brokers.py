@@ -37,8 +37,9 @@ def silence(broker: BrokerNow, now: float) -> str:
     since = down_since(broker, now)
     if broker.heard_at > -math.inf:
         return f"has not answered{for_long(since, now)}{how_it_failed(broker)}"
+    # (This consumer may not have asked it before.)
     first = f"; the first attempt was {seconds(now - since)} ago" if since > -math.inf else ""
-    return f"has never answered{first}{how_it_failed(broker)}"
+    return f"has not answered yet{first}{how_it_failed(broker)}"
 
 
 def throttling(broker: BrokerNow | None, asked_at: float, now: float) -> str:

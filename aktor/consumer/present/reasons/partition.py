@@ -198,7 +198,20 @@ def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     if refusal := p.fetch.refusals.get(node):
         text = f"{source} has refused every Fetch{lasts}: {refusal}"
         return Reason(WaitingFor.REFUSED, text, since, fault=True)
-    return Reason(WaitingFor.BROKER, f"{source} has not answered a Fetch{lasts}", since, fault=True)
+    text = f"{source} has not answered a Fetch{lasts}{_how_a_fetch_failed(p, node, broker)}"
+    return Reason(WaitingFor.BROKER, text, since, fault=True)
+
+
+def _how_a_fetch_failed(p: Picture, node: int, broker: BrokerNow | None) -> str:
+    """How the last Fetch ended if it has failed: it may never have been sent. And when the broker
+    answered something else since, perhaps on another connection."""
+    if node not in p.fetch.failed:
+        return ""
+    failed_at, trouble = p.fetch.failed[node]
+    text = f"; the last one failed{ago(failed_at, p.now)} ({first_line(trouble)})"
+    if broker is not None and broker.heard_at > failed_at:
+        text += f", and it answered another request{ago(broker.heard_at, p.now)}"
+    return text
 
 
 def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:

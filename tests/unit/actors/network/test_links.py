@@ -91,6 +91,18 @@ def test_of_two_links_the_one_that_nobody_has_needed_for_long_does_not_count() -
     assert (shown.failing_since, shown.attempts, shown.retry_at) == (60.0, 1, 61.0)
 
 
+def test_what_the_bootstrap_server_at_its_address_has_answered_a_broker_has_answered() -> None:
+    link = Link("1", 1, "a", 9092, Backoff(1.0, 8.0))
+    server = Link("boot", -1, "a", 9092, Backoff(1.0, 8.0))
+    other = Link("boot2", -2, "b", 9092, Backoff(1.0, 8.0))
+    server.heard.note(7.0)
+    other.heard.note(9.0)
+
+    (shown,) = network_now([link], [server, other]).brokers.values()
+
+    assert shown.heard_at == 7.0
+
+
 def test_a_link_that_took_over_a_connection_which_answers_forgets_its_own_failures() -> None:
     """A broker's own link has failed, and takes over the connection of the bootstrap server at the
     same address. When that is closed because it was idle, the link may connect again at once."""

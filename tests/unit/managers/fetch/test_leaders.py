@@ -266,6 +266,27 @@ def test_a_replica_that_is_read_owes_an_answer_and_is_shown_until_it_is_left() -
     assert shown_replicas(harness) == {}
 
 
+def test_how_a_fetch_failed_is_shown_until_one_is_answered() -> None:
+    """Its age is no age of a request: it may never have been sent."""
+    harness, request = around_a_replica()
+    harness.fail(request, KafkaConnectionError("disconnected"), after=0.1)
+    assert shown_failed(harness) == {2: (harness.now, "KafkaConnectionError: disconnected")}
+    again = harness.the_request()
+    harness.fail(again, KafkaConnectionError("refused"), after=3.0)
+    assert shown_failed(harness)[1] == (harness.now, "KafkaConnectionError: refused")
+    harness.answer(harness.the_request(5.0), of(0, a_batch(0, 10)), after=0.1)
+
+    assert 1 not in shown_failed(harness)
+
+
+def shown_failed(harness: FetchHarness) -> dict[int, tuple[float, str]]:
+    """How the last Fetches failed, by what `status()` is made of."""
+    harness.manager.note_present(harness.now)
+    shown = harness.manager.present
+    assert isinstance(shown, FetchNow)
+    return dict(shown.failed)
+
+
 def shown_replicas(harness: FetchHarness) -> dict[TopicPartition, int]:
     """Which brokers are read instead of leaders, by what `status()` is made of."""
     harness.manager.note_present(harness.now)

@@ -767,6 +767,25 @@ def test_refused_commits_and_resets_are_told_and_counted(
     assert (member.consumer, member.refused_commits, member.resets) == ("alice", 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("because", "late"),
+    [
+        ("no poll for 300.0 s (max_poll_interval_ms): poll more often", 1),
+        ("the process stood still for 45.0 s, or its clock jumped: without that, ...", 0),
+    ],
+)
+def test_a_poll_that_only_a_standstill_has_made_late_is_counted_once(
+    events: list[Event], alice: Member, because: str, late: int
+) -> None:
+    """It is counted among the times that the member was lost."""
+    alice.tells(70.0, "poll.late", because=because)
+    alice.tells(70.0, "member.lost", because=because, partitions=["t-0", "t-1"])
+
+    (total,) = rows_of(events, MemberTotal)
+
+    assert (total.late_polls, total.lost) == (late, 1)
+
+
 def test_rebalances_that_follow_each_other_are_a_storm(events: list[Event], alice: Member) -> None:
     for number in range(6):
         began = 50.0 * number
