@@ -25,9 +25,10 @@ def live(status: ConsumerStatus) -> str:
 
 
 def ready(status: ConsumerStatus) -> str:
-    """Why no records are read; "" if they are, or would be if there were any."""
-    if status.group_id is not None and status.member_state != "stable" and not status.partitions:
-        return f"the member is {status.member_state}"
+    """Why no records are read; "" if they are, or would be if there were any.
+
+    A member on its way into its group has the time of a session for that: rebalances are usual.
+    """
     return status.healthy.because
 
 

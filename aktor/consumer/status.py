@@ -140,15 +140,27 @@ class ConsumerStatus(_Look):
 
     @property
     def lag_seconds(self) -> float | None:
-        """How many seconds the partition that is furthest behind is, None while any is unknown."""
+        """How many seconds the partition that is furthest behind is, None while any is unknown, or
+        while it is not known which partitions this consumer is to read."""
+        if self._awaits_partitions:
+            return None
         lags = [state.lag_seconds for state in self.partitions.values()]
         return None if None in lags else max((lag for lag in lags if lag is not None), default=0.0)
 
     @property
     def lag(self) -> int | None:
-        """Records still to be read over all partitions, None while any of them is unknown."""
+        """Records still to be read over all partitions, None while any of them is unknown, or while
+        it is not known which partitions this consumer is to read. 0 for a member to which the group
+        has given none."""
+        if self._awaits_partitions:
+            return None
         lags = [state.lag for state in self.partitions.values()]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
+
+    @property
+    def _awaits_partitions(self) -> bool:
+        wants_some = bool(self.subscription) and self.member_state != "stable"
+        return wants_some and not self.partitions
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON has it, for a page or a log: `json.dumps(status.to_dict())`. Partitions

@@ -644,6 +644,23 @@ def stalls(world: World, consumer: KafkaConsumer) -> list[tuple[str, str]]:
     return [(one["partition"], one["reason"]) for one in told]
 
 
+def test_a_partition_is_not_stalled_while_its_buffered_records_are_delivered(
+    world: World,
+) -> None:
+    consumer = world.consumer(auto_offset_reset="earliest", max_poll_records=1)
+    consumer.assign([T0])
+    assert consumer.poll(timeout_ms=1000)
+    lose(world, consumer)
+    for _ in range(8):
+        world.sleep(0.5)
+        assert consumer.poll(timeout_ms=0)
+    status = consumer.status()
+
+    assert stalls(world, consumer) == []
+    assert status.why.startswith("Buffered records (")
+    assert ") are still delivered, but no broker has been reachable for 4.0 s" in status.why
+
+
 def test_a_partition_whose_leader_is_gone_is_stalled_once_and_resumes(world: World) -> None:
     consumer = a_reader(world)
     lose(world, consumer, world.cluster.log("orders", 0).leader)

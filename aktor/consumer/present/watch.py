@@ -17,7 +17,7 @@ from aktor.consumer.core.engine import Engine
 from aktor.consumer.present import picture
 from aktor.consumer.present.picture import LATE_POLL, CallsNow, Picture
 from aktor.consumer.present.reasons.brokers import is_down
-from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.partition import is_fed, of_partitions
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.seen import PartitionSeen
 from aktor.consumer.present.stack import stack_of
@@ -117,7 +117,8 @@ class Watch:
             if stalled is None:
                 # What follows an outage (another leader, a check of the position) begins anew, and
                 # is no fault for a second: nothing can be delivered all the same.
-                if known is not None and reason.waiting_for not in _UNTOLD:
+                fed = is_fed(p, p.partitions[tp], reason)
+                if known is not None and (fed or reason.waiting_for not in _UNTOLD):
                     self._resumed(tp, p, "records can be delivered")
             elif p.now - stalled < STALLED_AFTER:
                 continue
@@ -222,7 +223,7 @@ def _is_suspect(p: Picture) -> bool:
 def _stalled_since(p: Picture, it: PartitionSeen, reason: Reason) -> float | None:
     """Since when the partition, which is owned and not paused, gets nothing though there is, or may
     be, something; None: it is not stalled."""
-    if it.paused:
+    if it.paused or is_fed(p, it, reason):
         return None
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag)

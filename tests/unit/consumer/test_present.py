@@ -241,6 +241,49 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.BROKER,
         "kafka-2:9092) has not answered for 4.0 s",
     ),
+    "the leader is down, and some of its records are here": (
+        {
+            "network": network(a_broker(1), a_dead_broker(2)),
+            "partitions": {T0: seen(lag=9, buffered=70, records=9, here_since=NOW - 2.0)},
+        },
+        WaitingFor.BROKER,
+        "Nothing new, but what is buffered, is delivered from orders-0: orders-0: its leader"
+        " (broker 2, kafka-2:9092) has not answered for 7.2 s",
+    ),
+    "all brokers are down, and some records are here": (
+        {
+            "network": network(a_dead_broker(1), a_dead_broker(2)),
+            "partitions": {T0: seen(lag=9, buffered=70, records=9, here_since=NOW - 2.0)},
+        },
+        WaitingFor.BROKER,
+        "Buffered records (9 here) are still delivered, but no broker has been reachable for 7.2 s",
+    ),
+    "all brokers are down, some records are here, and the application does not poll": (
+        {
+            "network": network(a_dead_broker(1), a_dead_broker(2)),
+            "partitions": {T0: seen(lag=9, buffered=70, records=9)},
+            "application": an_application(polled_at=NOW - 8.0),
+        },
+        WaitingFor.BROKER,
+        "Buffered records (9 here) can still be delivered, but no broker has been reachable",
+    ),
+    "all brokers are down, and the records that are here are withheld": (
+        {
+            "network": network(a_dead_broker(1), a_dead_broker(2)),
+            "session_until": NOW - 1.2,
+            "partitions": {T0: seen(lag=9, buffered=70, records=9)},
+        },
+        WaitingFor.BROKER,
+        "Nothing is delivered: no broker has been reachable for 7.2 s",
+    ),
+    "all brokers are down, and only a paused partition has records here": (
+        {
+            "network": network(a_dead_broker(1), a_dead_broker(2)),
+            "partitions": {T0: seen(lag=9, buffered=70, records=9, paused=True)},
+        },
+        WaitingFor.BROKER,
+        "Nothing is delivered: no broker has been reachable for 7.2 s",
+    ),
     "the leader answers no Fetch": (
         {"fetch": FetchNow(late={2: NOW - 3.0})},
         WaitingFor.BROKER,
@@ -940,6 +983,17 @@ def test_a_member_on_its_way_says_for_how_long_it_has_waited_and_for_what(
     member = a_member(state="joining", step=step, trouble="refused", since=NOW - 3.0)
 
     assert words in sentence.why(a_picture(member=member, partitions={}))
+
+
+def test_a_leader_that_is_down_counts_though_its_records_are_still_delivered() -> None:
+    """By the rule of docs/operate.md: new ones would not come."""
+    p = a_picture(
+        network=network(a_broker(1), a_dead_broker(2, since=11.0)),
+        partitions={T0: seen(lag=9, buffered=70, records=9, here_since=NOW - 2.0)},
+    )
+
+    assert wrong(p).startswith("nothing new from orders-0 is delivered: its leader (broker 2")
+    assert not health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
 def test_a_broker_that_never_answered_is_told_with_its_first_attempt() -> None:

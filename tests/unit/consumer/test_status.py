@@ -62,8 +62,22 @@ def test_the_lag_is_unknown_while_that_of_any_partition_is() -> None:
     assert status.lag is None
 
 
-def test_nothing_assigned_is_no_lag() -> None:
-    assert a_status().lag == 0
+def test_a_member_to_which_the_group_has_given_nothing_has_no_lag() -> None:
+    assert (a_status().lag, a_status().lag_seconds) == (0, 0.0)
+
+
+@pytest.mark.parametrize("state", ["unjoined", "joining", ""])
+def test_the_lag_is_unknown_while_it_is_unknown_which_partitions_are_to_be_read(
+    state: str,
+) -> None:
+    status = a_status(member_state=state)
+
+    assert (status.lag, status.lag_seconds) == (None, None)
+    assert a_status(member_state=state, partitions={A: a_partition(lag=7)}).lag == 7
+
+
+def test_who_wants_no_partitions_has_no_lag() -> None:
+    assert a_status(member_state="", subscription=frozenset()).lag == 0
 
 
 def test_a_status_reads_from_the_consumer_down_to_its_actors() -> None:

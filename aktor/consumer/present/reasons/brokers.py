@@ -96,7 +96,7 @@ def login_refused(p: Picture) -> Reason | None:
     since = last.failing_since or -math.inf
     text = f"{broker_name(last)} has refused our login{for_long(since, p.now)}"
     text += f" ({first_line(last.error)})"
-    return Reason(WaitingFor.REFUSED, text, since, True, next_attempt(last, p.now))
+    return Reason(WaitingFor.REFUSED, text, since, True, next_attempt(last, p.now), only_new=True)
 
 
 def nobody_there(p: Picture) -> Reason | None:
@@ -104,7 +104,8 @@ def nobody_there(p: Picture) -> Reason | None:
     brokers = _all_brokers(p)
     if p.unreachable:
         since = _all_down_since(brokers, p.now)
-        return Reason(WaitingFor.BROKER, first_line(p.unreachable, 400), since, fault=True)
+        text = first_line(p.unreachable, 400)
+        return Reason(WaitingFor.BROKER, text, since, fault=True, only_new=True)
     if any(one.connected and not one.fails for one in brokers):
         return None
     down = [one for one in brokers if is_down(one, p.now)]
@@ -117,7 +118,8 @@ def nobody_there(p: Picture) -> Reason | None:
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
     text = f"no broker has been reachable{for_long(since, p.now)}: {named}{more}"
     soonest = min(down, key=lambda one: one.retry_at)
-    return Reason(WaitingFor.BROKER, text, since, True, next_attempt(soonest, p.now))
+    then = next_attempt(soonest, p.now)
+    return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
 
 
 def _all_down_since(brokers: list[BrokerNow], now: float) -> float:

@@ -18,6 +18,7 @@ from aktor.consumer.present.reasons.brokers import (
     throttling,
 )
 from aktor.consumer.present.reasons.consumer import covering
+from aktor.consumer.present.reasons.group import session
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import AGAIN_AND_AGAIN, is_fault, refused_topic
 from aktor.consumer.present.reasons.words import (
@@ -33,7 +34,7 @@ from aktor.consumer.present.seen import PartitionSeen, quiet
 from aktor.events.present import BrokerNow, PositionNow
 from aktor.structs import TopicPartition
 
-__all__ = ["of_partition", "of_partitions"]
+__all__ = ["is_fed", "of_partition", "of_partitions"]
 
 
 def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -75,11 +76,12 @@ def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
     trouble = p.metadata.troubles.get(tp.topic)
     if trouble is not None and trouble.error:
         text, fault = refused_topic(tp.topic, trouble, p.now), is_fault(trouble, p.now)
-        return Reason(WaitingFor.REFUSED, text, trouble.since, fault, AGAIN_AND_AGAIN)
+        since = trouble.since
+        return Reason(WaitingFor.REFUSED, text, since, fault, AGAIN_AND_AGAIN, only_new=True)
     topic = p.cluster.topics.get(tp.topic)
     if topic is None and trouble is None:
         text = f"the metadata that is known has no topic {tp.topic!r}"
-        return Reason(WaitingFor.BROKER, text, since, fault=False)
+        return Reason(WaitingFor.BROKER, text, since, fault=False, only_new=True)
     how_long, old = for_long(since, p.now), p.now - since >= FAULT_AFTER
     if topic is None:
         text = f"no broker has known the topic {tp.topic!r}{how_long}"
@@ -87,7 +89,7 @@ def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
         text = f"the topic has had no such partition{how_long} (it has {len(topic.partitions)})"
     else:
         text = f"no broker has led it{how_long}"
-    return Reason(WaitingFor.LEADER, text, since, old, AGAIN_AND_AGAIN)
+    return Reason(WaitingFor.LEADER, text, since, old, AGAIN_AND_AGAIN, only_new=True)
 
 
 def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -96,7 +98,7 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
         return None
     text = f"{_source_word(p, tp)} ({broker_name(broker)}) {silence(broker, p.now)}"
     since, then = down_since(broker, p.now), next_attempt(broker, p.now)
-    return Reason(WaitingFor.BROKER, text, since, True, then)
+    return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
 
 
 def _source_node(p: Picture, tp: TopicPartition) -> int | None:
@@ -184,7 +186,7 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
     then = ""
     if hindrance.state == "failing":
         then = a_sentence(made_in(hindrance.until, p.now, "the next attempt"))
-    return Reason(WaitingFor.REFUSED, text, hindrance.since, old, then)
+    return Reason(WaitingFor.REFUSED, text, hindrance.since, old, then, only_new=True)
 
 
 def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -197,9 +199,9 @@ def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     source, lasts = f"{_source_word(p, tp)} ({name})", for_long(since, p.now)
     if refusal := p.fetch.refusals.get(node):
         text = f"{source} has refused every Fetch{lasts}: {refusal}"
-        return Reason(WaitingFor.REFUSED, text, since, fault=True)
+        return Reason(WaitingFor.REFUSED, text, since, fault=True, only_new=True)
     text = f"{source} has not answered a Fetch{lasts}{_how_a_fetch_failed(p, node, broker)}"
-    return Reason(WaitingFor.BROKER, text, since, fault=True)
+    return Reason(WaitingFor.BROKER, text, since, fault=True, only_new=True)
 
 
 def _how_a_fetch_failed(p: Picture, node: int, broker: BrokerNow | None) -> str:
@@ -350,6 +352,13 @@ def _alike(p: Picture) -> dict[TopicPartition, Reason]:
             reason = of_leaders[info.leader] = of_partition(p, tp, p.partitions[tp])
         alike[tp] = reason
     return alike
+
+
+def is_fed(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
+    """Whether the partition's records are delivered all the same, as long as some are buffered."""
+    if not reason.only_new or not it.is_here or it.paused or it.stage is not Stage.OWNED:
+        return False
+    return not it.error and session(p) is None and not p.application.callback
 
 
 def of_partition(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason:

@@ -85,7 +85,8 @@ class Reason(Value, kw_only=False):
     """Why something is not delivered. `text` is a clause without a stop; `since` is when it began,
     by the consumer's clock (-inf: not known). A `fault` is nothing that the application has asked
     for, and nothing usual. `then`: what happens next, as a sentence, or "". `yours`: the
-    application's own code is the cause."""
+    application's own code is the cause. `only_new`: it keeps only new records from coming; those
+    that are buffered are delivered."""
 
     waiting_for: WaitingFor
     text: str
@@ -93,3 +94,4 @@ class Reason(Value, kw_only=False):
     fault: bool
     then: str = ""
     yours: bool = False
+    only_new: bool = False

@@ -15,7 +15,7 @@ from aktor.consumer.present.reasons.application import (
 )
 from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.group import may_be_removed, session
-from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.partition import is_fed, of_partitions
 from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
 from aktor.consumer.present.reasons.words import ago, plural, seconds
@@ -76,7 +76,8 @@ def wrong(findings: Findings) -> str:
         return topic.text if topic is not None and topic.fault else ""
     first = _oldest(faulty)
     more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
-    return f"nothing from {_named(first)}{more} is delivered: {faulty[first].text}"
+    new = "new " if is_fed(p, p.partitions[first], faulty[first]) else ""
+    return f"nothing {new}from {_named(first)}{more} is delivered: {faulty[first].text}"
 
 
 def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
@@ -84,6 +85,12 @@ def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
 
 
 def _head(p: Picture, reason: Reason) -> str:
+    fed = [one for one in with_records(p.partitions) if is_fed(p, one, reason)]
+    if fed:
+        count = sum([one.records for one in fed])
+        can = "can still be" if lateness(p) >= LATE_POLL else "are still"
+        held = f" ({count} here)" if count else ""
+        return f"Buffered records{held} {can} delivered, but {_stopped(reason.text)}"
     if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
         can = "can still be" if lateness(p) >= LATE_POLL else "are still"
         return f"Records {can} delivered, but {_stopped(reason.text)}"
@@ -184,9 +191,9 @@ def _of_the_partitions(findings: Findings) -> str:
         rest = sum(other.waiting_for in _UNHINDERED for other in waiting.values())
         are = "is" if rest == 1 else "are"
         others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
-        head = (
-            f"Nothing is delivered from {names}{others}: {_named(first)}: {_stopped(reason.text)}"
-        )
+        fed = any(is_fed(p, p.partitions[tp], faulty[tp]) for tp in same)
+        what = "Nothing new, but what is buffered," if fed else "Nothing"
+        head = f"{what} is delivered from {names}{others}: {_named(first)}: {_stopped(reason.text)}"
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
     kinds = {reason.waiting_for for reason in findings.distinct}
     if WaitingFor.FETCH in kinds or WaitingFor.TURN in kinds:
