@@ -32,11 +32,7 @@ class RebalanceHistory:
 
     def __init__(self, trace: Trace) -> None:
         self._events = deque[dict[str, Any]](maxlen=_EVENTS_KEPT)
-        trace.subscribe(self._note)
-
-    def _note(self, event: dict[str, Any]) -> None:
-        if event["event"] in _WANTED:
-            self._events.append(event)
+        trace.subscribe(self._events.append, only=_WANTED)
 
     def rows(self) -> list[MemberPart]:
         """The member's parts that are over, the oldest first."""

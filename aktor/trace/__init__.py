@@ -17,13 +17,13 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from itertools import count
 from time import monotonic, time  # by name: so that they are real in simulations, too
 from typing import TYPE_CHECKING, Any, Final
 
-from aktor.trace.hooks import NEVER, Hook, Hooks
+from aktor.trace.hooks import Hook, Hooks
 from aktor.trace.logs import Log, level_of
 from aktor.trace.plain import plain_event
 
@@ -112,7 +112,7 @@ class _Outlet:
             self._log.tell(event)
         if self._file is not None:
             self._write(event, self._file)
-        if self.hooks.least < NEVER:
+        if not self.hooks.is_empty:
             self.hooks.tell(event)
         for listener in self.listeners:
             listener(event)
@@ -146,12 +146,13 @@ class Trace:
         """State changes: what one reads to learn what happened. The standard logger has most of
         them at DEBUG."""
         outlet = self._outlet
-        if outlet.hooks.least <= logging.INFO or outlet.wants(level_of(event)):
+        hooks = outlet.hooks
+        if hooks.least <= logging.INFO or event in hooks.named or outlet.wants(level_of(event)):
             self._tell("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:
         """Something failed and is being dealt with."""
-        if self._outlet.wants(logging.WARNING):
+        if self._outlet.wants(logging.WARNING) or event in self._outlet.hooks.named:
             self._tell("warning", event, values)
 
     def error(self, event: str, **values: Any) -> None:
@@ -218,13 +219,17 @@ class Trace:
         """That of the actors, for what the application hears of them."""
         return self._outlet.background
 
-    def subscribe(self, hook: Hook, *, level: str = "info") -> Callable[[], None]:
+    def subscribe(
+        self, hook: Hook, *, level: str = "info", only: Set[str] | None = None
+    ) -> Callable[[], None]:
         """Call `hook(event)` for each event of this level or a higher one ("debug", "info",
         "warning", "error"), on the thread that tells it, until the returned function is called.
 
-        What it raises is printed on stderr. Raises ValueError for another level.
+        `only`: for the events so named, which are of "info" or above; so what is told of others
+        costs nothing. What the hook raises is printed on stderr. Raises ValueError for another
+        level.
         """
-        return self._outlet.hooks.add(hook, level)
+        return self._outlet.hooks.add(hook, level, only)
 
     @contextmanager
     def listen(self, listener: Listener) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The application's hooks on events: whom to call from which level on, and what they raise."""
+"""Hooks on events: whom to call from which level on, or for which events; and what they raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 from aktor.trace.logs import LEVELS
@@ -20,21 +20,25 @@ NEVER: Final = 100
 
 
 class Hooks:
-    """Owns the hooks of one trace. `least` is the lowest level that one of them wants."""
+    """Owns the hooks of one trace. `least` is the lowest level of which one of them wants all
+    events; besides them, some want the events that are `named`."""
 
-    __slots__ = ("_hooks", "_lock", "least")
+    __slots__ = ("_hooks", "_lock", "least", "named")
 
     def __init__(self) -> None:
         self.least = NEVER
-        self._hooks: tuple[tuple[int, Hook], ...] = ()
+        self.named: Set[str] = frozenset()
+        #: Of each: the level, and the names of the events that it wants; None: all.
+        self._hooks: tuple[tuple[int, Hook, Set[str] | None], ...] = ()
         #: Two threads that hook at the same time must not forget each other's hook.
         self._lock = threading.Lock()
 
-    def add(self, hook: Hook, level: str) -> Callable[[], None]:
-        """Call it for events of this level and above, until the returned function is called."""
+    def add(self, hook: Hook, level: str, only: Set[str] | None = None) -> Callable[[], None]:
+        """Call it for events of this level and above (and of these names, if they are given), until
+        the returned function is called."""
         if level not in LEVELS:
             raise ValueError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
-        entry = LEVELS[level], hook
+        entry = LEVELS[level], hook, only
         with self._lock:
             self._set((*self._hooks, entry))
 
@@ -44,14 +48,21 @@ class Hooks:
 
         return remove
 
-    def _set(self, hooks: tuple[tuple[int, Hook], ...]) -> None:
-        self._hooks, self.least = hooks, min((least for least, _ in hooks), default=NEVER)
+    def _set(self, hooks: tuple[tuple[int, Hook, Set[str] | None], ...]) -> None:
+        self.least = min((least for least, _, only in hooks if only is None), default=NEVER)
+        self.named = frozenset().union(*(only for _, _, only in hooks if only is not None))
+        self._hooks = hooks
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is to be called."""
+        return not self._hooks
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Call those that want an event of this level, each with an event of its own."""
         level = LEVELS[event["level"]]
-        for least, hook in self._hooks:
-            if least <= level:
+        for least, hook, only in self._hooks:
+            if least <= level and (only is None or event["event"] in only):
                 _call(hook, dict(event))
 
 

@@ -43,6 +43,23 @@ def test_a_hook_of_states_does_not_cost_the_events_of_requests(trace: Trace) -> 
     assert trace.hears_debug
 
 
+def test_what_no_hook_has_named_is_not_even_numbered(trace: Trace) -> None:
+    got: list[dict[str, Any]] = []
+    unsubscribe = trace.subscribe(got.append, only={"a.state", "a.warned"})
+
+    trace.info("another.state")
+    assert trace.strand.last == 0
+    trace.info("a.state")
+    trace.warning("a.warned")
+    trace.subscribe(lambda _: None)
+    trace.info("another.state")
+
+    assert [event["event"] for event in got] == ["a.state", "a.warned"]
+    unsubscribe()
+    trace.info("a.state")
+    assert len(got) == 2
+
+
 def test_what_a_hook_raises_is_printed_and_stops_nothing(
     trace: Trace, capsys: pytest.CaptureFixture[str]
 ) -> None:
