@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
+from aktor.consumer.core.caller import CallerRef, is_another, is_this, nobody, this_caller
 from aktor.consumer.core.consumption import Consumption
 from aktor.consumer.core.credit import Credit
-from aktor.consumer.core.in_hand import Given
-from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.partition import Consumed, Partition
 from aktor.consumer.core.rows import Filling, Rows
 from aktor.consumer.core.untold import Untold, runs
 from aktor.events.fetching import Chunk
@@ -36,14 +35,17 @@ from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
 
-__all__ = ["NO_OFFSETS", "Delivery"]
+__all__ = ["NO_OFFSETS", "Delivery", "Given", "InHand", "ReaderMaker"]
 
 #: Partitions are assigned without saying where they begin.
 NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 NOWHERE: Final[Mapping[TopicPartition, Position]] = MappingProxyType({})
 
 #: Makes the reader of one chunk.
-ReaderMaker = Callable[[Chunk], RecordReader]
+ReaderMaker: TypeAlias = Callable[[Chunk], RecordReader]
+
+#: A partition whose records were given out, its epoch, and its position before them.
+Given: TypeAlias = tuple[Partition, int, Consumed]
 
 
 class Delivery:
@@ -699,3 +701,39 @@ class Delivery:
     def _drop_buffered(self, state: Partition) -> None:
         if dropped := state.drop_buffered():
             self.credit.let_go(dropped)
+
+
+class InHand:
+    """Owns the positions before the records that were given to another thread last, which it may
+    not be finished with while other threads call.
+
+    If a call closes the consumer, the positions go back to these, so that records are not committed
+    that their thread may never finish, because the program ends."""
+
+    __slots__ = ("_to", "given")
+
+    def __init__(self) -> None:
+        self._to: CallerRef = nobody
+        #: Each with the offset after its records. If the position is another one by now, that
+        #: thread has come back for more, and so has finished them.
+        self.given: list[tuple[Given, int | None]] = []
+
+    def begin_call(self, to: CallerRef, given: Sequence[Given]) -> None:
+        """A call begins. These were given to that thread since the call before."""
+        if given and is_another(to):
+            self._to = to
+            self.given = [(one, one[0].offset) for one in given]
+        elif self.given and not is_another(self._to):
+            self.forget()
+
+    def forget(self) -> None:
+        """Another thread polls, or commits: so they count as finished."""
+        self.given = []
+
+    def take_back(self) -> None:
+        """Set the positions back, unless that thread is this one, or has ended."""
+        if self.given and is_another(self._to):
+            for (state, epoch, before), after in self.given:
+                if (state.epoch, state.offset) == (epoch, after):
+                    state.take_back(before)
+        self.forget()

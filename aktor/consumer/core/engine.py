@@ -26,8 +26,7 @@ from aktor.consumer.core.background import Background
 from aktor.consumer.core.caller import is_another
 from aktor.consumer.core.commits import CommitCallbacks, Commits
 from aktor.consumer.core.core import Core
-from aktor.consumer.core.delivery import NO_OFFSETS
-from aktor.consumer.core.in_hand import InHand
+from aktor.consumer.core.delivery import NO_OFFSETS, InHand
 from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
 from aktor.consumer.core.partition import Partition

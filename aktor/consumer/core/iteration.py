@@ -21,8 +21,7 @@ from kafka.structs import TopicPartition
 from aktor.consumer.core.batch import Batch
 from aktor.consumer.core.caller import CallerRef, is_this, nobody, this_caller
 from aktor.consumer.core.core import Core
-from aktor.consumer.core.delivery import Delivery
-from aktor.consumer.core.in_hand import Given
+from aktor.consumer.core.delivery import Delivery, Given
 from aktor.consumer.core.partition import Partition
 
 __all__ = ["Calls", "Iteration", "Polled"]
