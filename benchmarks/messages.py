@@ -14,8 +14,9 @@ from aktor.actors.runtime.dispatcher import Bell, Dispatcher, VirtualTime
 from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.manager import RequestManager
 from aktor.actors.sockets.wire import Net
-from aktor.consumer.core.port import ApplicationPort
-from aktor.consumer.system import ActorSystem, Host, kind_of
+from aktor.consumer.core.port import ApplicationPort, Port
+from aktor.consumer.kind import kind_of
+from aktor.consumer.system import ActorSystem, Host
 from aktor.events.message import Message
 from aktor.events.polling import Poll
 from aktor.events.routes import Routes
@@ -78,7 +79,7 @@ class NoNet:
 class Alone(Host):
     """A consumer's actors without a thread, in a time that stands still."""
 
-    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: Port, trace: Trace) -> Dispatcher:
         dispatcher = Dispatcher(routes, clock=VirtualTime(1000.0), trace=trace)
         dispatcher.connect("application", port)
         return dispatcher

@@ -63,6 +63,7 @@ OTHERS = {
     "aktor.actors.runtime.dispatcher",
     "aktor.actors.runtime.supervision",
     "aktor.actors.runtime.manager",
+    "aktor.consumer.kind",
     "aktor.consumer.system",
 }
 

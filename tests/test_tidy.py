@@ -559,12 +559,13 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "arguments": {"configuration", "core"},
         "internals": {"configuration", "core", "habits"},
         "metrics": {"core"},
-        "system": {"core"},
+        "system": {"core", "metrics"},
+        "kind": {"core", "metrics", "system"},
         "assembly": {"core", "deserializers", "system"},
         "shown": {"core", "inside", "metrics", "present", "present.reasons"}
         | {"rebalance_history", "status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
-        | {"deserializers", "habits", "internals", "shown"}
+        | {"deserializers", "habits", "internals", "kind", "shown"}
         | {"subscription_state", "system"},
     },
     "simulation": {
@@ -732,7 +733,7 @@ def test_every_conversation_stands_in_the_protocol_document() -> None:
 
 def senders_of_requests() -> list[type[RequestManager]]:
     """The managers, with both membership managers in place of the one that chooses."""
-    from aktor.consumer.system import kind_of
+    from aktor.consumer.kind import kind_of
 
     kinds = {kind for protocol in ("classic", "consumer") for kind in kind_of(protocol).actors}
     managers = [kind for kind in kinds if issubclass(kind, RequestManager)]
@@ -766,7 +767,7 @@ def test_every_receiver_understands_what_it_can_be_told_and_nothing_else(protoco
 def understood_by_each(protocol: str) -> Mapping[str, Set[type]]:
     """Receiver -> the messages for which it has a handler."""
     from aktor.consumer.core.port import ApplicationPort
-    from aktor.consumer.system import kind_of
+    from aktor.consumer.kind import kind_of
 
     receivers = (Supervisor, *kind_of(protocol).actors)
     understood: dict[str, Set[type]] = {kind.name: kind.understands() for kind in receivers}
@@ -780,7 +781,7 @@ def understood_by_each(protocol: str) -> Mapping[str, Set[type]]:
 def told_to_each(protocol: str) -> Mapping[str, Set[type]]:
     """Receiver -> the messages that it can be told: those that are routed to it, and those that are
     told by name."""
-    from aktor.consumer.system import kind_of
+    from aktor.consumer.kind import kind_of
 
     told: defaultdict[str, set[type]] = defaultdict(set)
     for kind, names in [*kind_of(protocol).routes.items(), *receivers_by_name(protocol).items()]:
@@ -791,7 +792,8 @@ def told_to_each(protocol: str) -> Mapping[str, Set[type]]:
 
 def receivers_by_name(protocol: str) -> Mapping[type, Collection[str]]:
     """The messages of `BY_NAME`, and the receivers that can be told them."""
-    from aktor.consumer.system import Host, composition, kind_of
+    from aktor.consumer.kind import kind_of
+    from aktor.consumer.system import Host, composition
 
     settings = Settings(group_id="g", group_protocol=protocol)
     children = composition(kind_of(protocol), settings, Host(), Dispatcher(ROUTES), silent())

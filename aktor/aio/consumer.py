@@ -46,8 +46,9 @@ from aktor.consumer.core.guard import LOOK_EVERY
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.kind import kind_of
 from aktor.consumer.shown import Shown
-from aktor.consumer.system import HOST, kind_of
+from aktor.consumer.system import HOST
 from aktor.errors import ConsumerStoppedError
 from aktor.events.lifecycle import ActorStatus
 from aktor.events.metadata import TopicInfo
@@ -262,12 +263,13 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self._guard = TaskGuard()
         #: For so long a call waits for its turn, in seconds, unless it has a time of its own.
         self._patience = config["max_poll_interval_ms"] / 1000
-        self._prepare_metrics(self.config)
-        host = HOST.get().for_consumer(self)
         kind = kind_of(settings.group_protocol)
+        self._prepare_metrics(self.config, kind.metrics)
+        host = HOST.get().for_consumer(self)
         made = assemble(kind, self.config, settings, host, self._bell, key=key, value=value)
         self._system = made
-        self._host, self._dispatcher, self._core, self._engine = made
+        self._host, self._dispatcher, self._engine = made
+        self._core = self._engine.core
         to_close = [config["value_deserializer"], config["key_deserializer"]]
         self._ending = Ending(made, self._guard, to_close)
         self._driver = Driver(self._bell, self._guard, self._engine, self._dispatcher.check)

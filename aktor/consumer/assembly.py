@@ -10,17 +10,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from aktor import kafka_python
 from aktor.actors.runtime.dispatcher import Bell, Dispatcher
 from aktor.consumer import deserializers
-from aktor.consumer.core.core import Core
-from aktor.consumer.core.delivery import ReaderMaker
+from aktor.consumer.core.core import Wiring
 from aktor.consumer.core.guard import Guard
 from aktor.consumer.core.half import ApplicationHalf
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.port import Port
 from aktor.consumer.core.waiting import Waiting
-from aktor.consumer.deserializers import Deserialize
 from aktor.consumer.system import ActorSystem, ConsumerKind, Host
-from aktor.events.fetching import Chunk
 from aktor.events.membership import Operation
-from aktor.records import RecordReader
+from aktor.events.routes import APPLICATION
+from aktor.records import Deserialize
 from aktor.records import status as reader_in_use
 from aktor.settings import Settings
 from aktor.trace import open_trace
@@ -29,7 +27,9 @@ from aktor.version import __version__
 __all__ = ["Assembly", "Ending", "assemble"]
 
 #: The application's half of a kind of consumer.
-C_co = TypeVar("C_co", bound=ApplicationHalf, covariant=True)
+H = TypeVar("H", bound=ApplicationHalf)
+H_co = TypeVar("H_co", bound=ApplicationHalf, covariant=True)
+P = TypeVar("P", bound=Port)
 
 #: How long a consumer that cannot begin waits for the end of its thread, in seconds.
 GIVE_UP_WAIT: Final = 5.0
@@ -41,19 +41,18 @@ LEAST_STOP_WAIT: Final = 0.5
 Blocking: TypeAlias = Iterator[Callable[[], object]]
 
 
-class Assembly(NamedTuple, Generic[C_co]):
+class Assembly(NamedTuple, Generic[H_co]):
     """The parts of one consumer, of whatever kind. No thread runs before `start`."""
 
     host: Host
     dispatcher: Dispatcher
-    core: Core
-    engine: C_co
+    half: H_co
 
     def start(self) -> None:
         """Start the background thread."""
-        core = self.core
-        self.host.start(self.dispatcher, f"aktor-{core.settings.client_id}")
-        core.log.info(
+        wiring = self.half.wiring
+        self.host.start(self.dispatcher, f"aktor-{wiring.settings.client_id}")
+        wiring.log.info(
             "consumer.started",
             aktor=__version__,
             reader=reader_in_use(),
@@ -85,17 +84,17 @@ class Ending:
         has done that. Returns the listener's error."""
         if self._guard.closed:
             return None
-        engine = self._made.engine
-        return (yield from engine.close(deadline, commit=commit, operation=operation))
+        half = self._made.half
+        return (yield from half.close(deadline, commit=commit, operation=operation))
 
     def stop(self, deadline: float, close_reporters: Callable[[], None], because: str) -> Blocking:
         """What is done in any case, also after an error: stop the thread, end what was asked of it,
         run the callbacks of commits, close the deserializers and the reporters of metrics."""
-        core = self._made.core
+        wiring = self._made.half.wiring
         self._guard.close()
-        yield partial(self._made.dispatcher.stop, max(LEAST_STOP_WAIT, deadline - core.clock()))
-        core.port.close()
-        self.failed = _run_last_callbacks(self._made.engine, self._to_close)
+        yield partial(self._made.dispatcher.stop, max(LEAST_STOP_WAIT, deadline - wiring.clock()))
+        wiring.port.close()
+        self.failed = _run_last_callbacks(self._made.half, self._to_close)
         close_reporters()
         self._is_over(because)
 
@@ -104,18 +103,18 @@ class Ending:
         given to the next consumer."""
         self._guard.close()
         yield partial(self._made.dispatcher.stop, GIVE_UP_WAIT)
-        self._made.core.port.close()
+        self._made.half.wiring.port.close()
         close_reporters()
         self._is_over(because)
 
     def _is_over(self, because: str) -> None:
         if not self.over:
             self.over = True
-            self._made.core.log.info("consumer.closed", because=because)
+            self._made.half.wiring.log.info("consumer.closed", because=because)
 
 
 def assemble(
-    kind: ConsumerKind[C_co],
+    kind: ConsumerKind[H, P],
     config: Mapping[str, Any],
     settings: Settings,
     host: Host,
@@ -123,45 +122,21 @@ def assemble(
     *,
     key: Deserialize | None,
     value: Deserialize | None,
-) -> Assembly[C_co]:
+) -> Assembly[H]:
     """Make the actors of this kind of consumer, and the application's half, which is told by `bell`
     that there is news."""
     trace = open_trace(consumer=settings.client_id, group=settings.group_id)
-    port = ApplicationPort(bell, trace)
+    port = kind.port(bell, trace)
     dispatcher = ActorSystem(kind, settings, port, trace, host).dispatcher
-    core = Core.make(
-        settings,
-        port,
-        dispatcher.publisher(trace.strand),
-        dispatcher.clock,
-        trace,
-        make_reader=reader_maker(settings, key, value),
-        deserializes=not (key is None and value is None),
+    wiring = Wiring(
+        settings=settings,
+        port=port,
+        publish=dispatcher.publisher(trace.strand),
+        clock=dispatcher.clock,
+        trace=trace,
+        log=trace.bind(actor=APPLICATION),
     )
-    return Assembly(host, dispatcher, core, kind.core(core, config))
-
-
-def reader_maker(
-    settings: Settings, key: Deserialize | None, value: Deserialize | None
-) -> ReaderMaker:
-    """A function that makes the reader of a fetched chunk."""
-    read_committed = settings.isolation_level == "read_committed"
-
-    def make(chunk: Chunk) -> RecordReader:
-        return RecordReader(
-            chunk.data,
-            topic=chunk.partition.topic,
-            partition=chunk.partition.partition,
-            fetch_offset=chunk.offset,
-            check_crcs=settings.check_crcs,
-            read_committed=read_committed,
-            aborted=chunk.aborted,
-            deserialize_key=key,
-            deserialize_value=value,
-            max_batch_bytes=settings.max_decompressed_batch_bytes,
-        )
-
-    return make
+    return Assembly(host, dispatcher, kind.half(wiring, config, key, value))
 
 
 def _run_last_callbacks(half: ApplicationHalf, to_close: list[Any]) -> Exception | None:
@@ -177,6 +152,6 @@ def _run_last_callbacks(half: ApplicationHalf, to_close: list[Any]) -> Exception
             else:
                 deserializers.close(to_close.pop())
         except Exception as error:
-            half.core.trace.warning("close.failed", because=error)
+            half.wiring.trace.warning("close.failed", because=error)
             failed = failed or error
     return failed

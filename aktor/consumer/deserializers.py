@@ -10,11 +10,9 @@ from typing import Any
 from kafka.serializer import Deserializer
 
 from aktor.errors import ConfigurationError
+from aktor.records import Deserialize
 
-__all__ = ["Deserialize", "close", "wrap"]
-
-#: Called with (topic, headers as [(str, bytes | None)], bytes or None); returns the user's value.
-Deserialize = Callable[[str, list[Any], bytes | None], Any]
+__all__ = ["close", "wrap"]
 
 
 def wrap(deserializer: Any, config_name: str) -> Deserialize | None:

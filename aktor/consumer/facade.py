@@ -52,8 +52,9 @@ from aktor.consumer.core.subscription import SubscriptionPattern
 from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
 from aktor.consumer.internals import NAMES as VIEWS
 from aktor.consumer.internals import Internals
+from aktor.consumer.kind import kind_of
 from aktor.consumer.shown import Shown
-from aktor.consumer.system import HOST, Host, kind_of
+from aktor.consumer.system import HOST, Host
 from aktor.errors import ConsumerClosedError
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicInfo
@@ -201,17 +202,18 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
         # (Here, because a warning names the line that calls this constructor.)
         key = deserializers.wrap(self.config["key_deserializer"], "key_deserializer")
         value = deserializers.wrap(self.config["value_deserializer"], "value_deserializer")
-        self._prepare_metrics(self.config)
+        kind = kind_of(settings.group_protocol)
+        self._prepare_metrics(self.config, kind.metrics)
         host = HOST.get().for_consumer(self)
         self._make_bell = host.make_bell
         self._bell = Bells(self._make_bell)
-        kind = kind_of(settings.group_protocol)
         made = assemble(kind, self.config, settings, host, self._bell, key=key, value=value)
         #: Programs that look at the actors find the dispatcher here.
         self._system = made
         to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         self._ending = Ending(made, self._guard, to_close)
-        self._host, self._dispatcher, self._core, self._engine = made
+        self._host, self._dispatcher, self._engine = made
+        self._core = self._engine.core
         #: What another `poll` than ours has returned to an iteration.
         self._polled = Polled(self._engine.delivery)
         AGENTS.follow(self._core.trace)

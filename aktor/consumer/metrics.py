@@ -11,7 +11,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from kafka.metrics import AnonMeasurable, MetricConfig, MetricName, Metrics
 
@@ -24,8 +24,12 @@ from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
 from aktor.managers.fetch.metrics import sizes
 from aktor.managers.membership.metrics import METRICS as OF_REBALANCES
 from aktor.trace import Trace
+from aktor.values import Value
 
-__all__ = ["FRESH", "ConsumerMetrics"]
+__all__ = ["FRESH", "OF_ENGINE", "ConsumerMetrics", "Counted"]
+
+#: The application's half of a kind of consumer.
+H = TypeVar("H")
 
 #: How old a value may be that a reporter reads, in seconds. Reporters read all of them in a row.
 FRESH: Final = 0.1
@@ -90,9 +94,6 @@ DECLARED: Final = (
 )
 
 
-_NOTHING_YET: Final = {metric: _NONE_YET[metric.kind] for metric in DECLARED}
-
-
 def restarts_of(actor: str) -> Metric:
     """How often the supervisor has restarted this actor."""
     return _metric(
@@ -101,6 +102,17 @@ def restarts_of(actor: str) -> Metric:
         f"restarts of the actor {actor} after a crash",
         group=CONSUMER_METRICS,
     )
+
+
+class Counted(Value, Generic[H]):
+    """What is measured of a kind of consumer, besides what each of its actors counts.
+
+    `declared` are the metrics that are there from the start, those of its actors among them.
+    `measure` is given the application's half, the values of the actors, and the time.
+    """
+
+    declared: tuple[Metric, ...]
+    measure: Callable[[H, Mapping[Metric, float], float], Iterable[tuple[Metric, float]]]
 
 
 class ConsumerMetrics:
@@ -113,7 +125,9 @@ class ConsumerMetrics:
     no lock of ours. The values are replaced as a whole.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], counted: Counted[Any]) -> None:
+        self._counted = counted
+        self._nothing_yet = {metric: _NONE_YET[metric.kind] for metric in counted.declared}
         self._prefix = config["metric_group_prefix"]
         self._measure: Callable[[], Callable[[], object] | None] = lambda: None
         self._clock: Callable[[], float] = lambda: 0.0
@@ -132,7 +146,7 @@ class ConsumerMetrics:
             ),
             self._reporters,
         )
-        self._show(_NOTHING_YET)
+        self._show(self._nothing_yet)
 
     def begin(self, measure: Callable[[], object], clock: Callable[[], float]) -> None:
         """From now on there is something to measure. `measure` is a bound method, which calls
@@ -140,16 +154,16 @@ class ConsumerMetrics:
         self._measure = weakref.WeakMethod(measure)
         self._clock = clock
 
-    def update(self, engine: Engine, actors: tuple[ActorStatus, ...]) -> None:
-        """Take the values as of now. From any thread. Without `actors` (the background does not
-        answer, or is gone) their values stay."""
+    def update(self, half: Any, actors: tuple[ActorStatus, ...]) -> None:
+        """Take the values of this half of a consumer, as of now. From any thread. Without `actors`
+        (the background does not answer, or is gone) their values stay."""
         now = self._clock()
         if actors:
             self._of_actors = {
                 metric: value for actor in actors for metric, value in _of_actor(actor)
             }
-        of_application = _of_application(engine, self._of_actors, now)
-        self._show({**_NOTHING_YET, **self._of_actors, **dict(of_application)})
+        of_application = self._counted.measure(half, self._of_actors, now)
+        self._show({**self._nothing_yet, **self._of_actors, **dict(of_application)})
         self._measured_at = now
 
     def grouped(self) -> dict[str, dict[str, float]]:
@@ -219,7 +233,7 @@ def _of_actor(actor: ActorStatus) -> Iterable[tuple[Metric, float]]:
     yield restarts_of(actor.name), actor.incarnation - 1
 
 
-def _of_application(
+def _of_engine(
     engine: Engine, of_actors: Mapping[Metric, float], now: float
 ) -> Iterable[tuple[Metric, float]]:
     delivery, consumption = engine.delivery, engine.delivery.consumption
@@ -258,3 +272,7 @@ def _fetch_size(tags: _Tags, of_actors: Mapping[Metric, float]) -> float:
     """The average bytes of a Fetch (of this topic), as the fetch manager has measured."""
     average, _ = sizes(tags)
     return of_actors.get(average, 0.0)
+
+
+#: Those of a `KafkaConsumer`.
+OF_ENGINE: Final = Counted(declared=DECLARED, measure=_of_engine)

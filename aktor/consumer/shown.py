@@ -24,7 +24,7 @@ from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.inside import Inside
-from aktor.consumer.metrics import ConsumerMetrics
+from aktor.consumer.metrics import ConsumerMetrics, Counted
 from aktor.consumer.rebalance_history import RebalanceHistory
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.routes import SUPERVISOR
@@ -76,9 +76,9 @@ class Shown(Inside):
     #: How long `metrics` waits for what the actors have counted, in seconds.
     _look_wait: ClassVar = 1.0
 
-    def _prepare_metrics(self, config: Mapping[str, Any]) -> None:
+    def _prepare_metrics(self, config: Mapping[str, Any], counted: Counted[Engine]) -> None:
         """Before the consumer has its parts: reporters may refuse their settings."""
-        self._measured = ConsumerMetrics(config) if config["metrics_enabled"] else None
+        self._measured = ConsumerMetrics(config, counted) if config["metrics_enabled"] else None
 
     def _begin_to_show(self) -> None:
         """The consumer has its parts."""

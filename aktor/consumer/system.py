@@ -1,9 +1,9 @@
 """The actor system of one consumer: its actors, and the thread that they run on.
 
-`kind_of` is the one place that names the children, in the order in which a tick asks them. Each
-class declares which actors it needs and which settings it reads; the routes say what it hears.
-`composition` makes the supervisor's children of that. `Host` makes what differs between a real
-consumer and a simulated one.
+A `ConsumerKind` names the children, in the order in which a tick asks them (`kind` has that of a
+`KafkaConsumer`). Each class declares which actors it needs and which settings it reads; the routes
+say what it hears. `composition` makes the supervisor's children of that. `Host` makes what differs
+between a real consumer and a simulated one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,12 @@ from aktor.actors.runtime.supervision import Child
 from aktor.actors.runtime.supervisor import Supervisor
 from aktor.actors.sockets.kafka_net import KafkaNet
 from aktor.actors.sockets.wire import Net
-from aktor.consumer.core.core import Core
-from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.core import Wiring
+from aktor.consumer.core.port import Port
+from aktor.consumer.metrics import Counted
 from aktor.events.message import Message
-from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK, ROUTES, Routes
-from aktor.managers.commits.manager import CommitManager
-from aktor.managers.coordinator import CoordinatorManager
-from aktor.managers.fetch.manager import FetchManager
-from aktor.managers.membership.classic.manager import ClassicMembershipManager
-from aktor.managers.metadata.manager import MetadataManager
-from aktor.managers.positions.manager import PositionManager
-from aktor.protocol.group_protocols import AUTO, CLASSIC
+from aktor.events.routes import APPLICATION, NETWORK, Routes
+from aktor.records import Deserialize
 from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import Value
@@ -43,10 +37,11 @@ from aktor.values import Value
 if TYPE_CHECKING:
     from aktor.consumer.core.half import ApplicationHalf
 
-__all__ = ["HOST", "ActorSystem", "Consumer", "ConsumerKind", "Host", "composition", "kind_of"]
+__all__ = ["HOST", "ActorSystem", "ActorType", "Consumer", "ConsumerKind", "Host", "composition"]
 
-#: The application's half of a kind of consumer.
-C = TypeVar("C", bound="ApplicationHalf")
+#: The application's half of a kind of consumer, and its port.
+H = TypeVar("H", bound="ApplicationHalf")
+P = TypeVar("P", bound=Port)
 
 #: The class of an actor that the supervisor looks after.
 ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
@@ -71,7 +66,7 @@ class Host:
         """The bell on which the application thread waits."""
         return Bell()
 
-    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: Port, trace: Trace) -> Dispatcher:
         """The dispatcher of the actors; it delivers the application's messages to the port."""
         dispatcher = Dispatcher(routes, trace=trace)
         dispatcher.connect(APPLICATION, port)
@@ -116,74 +111,30 @@ class Host:
 HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa: B039  # stateless
 
 
-class ConsumerKind(Value, Generic[C]):
+class ConsumerKind(Value, Generic[H, P]):
     """What a consumer is made of. A share consumer (KIP-932) would be another value.
 
     `actors` stand in the order in which a tick asks them. The last is the network actor, which
-    takes the requests of all others. `routes` say what each of them hears, and the application.
+    takes the requests of all others. `routes` say what each of them hears, and the application;
+    `facts`, what an actor that starts afresh is told of it.
     `kept` is given a consumer's host, and makes what an actor is given beside its settings, by the
-    actor's name: once, so that a restarted actor is given the same. `core` makes the application's
-    half, which has what `ApplicationHalf` names, of its surroundings and the user's settings.
+    actor's name: once, so that a restarted actor is given the same.
+    `port` makes what hears the background, `half` the application's half, which has what
+    `ApplicationHalf` names: of its wiring, the user's settings, and the deserializers of keys and
+    values. `metrics` are what is measured of it.
     """
 
     actors: tuple[ActorType, ...]
     routes: Routes
+    facts: Mapping[type, str]
     kept: Callable[[Host], Mapping[str, Mapping[str, Any]]]
-    core: Callable[[Core, Mapping[str, Any]], C]
-
-
-def kind_of(protocol: str) -> ConsumerKind[Engine]:
-    """A `KafkaConsumer` that speaks this `group_protocol`.
-
-    A tick asks its actors in the order of the Java client's `RequestManagers`. In which order they
-    start follows from `NEEDS` (`start_order`).
-    """
-    membership, kept = _membership(protocol)
-    return ConsumerKind(
-        actors=(
-            CoordinatorManager,
-            CommitManager,
-            membership,
-            PositionManager,
-            MetadataManager,
-            FetchManager,
-            NetworkActor,
-        ),
-        routes=ROUTES,
-        kept=lambda host: {MEMBERSHIP: kept(host)},
-        core=_engine,
-    )
-
-
-def _engine(core: Core, config: Mapping[str, Any]) -> Engine:
-    return Engine(core, on_auto_commit=config["default_offset_commit_callback"])
-
-
-def _membership(
-    protocol: str,
-) -> tuple[type[RequestManager], Callable[[Host], Mapping[str, Any]]]:
-    """The membership manager of this group protocol, and what is made once for it. To other actors
-    each is "membership".
-
-    Those of KIP-848 are imported when they are used: most consumers speak the classic protocol. A
-    restarted manager of KIP-848 is the same member to its group (KIP-1082).
-    """
-    if protocol == CLASSIC:
-        return ClassicMembershipManager, lambda _host: {}
-    from aktor.managers.membership.consumer.manager import ConsumerMembershipManager, ProtocolChoice
-
-    if protocol == AUTO:
-        from aktor.managers.membership.auto import AutoMembershipManager
-
-        return AutoMembershipManager, lambda host: {
-            "member_id": host.make_member_id(),
-            "choice": ProtocolChoice(),
-        }
-    return ConsumerMembershipManager, lambda host: {"member_id": host.make_member_id()}
+    port: Callable[[Bell, Trace], P]
+    half: Callable[[Wiring[P], Mapping[str, Any], Deserialize | None, Deserialize | None], H]
+    metrics: Counted[H]
 
 
 def composition(
-    of: ConsumerKind[Any], settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
+    of: ConsumerKind[Any, Any], settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
 ) -> tuple[Child, ...]:
     """All children of a supervisor in tick order, each given the settings that it may see."""
     kinds = of.actors
@@ -201,7 +152,9 @@ def composition(
         if issubclass(kind, NetworkActor):
             # It ends the requests of actors that start afresh.
             return Child(kind.name, make, needs=kind.NEEDS, asks=everyone, takes_requests=True)
-        return Child(kind.name, make, needs=kind.NEEDS, asks=kind.mends())
+        # Another kind of consumer may not have all actors that this one can mend.
+        asks = tuple(name for name in kind.mends() if name in everyone)
+        return Child(kind.name, make, needs=kind.NEEDS, asks=asks)
 
     return tuple(map(child, kinds))
 
@@ -211,12 +164,12 @@ class ActorSystem:
 
     def __init__(
         self,
-        kind: ConsumerKind[Any],
+        kind: ConsumerKind[Any, Any],
         settings: Settings,
-        port: ApplicationPort,
+        port: Port,
         trace: Trace,
         host: Host,
     ) -> None:
         self.dispatcher = host.make_dispatcher(kind.routes, port, trace)
         children = composition(kind, settings, host, self.dispatcher, trace)
-        Supervisor.launch(children, dispatcher=self.dispatcher, trace=trace)
+        Supervisor.launch(children, dispatcher=self.dispatcher, trace=trace, facts=kind.facts)

@@ -31,6 +31,7 @@ from aktor.records.legacy import Message, MessageCursor
 from aktor.records.records import Headers, RecordCursor, records_of
 from aktor.records.transactions import AbortedProducers, is_abort_marker
 
+#: Called with (topic, headers as [(str, bytes | None)], bytes or None); returns the user's value.
 Deserialize = Callable[[str, Headers, "bytes | None"], Any]
 
 

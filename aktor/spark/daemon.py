@@ -18,7 +18,7 @@ from pyspark.daemon import manager
 
 # What a reader and a planner need, but pyarrow: its import starts threads. A fork copies
 # only the thread that forks, so that a lock which another thread holds would never be free again.
-import aktor.consumer.system
+import aktor.consumer.kind
 import aktor.spark.driver.cluster
 import aktor.spark.driver.stream_plan
 import aktor.spark.tasks.input_partition  # noqa: F401

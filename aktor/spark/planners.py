@@ -118,7 +118,7 @@ def _import() -> None:
     os.environ.update(_NO_THREADS)
     import pyspark.sql.streaming.python_streaming_source_runner  # noqa: F401
 
-    import aktor.consumer.system
+    import aktor.consumer.kind
     import aktor.spark.driver.cluster
     import aktor.spark.driver.stream
     import aktor.spark.source  # noqa: F401

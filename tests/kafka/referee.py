@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from aktor import KafkaConsumer
 from aktor.actors.runtime.dispatcher import Dispatcher
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.port import Port
 from aktor.consumer.system import Consumer, Host
 from aktor.events.routes import Routes
 from aktor.simulation.checks import broken_promises
@@ -53,7 +53,7 @@ class Telling(Host):
         observe(consumer, self.note, time.monotonic, lambda: None)
         return self
 
-    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: Port, trace: Trace) -> Dispatcher:
         """As any; its trace is listened to from now on."""
         self._listening.enter_context(trace.listen(self._hear))
         return super().make_dispatcher(routes, port, trace)

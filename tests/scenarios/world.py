@@ -25,7 +25,7 @@ from typing import Any
 
 from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher, Seeded, VirtualTime
 from aktor.actors.sockets.wire import Net
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.port import ApplicationPort, Port
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.events.message import Message
@@ -266,8 +266,9 @@ class WorldHost(Host):
         """One that turns the world."""
         return WorldBell(self.world)
 
-    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: Port, trace: Trace) -> Dispatcher:
         """With the world's clock and an order of its own."""
+        assert isinstance(port, ApplicationPort), "the port of another kind of consumer"
         self.port = port
         self._listening.enter_context(trace.listen(self._note))
         seed = self.world.seed * 1000 + self.number

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from aktor.actors.runtime.dispatcher import Dispatcher
-from aktor.consumer.system import Host, composition, kind_of
+from aktor.consumer.kind import kind_of
+from aktor.consumer.system import Host, composition
 from aktor.events.routes import ROUTES
 from aktor.managers.membership.auto import AutoMembershipManager
 from aktor.managers.membership.classic.manager import ClassicMembershipManager

@@ -8,7 +8,7 @@ need it, tells them the facts that they missed, or gives the consumer up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
@@ -35,14 +35,20 @@ class Supervisor(CooperativeActor):
     """Owns the children, their restart budgets and their incarnation numbers.
 
     It is given the children in the order in which a tick asks them. The last one takes the requests
-    of all others. The order in which they start follows from what they need.
+    of all others. The order in which they start follows from what they need. `facts` are those of
+    this kind of consumer, and who tells each (`FACTS` in the routes).
     """
 
     name = SUPERVISOR
     dispatcher: Dispatcher
 
     def __init__(
-        self, children: Sequence[Child], *, dispatcher: Dispatcher, trace: Trace | None = None
+        self,
+        children: Sequence[Child],
+        *,
+        dispatcher: Dispatcher,
+        trace: Trace | None = None,
+        facts: Mapping[type, str] = FACTS,
     ) -> None:
         super().__init__(dispatcher=dispatcher)
         takers = [child.name for child in children if child.takes_requests]
@@ -55,7 +61,7 @@ class Supervisor(CooperativeActor):
                 raise ValueError(f"{child.name} asks {', '.join(unknown)}: there is no such child")
         #: In start order.
         self.children = tuple(by_name[name] for name in starting)
-        self.facts = LastFacts(FACTS)
+        self.facts = LastFacts(facts)
         self.log = (trace or silent()).of_actor(actor=self.name, incarnation=1)
         self.incarnations = {child.name: 0 for child in self.children}
         self.restarts = {child.name: 0 for child in self.children}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Never
 
 from aktor.consumer.core.batch import Attention
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.port import Port
 from aktor.consumer.core.waiting import Open
 from aktor.errors import ConsumerClosedError, WakeupError
 
@@ -45,7 +45,7 @@ class Call:
         "woken",
     )
 
-    def __init__(self, port: ApplicationPort) -> None:
+    def __init__(self, port: Port) -> None:
         self._port = port
         #: Tells the compiled iterator that there is other work.
         self.attention = Attention()

@@ -1,37 +1,46 @@
-"""What all parts of the application's half work on."""
+"""What the application's half of a consumer is given: the wiring, whatever kind of consumer it is;
+and the core, on which all parts of an `Engine` work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from aktor.consumer.core.call import Call
 from aktor.consumer.core.consumption import Consumption
 from aktor.consumer.core.delivery import Delivery, ReaderMaker
 from aktor.consumer.core.poll_heartbeat import PollHeartbeat
-from aktor.consumer.core.port import ApplicationPort, EventQueue, Publish
+from aktor.consumer.core.port import ApplicationPort, EventQueue, Port, Publish
 from aktor.consumer.core.subscription import Subscription
-from aktor.events.routes import APPLICATION
 from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import Value
 
-__all__ = ["Core"]
+__all__ = ["Core", "Wiring"]
+
+P_co = TypeVar("P_co", bound=Port, covariant=True)
 
 
-class Core(Value):
-    """Given to each part when it is made."""
+class Wiring(Value, Generic[P_co]):
+    """The ways of an application's half to the background and to the trace."""
 
     settings: Settings
-    #: There are deserializers: what a record's reader has made of bytes is no bytes.
-    deserializes: bool
     #: Where the background's messages wait.
-    port: ApplicationPort
+    port: P_co
     #: Tells the background a message.
     publish: Publish
+    #: The time, in seconds.
     clock: Callable[[], float]
     trace: Trace
     #: The trace of the actor "application".
     log: Trace
+
+
+class Core(Wiring[ApplicationPort]):
+    """Given to each part of an `Engine` when it is made."""
+
+    #: There are deserializers: what a record's reader has made of bytes is no bytes.
+    deserializes: bool
     #: What the background said, on which a poll has yet to act.
     events: EventQueue
     call: Call
@@ -40,34 +49,25 @@ class Core(Value):
     heartbeat: PollHeartbeat
 
     @classmethod
-    def make(
+    def of(
         cls,
-        settings: Settings,
-        port: ApplicationPort,
-        publish: Publish,
-        clock: Callable[[], float],
-        trace: Trace,
+        wiring: Wiring[ApplicationPort],
         *,
         make_reader: ReaderMaker,
         deserializes: bool = False,
     ) -> Core:
-        """A new core; `port`, `publish` and `clock` are its ways to the background."""
-        log = trace.bind(actor=APPLICATION)
+        """A new core."""
+        settings, port, clock = wiring.settings, wiring.port, wiring.clock
         samples, window = settings.metrics_num_samples, settings.metrics_sample_window
         consumption = Consumption(clock, samples, window)
-        delivery = Delivery(make_reader, trace, settings.isolation_level, consumption, clock)
-        subscription = Subscription(port, publish, log, settings.group_id)
+        delivery = Delivery(make_reader, wiring.trace, settings.isolation_level, consumption, clock)
+        subscription = Subscription(port, wiring.publish, wiring.log, settings.group_id)
         return cls(
-            settings=settings,
+            **wiring.__getstate__(),
             deserializes=deserializes,
-            port=port,
-            publish=publish,
-            clock=clock,
-            trace=trace,
-            log=log,
             events=EventQueue(port),
             call=Call(port),
             delivery=delivery,
             subscription=subscription,
-            heartbeat=PollHeartbeat(settings, port, publish, delivery, subscription),
+            heartbeat=PollHeartbeat(settings, port, wiring.publish, delivery, subscription),
         )

@@ -75,7 +75,7 @@ class Engine:
     def __init__(
         self, core: Core, *, on_auto_commit: Callable[[Any, Any], Any] | None = None
     ) -> None:
-        self.core = core
+        self.core = self.wiring = core
         self.call = core.call
         self.delivery = core.delivery
         self.subscription = core.subscription

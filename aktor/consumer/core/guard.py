@@ -142,7 +142,7 @@ class Guard(Generic[H]):
             half.spare_unfinished()
         half.begin_call()
         self.begun = True
-        if half.core.port.failure is not None and not closing:
+        if half.wiring.port.failure is not None and not closing:
             half.call.check_alive()
 
     def begin_close(
@@ -159,7 +159,7 @@ class Guard(Generic[H]):
     def end_calls(self, half: ApplicationHalf, timeout: float) -> float:
         """The consumer is to be closed within so many seconds: calls of others end. Returns until
         when to wait for them."""
-        now = half.core.clock()
+        now = half.wiring.clock()
         self.end()
         half.call.end_waits_within(timeout, now)
         return now + timeout + ANSWER_GRACE

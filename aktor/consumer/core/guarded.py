@@ -192,7 +192,7 @@ class Guarded:
         if method.__name__ == "_close":
             turn = self._wait_to_close(frame, *args)
             return None if turn is None else ((turn,), {})
-        guard, clock = self._guard, self._engine.core.clock
+        guard, clock = self._guard, self._engine.wiring.clock
         if guard.enter_beside(frame):
             return args, kwargs
         bound = inspect.signature(method).bind(self, *args, **kwargs)
@@ -241,7 +241,7 @@ class Guarded:
         """End the calls of other threads, and enter when all have ended; returns how to close, in
         the time that is left. None: they do not end in time, and the one that is inside closes as
         it ends."""
-        guard, clock, bell = self._guard, self._engine.core.clock, self._make_bell()
+        guard, clock, bell = self._guard, self._engine.wiring.clock, self._make_bell()
         ends = clock() + asked.timeout
         until = guard.end_calls(self._engine, asked.timeout)
         guard.call_all()
@@ -263,7 +263,7 @@ class Guarded:
 
     def _wait_open(self, until: float) -> None:
         """Wait for the bell until then, and let calls of other threads in meanwhile."""
-        guard, engine, clock = self._guard, self._engine, self._engine.core.clock
+        guard, engine, clock = self._guard, self._engine, self._engine.wiring.clock
         bell = self._bell.of_this_thread()
         kept = engine.call.let_others_in()
         frame = guard.let_others_in()
@@ -348,7 +348,7 @@ class Guarded:
             try:
                 self._close_as_asked("", None)
             except Exception as failure:
-                self._engine.core.trace.warning("close.failed", because=failure)
+                self._engine.wiring.trace.warning("close.failed", because=failure)
         if self._guard.late:
             self._rest()
 

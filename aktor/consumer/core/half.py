@@ -3,40 +3,23 @@
 `guarded` and `aio.guarded` begin and end calls, `assembly` runs the last callbacks. They know the
 application's half by the names here, and by no others. `Engine` is the half of a `KafkaConsumer`. A
 share consumer (KIP-932), whose records have acknowledgements in place of positions, or a member of
-a streams group (KIP-1071) would have another class with these members, and its `ConsumerKind`
-(`consumer.system`) would make it.
+a streams group (KIP-1071) would have another class with these members, made by its `ConsumerKind`
+(`consumer.system`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from aktor.consumer.core.call import Call
 from aktor.consumer.core.commits import CommitCallbacks
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.core import Wiring
+from aktor.consumer.core.port import Port
 from aktor.consumer.core.rebalancing import UserCode
 from aktor.consumer.core.waiting import Waiting
 from aktor.events.membership import Operation
-from aktor.trace import Trace
 
 __all__ = ["ApplicationHalf"]
-
-
-class _Ways(Protocol):
-    """The ways to the background and to the trace; `Core` has them."""
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The time, in seconds."""
-
-    @property
-    def port(self) -> ApplicationPort:
-        """Where the background's messages wait; its `failure` ends each call."""
-
-    @property
-    def trace(self) -> Trace:
-        """Told what goes wrong as a call ends."""
 
 
 class _Records(Protocol):
@@ -67,7 +50,9 @@ class ApplicationHalf(Protocol):
     """The application's half, as those see it who begin and end its calls."""
 
     @property
-    def core(self) -> _Ways: ...
+    def wiring(self) -> Wiring[Port]:
+        """Its ways to the background, whose `port.failure` ends each call, and to the trace."""
+
     @property
     def call(self) -> Call:
         """What the call under way has done, and what is asked of it: see `docs/interrupts.md`."""

@@ -45,7 +45,7 @@ from aktor.events.positions import LogsTruncated, PositionsFailed, PositionsReso
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
 from aktor.trace import Trace
 
-__all__ = ["ApplicationPort", "Event", "EventQueue", "Publish", "Settle"]
+__all__ = ["ApplicationPort", "Event", "EventQueue", "Port", "Publish", "Settle"]
 
 #: A message on which `poll` must act.
 Event: TypeAlias = (
@@ -70,8 +70,14 @@ Publish = Callable[..., None]
 Settle = Callable[[Any, BaseException | None], None]
 
 
-class ApplicationPort(MessageHandler):
-    """Owns the messages that the application has not read yet, and its open questions."""
+class Port(MessageHandler):
+    """Owns what any kind of consumer hears of its background: the messages on which a call must act
+    and that the application has not read yet, its open questions, the cluster, and whether the
+    background has failed.
+
+    A kind of consumer has a subclass, with a handler for each message that its routes send to the
+    application besides.
+    """
 
     def __init__(self, bell: Bell, trace: Trace) -> None:
         super().__init__()
@@ -80,18 +86,13 @@ class ApplicationPort(MessageHandler):
         #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
         #: of automatic commits, changes of the cluster. (Others may look into the deques of a port,
         #: but only the port changes them.)
-        self.events: deque[Event] = deque()
-        #: Position outcomes, read also by `position()`.
-        self.positions: deque[PositionsResolved | PositionsFailed | LogsTruncated] = deque()
-        #: The fetch buffer.
-        self.chunks: deque[Chunk] = deque()
+        self.events: deque[Any] = deque()
         self.cluster = Cluster()
-        self.membership = MembershipView()
         self.connections = ConnectionView()
         self.failure: BaseException | None = None
         self._watches_cluster = False
         #: What led to the last events, by the trace; while nobody listens there is nothing here.
-        self._causes: deque[tuple[Event, int]] = deque(maxlen=CAUSES)
+        self._causes: deque[tuple[Message, int]] = deque(maxlen=CAUSES)
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
 
@@ -101,33 +102,11 @@ class ApplicationPort(MessageHandler):
         """Take one message; the runtime's `Receiver`."""
         self.handle(message)
 
-    @handles(RecordsFetched)
-    def _on_records(self, fetched: RecordsFetched) -> None:
-        self.chunks.extend(fetched.chunks)
-        self.bell.ring()
-
-    @handles(PositionsResolved, PositionsFailed, LogsTruncated)
-    def _on_positions(self, outcome: PositionsResolved | PositionsFailed | LogsTruncated) -> None:
-        self.positions.append(outcome)
-        self.bell.ring()
-
-    @handles(RevokePartitions, RunRevokedCallback, AssignPartitions)
-    def _on_step(self, step: Step) -> None:
-        self._add_event(step)
-
-    @handles(TopicsRefused, CoordinatorRefused, GroupFailed)
-    def _on_failure(self, failure: TopicsRefused | CoordinatorRefused | GroupFailed) -> None:
-        self._add_event(failure)
-
-    def _add_event(self, event: Event) -> None:
+    def _add_event(self, event: Message) -> None:
         if cause := self.log.background.last:
             self._causes.append((event, cause))
         self.events.append(event)
         self.bell.ring()
-
-    @handles(AutoCommitFinished)
-    def _on_auto_commit(self, event: AutoCommitFinished) -> None:
-        self.events.append(event)
 
     @handles(ClusterChanged)
     def _on_cluster(self, changed: ClusterChanged) -> None:
@@ -138,11 +117,6 @@ class ApplicationPort(MessageHandler):
         self.connections.on_answer()
         if self._watches_cluster:
             self._add_event(changed)
-
-    @handles(SessionExtended)
-    def _on_session(self, extended: SessionExtended) -> None:
-        self.membership.on_session(extended)
-        self.bell.ring()
 
     @handles(BrokerRefused)
     def _on_refused(self, refused: BrokerRefused) -> None:
@@ -158,6 +132,10 @@ class ApplicationPort(MessageHandler):
     def _on_brokers_reached(self, _reached: BrokersReached) -> None:
         self.connections.on_reached()
 
+    @handles(BrokersLost)
+    def _on_brokers_lost(self, lost: BrokersLost) -> None:
+        self.connections.on_lost(lost)
+
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for ticket, (actor, _) in list(self._open.items()):
@@ -167,17 +145,7 @@ class ApplicationPort(MessageHandler):
                 self._settle(ticket, None, error)
         if NETWORK in restarted.actors:
             self.connections.on_restarted()
-        if MEMBERSHIP in restarted.actors:
-            self.membership.on_restarted()
         self._add_event(restarted)
-
-    @handles(MemberChanged)
-    def _on_member(self, changed: MemberChanged) -> None:
-        self.membership.on_member(changed)
-
-    @handles(BrokersLost)
-    def _on_brokers_lost(self, lost: BrokersLost) -> None:
-        self.connections.on_lost(lost)
 
     @handles(ConsumerFailed)
     def _on_consumer_failed(self, failed: ConsumerFailed) -> None:
@@ -208,23 +176,13 @@ class ApplicationPort(MessageHandler):
 
     # -- the application's side
 
-    def cause_of(self, event: Event) -> int:
+    def cause_of(self, event: Message) -> int:
         """The event of the trace that led to this message; 0: none is known."""
         return next((cause for known, cause in tuple(self._causes) if known is event), 0)
 
-    def take_events(self, take: Callable[[Event], None]) -> None:
+    def take_events(self, take: Callable[[Any], None]) -> None:
         """Give the messages on which `poll` must act to `take`, in order."""
         _take_all(self.events, take)
-
-    def take_positions(
-        self, take: Callable[[PositionsResolved | PositionsFailed | LogsTruncated], None]
-    ) -> None:
-        """Give the position outcomes to `take`, in order."""
-        _take_all(self.positions, take)
-
-    def take_chunks(self, take: Callable[[Chunk], None]) -> None:
-        """Give the fetched chunks to `take`, in order."""
-        _take_all(self.chunks, take)
 
     def open(self, actor: str, settle: Settle, asked: list[int] | None = None) -> int:
         """A new ticket for a question to `actor`; `settle` is called once, on either thread.
@@ -280,6 +238,70 @@ class ApplicationPort(MessageHandler):
         error = ConsumerClosedError()
         for ticket in list(self._open):
             self._settle(ticket, None, error)
+
+
+class ApplicationPort(Port):
+    """What a `KafkaConsumer` hears besides: owns the position outcomes, the fetch buffer, and what
+    is seen of its membership."""
+
+    events: deque[Event]
+
+    def __init__(self, bell: Bell, trace: Trace) -> None:
+        super().__init__(bell, trace)
+        #: Position outcomes, read also by `position()`.
+        self.positions: deque[PositionsResolved | PositionsFailed | LogsTruncated] = deque()
+        #: The fetch buffer.
+        self.chunks: deque[Chunk] = deque()
+        self.membership = MembershipView()
+
+    @handles(RecordsFetched)
+    def _on_records(self, fetched: RecordsFetched) -> None:
+        self.chunks.extend(fetched.chunks)
+        self.bell.ring()
+
+    @handles(PositionsResolved, PositionsFailed, LogsTruncated)
+    def _on_positions(self, outcome: PositionsResolved | PositionsFailed | LogsTruncated) -> None:
+        self.positions.append(outcome)
+        self.bell.ring()
+
+    @handles(RevokePartitions, RunRevokedCallback, AssignPartitions)
+    def _on_step(self, step: Step) -> None:
+        self._add_event(step)
+
+    @handles(TopicsRefused, CoordinatorRefused, GroupFailed)
+    def _on_failure(self, failure: TopicsRefused | CoordinatorRefused | GroupFailed) -> None:
+        self._add_event(failure)
+
+    @handles(AutoCommitFinished)
+    def _on_auto_commit(self, event: AutoCommitFinished) -> None:
+        self.events.append(event)
+
+    @handles(SessionExtended)
+    def _on_session(self, extended: SessionExtended) -> None:
+        self.membership.on_session(extended)
+        self.bell.ring()
+
+    @handles(MemberChanged)
+    def _on_member(self, changed: MemberChanged) -> None:
+        self.membership.on_member(changed)
+
+    @handles(ActorsRestarted)
+    def _on_restarted(self, restarted: ActorsRestarted) -> None:
+        if MEMBERSHIP in restarted.actors:
+            self.membership.on_restarted()
+        super()._on_restarted(restarted)
+
+    # -- the application's side
+
+    def take_positions(
+        self, take: Callable[[PositionsResolved | PositionsFailed | LogsTruncated], None]
+    ) -> None:
+        """Give the position outcomes to `take`, in order."""
+        _take_all(self.positions, take)
+
+    def take_chunks(self, take: Callable[[Chunk], None]) -> None:
+        """Give the fetched chunks to `take`, in order."""
+        _take_all(self.chunks, take)
 
 
 def _take_all(waiting: deque[_T], take: Callable[[_T], None]) -> None:

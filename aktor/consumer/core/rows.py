@@ -1,12 +1,39 @@
-"""What records are decoded into: a list of them, or columns."""
+"""From a fetched chunk to rows: its reader, and what the records are decoded into, a list of them
+or columns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from aktor.records import Columns, RecordReader
+from aktor.events.fetching import Chunk
+from aktor.records import Columns, Deserialize, RecordReader
+from aktor.settings import Settings
 
-__all__ = ["Filling", "Rows"]
+__all__ = ["Filling", "Rows", "reader_maker"]
+
+
+def reader_maker(
+    settings: Settings, key: Deserialize | None, value: Deserialize | None
+) -> Callable[[Chunk], RecordReader]:
+    """A function that makes the reader of a fetched chunk."""
+    read_committed = settings.isolation_level == "read_committed"
+
+    def make(chunk: Chunk) -> RecordReader:
+        return RecordReader(
+            chunk.data,
+            topic=chunk.partition.topic,
+            partition=chunk.partition.partition,
+            fetch_offset=chunk.offset,
+            check_crcs=settings.check_crcs,
+            read_committed=read_committed,
+            aborted=chunk.aborted,
+            deserialize_key=key,
+            deserialize_value=value,
+            max_batch_bytes=settings.max_decompressed_batch_bytes,
+        )
+
+    return make
 
 
 class Rows:

@@ -14,7 +14,8 @@ from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.actors.runtime.manager import RequestManager
 from aktor.actors.runtime.supervision import start_order
 from aktor.consumer.configuration.checks import did_you_mean, nearest
-from aktor.consumer.system import ActorType, kind_of
+from aktor.consumer.kind import kind_of
+from aktor.consumer.system import ActorType
 
 __all__ = ["ACTORS", "CONSUMER_POINTS", "POINTS", "Crash", "Crashes", "Point"]
 

@@ -15,7 +15,7 @@ from aktor.actors.network.actor import NetworkActor
 from aktor.actors.runtime.dispatcher import Bell, CooperativeActor, Dispatcher, Enveloped
 from aktor.actors.sockets.wire import Net
 from aktor.consumer.core.partition import Partition
-from aktor.consumer.core.port import ApplicationPort
+from aktor.consumer.core.port import ApplicationPort, Port
 from aktor.consumer.system import Host
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import SessionExtended
@@ -79,8 +79,9 @@ class SimulatedHost(Host):
         """One whose waiter lets others take their turns."""
         return SimulatedBell(self._scheduler)
 
-    def make_dispatcher(self, routes: Routes, port: ApplicationPort, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, routes: Routes, port: Port, trace: Trace) -> Dispatcher:
         """With the simulation's clock, and an order of its own."""
+        assert isinstance(port, ApplicationPort), "the port of another kind of consumer"
         self.port = port
         self._listening.enter_context(trace.listen(self._note))
         self.dispatcher = SimulatedDispatcher(

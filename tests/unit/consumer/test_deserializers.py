@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from kafka.serializer import DefaultSerializer, Deserializer, JsonSerializer
 
-from aktor.consumer.deserializers import Deserialize, close, wrap
+from aktor.consumer.deserializers import close, wrap
 from aktor.errors import ConfigurationError
+from aktor.records import Deserialize
 
 
 class Remembering(Deserializer):

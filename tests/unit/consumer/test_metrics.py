@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.network.metrics import METRICS, NetworkMetrics
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
-from aktor.consumer.metrics import FRESH, ConsumerMetrics
+from aktor.consumer.metrics import FRESH, OF_ENGINE, ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
 from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
 from aktor.managers.fetch.metrics import FetchMetrics
@@ -72,7 +72,7 @@ class Measured:
         self.harness = harness
         self.actors: tuple[ActorStatus, ...] = actors
         self.measured = 0
-        self.metrics = ConsumerMetrics({**DEFAULT_CONFIG, "client_id": "app", **configs})
+        self.metrics = ConsumerMetrics({**DEFAULT_CONFIG, "client_id": "app", **configs}, OF_ENGINE)
         self.metrics.begin(self.measure, harness.clock)
 
     def measure(self) -> None:
@@ -383,7 +383,7 @@ def test_a_reporter_reads_values_that_are_measured_anew_and_not_for_each_metric(
 
 
 def test_a_reporter_is_told_of_each_metric_from_the_start() -> None:
-    metrics = ConsumerMetrics({**DEFAULT_CONFIG, "metric_reporters": [Reporter]})
+    metrics = ConsumerMetrics({**DEFAULT_CONFIG, "metric_reporters": [Reporter]}, OF_ENGINE)
 
     told = {name.name for name in a_reporter().metrics}
     assert told >= {name for names in OF_KAFKA_PYTHON.values() for name in names}
@@ -396,7 +396,9 @@ def test_reporters_are_closed_with_the_consumer_also_those_after_one_that_fails(
         def close(self) -> None:
             raise ZeroDivisionError
 
-    metrics = ConsumerMetrics({**DEFAULT_CONFIG, "metric_reporters": [Reporter, Failing]})
+    metrics = ConsumerMetrics(
+        {**DEFAULT_CONFIG, "metric_reporters": [Reporter, Failing]}, OF_ENGINE
+    )
     log, events = recording()
     metrics.close(log)
     metrics.close(log)

@@ -25,7 +25,8 @@ from aktor.actors.runtime.supervision import (
     start_order,
 )
 from aktor.actors.runtime.supervisor import Supervisor
-from aktor.consumer.system import Host, composition, kind_of
+from aktor.consumer.kind import kind_of
+from aktor.consumer.system import Host, composition
 from aktor.errors import ActorCrashedError
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick, Ticked

@@ -15,7 +15,7 @@ from kafka import ConsumerRebalanceListener
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime.dispatcher import Bell, VirtualTime
-from aktor.consumer.core.core import Core
+from aktor.consumer.core.core import Core, Wiring
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.port import ApplicationPort
 from aktor.consumer.core.waiting import Blocking, Waiting
@@ -87,14 +87,15 @@ class EngineHarness:
         self.on_said: Callable[[Any], None] = lambda message: None
         self.auto_commits: list[tuple[Any, Any]] = []
         trace, self.events = recording()
-        core = Core.make(
-            Settings(**{"enable_auto_commit": False, **settings}),
-            self.port,
-            self.publish,
-            self.clock,
-            trace,
-            make_reader=read,
+        wiring = Wiring(
+            settings=Settings(**{"enable_auto_commit": False, **settings}),
+            port=self.port,
+            publish=self.publish,
+            clock=self.clock,
+            trace=trace,
+            log=trace.bind(actor="application"),
         )
+        core = Core.of(wiring, make_reader=read)
         self.engine = Engine(
             core, on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error))
         )
