@@ -250,9 +250,8 @@ class Driver:
                 self._guard.break_off()
             else:
                 over, result, _ = ended.result()
-                # Its result does not reach the user.
-                if over and not self._engine.iteration.take_back(result):
-                    self._guard.break_off()
+                if over:
+                    self._guard.withdraw(self._engine, result)
             self._engine.call.forget_errors()
             self._guard.leave(turn)
 

@@ -23,7 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.consumer.core.questions import ANSWER_GRACE
@@ -191,6 +191,12 @@ class Guard(Generic[H]):
             self.mend(half.repair)
         half.call.come_back(kept)
         self.begin()
+
+    def withdraw(self, half: ApplicationHalf, result: Any) -> None:
+        """The result of the call does not reach the user. If it cannot be taken back, the next call
+        begins with a repair."""
+        if not half.iteration.take_back(result):
+            self.break_off()
 
     def note_error(self, call: Call, error: BaseException, *, begun: bool) -> None:
         """The call ends by this error: an interrupt, unless it is one of our own. `begun`: it has

@@ -108,7 +108,7 @@ def _guarded(
                     self._rest()
                 return result
             # Before an interrupt may come, mark this call: `close` then takes its records back.
-            self._withdraw(result)
+            guard.withdraw(self._engine, result)
             guard.leave(sys._getframe())
         except BaseException as error:
             self._end_call_by(error, sys._getframe(), result)
@@ -316,11 +316,6 @@ class Guarded:
             self._bell.ring()
 
     # -- how it ends
-
-    def _withdraw(self, result: Any) -> None:
-        """The call was asked to close: its result does not reach the user."""
-        if not self._engine.iteration.take_back(result):
-            self._guard.break_off()
 
     def _end_call_by(self, error: BaseException, frame: FrameType, result: Any) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
