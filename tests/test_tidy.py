@@ -235,7 +235,7 @@ def test_every_module_of_the_broker_has_one_layer() -> None:
 
 
 def test_the_layers_of_the_broker_stand_in_the_document() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "embedded.md").read_text()
     _, _, table = text.partition("| layer | modules |\n|---|---|\n")
     rows = table.partition("\n\n")[0].splitlines()
     layers = [{name.removesuffix("/*") for name in re.findall("`(.+?)`", row)} for row in rows]
@@ -981,12 +981,31 @@ BEGINS = ("", "aktor", "aktor/consumer", "aktor/managers", "aktor/actors", "akto
 )
 def test_a_module_that_a_page_names_by_its_path_is_there(page: Path) -> None:
     rooms = {folder.name for begin in BEGINS for folder in (ROOT / begin).glob("[a-z]*/")}
-    named = set(re.findall(r"`(\w+(?:/[\w.*-]+)+)/?`", page.read_text()))
+    named = set(paths_in(page.read_text()))
     ours = {name for name in named if name.partition("/")[0] in rooms}
 
     gone = {name for name in ours if not any(path_of(name, begin) for begin in BEGINS)}
 
     assert gone == set()
+
+
+def paths_in(text: str) -> Iterator[str]:
+    """The paths in a text: `a/b`, and `a/{b,c}` for two."""
+    for room, names in re.findall(r"`((?:\w+/)+)([\w.*-]+|\{[\w,]+\})(?:/[\w.*-]+)*/?`", text):
+        yield from (f"{room}{name}" for name in names.strip("{}").split(","))
+
+
+def test_the_table_of_changes_leads_to_each_module_by_its_path() -> None:
+    """A name of a module without its room may stand for several."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, rest = text.partition("## If you change X, read Y")
+    rows = [row for row in rest.partition("\n## ")[0].splitlines() if row.startswith("| ")]
+    of_rooms = {path.stem for path in modules() if path.parent != PACKAGE}
+    at_the_root = {path.stem for path in PACKAGE.iterdir()}
+
+    read = [name for row in rows for name in re.findall(r"`(\w+)`", [*cells(row)][-1])]
+
+    assert {*read} & of_rooms - at_the_root == set()
 
 
 def path_of(name: str, begin: str) -> list[Path]:

@@ -7,7 +7,7 @@ module.
 
 Elsewhere the class of an error decides only about the words and the class of the error that is
 raised. Errors that arise on our side (a refused login, a timeout) lead to more than the table says;
-where that stands is listed in docs/architecture.md ("If you change ...").
+where that stands is listed in docs/architecture.md ("If you change X, read Y").
 
 Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator, ConsumerCoordinator,
 OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager and FetchCollector.
