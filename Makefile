@@ -20,6 +20,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
+PATIENTLY := $(PY) .ci/patiently.py
 WITH := $(VENV)/.with-
 KERNEL := build/.kernel
 NODES ?= 1
@@ -98,13 +99,13 @@ $(WITH)compiled: | venv
 # What is compiled. Without a compiler nothing is built, and the twins in Python are used.
 $(KERNEL): $(shell find aktor -name '*.pyx' -o -name '*.h') setup.py | $(WITH)build
 	@echo "compiling what is in C (half a minute, on a busy machine two)"
-	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace --parallel 2 && touch $@
+	@mkdir -p build && $(PATIENTLY) $(PY) setup.py --quiet build_ext --inplace --parallel 2 && touch $@
 
 # One stamp for each extra of setup.cfg, written last: an interrupted installation is done again.
 # Python compiles what is imported when it is imported, a small part of what is installed.
 $(WITH)%: setup.cfg pyproject.toml | $(VENV)/.made
 	@echo "installing what '$*' needs into $(VENV)"
-	@$(PY) .ci/requirements.py $* | $(PIP) install --no-compile -r /dev/stdin
+	@$(PY) .ci/requirements.py $* | $(PATIENTLY) $(PIP) install --no-compile -r /dev/stdin
 	@touch $@
 
 # The entry points (pytest's plugin, the command `aktor`) come with an installation. It compiles

@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> i
     kept.write_text(picture.page(found), encoding="utf-8")
     screen.say(f"the windows as a picture: {kept.as_uri()}")
     if arguments.open:
-        webbrowser.open(kept.as_uri())
+        open_in_browser(kept, screen)
     return _verdict(screen, orders, found)
 
 
@@ -127,6 +127,13 @@ def patiently(run: Callable[[], None], screen: Screen, log: Path) -> None:
                 print(*log.read_text(errors="replace").splitlines()[-LINES:], sep="\n")
                 raise
         screen.say("Spark gave up a Python process that had not connected within 10 s: once more")
+
+
+def open_in_browser(page: Path, screen: Screen) -> None:
+    """Without a display, Python looks for a browser in the terminal, and only says that there is
+    none."""
+    if not webbrowser.open(page.as_uri()):
+        screen.say("no browser was found here: set BROWSER to its command, or open it yourself")
 
 
 def _verdict(screen: Screen, orders: Orders, found: dict[tuple[int, str], int]) -> int:

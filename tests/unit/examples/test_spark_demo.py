@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import webbrowser
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from examples.spark_demo.__main__ import STARTS, patiently
+from examples.spark_demo.__main__ import STARTS, open_in_browser, patiently
 from examples.spark_demo.screen import Screen
 
 
@@ -141,3 +142,19 @@ def test_another_error_of_a_query_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="DataLossError"):
         patiently(run, Screen(), tmp_path / "log")
     assert len(starts) == 1
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_where_no_browser_is_found_it_says_so(
+    is_there: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: shown.append(address) or is_there)
+
+    open_in_browser(tmp_path / "a.html", Screen())
+
+    assert shown == [(tmp_path / "a.html").as_uri()]
+    assert ("set BROWSER" in capsys.readouterr().out) == (not is_there)
