@@ -68,6 +68,10 @@ def _jaas(text: str) -> dict[str, Any]:
         if module in text:
             raise ConfigurationError(f"kafka.sasl.jaas.config names {module}: {way}")
     found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
+    if any(name.startswith("aws") for name in found):  # AWS's second way, by OAUTHBEARER
+        raise ConfigurationError(f"kafka.sasl.jaas.config is one for AWS MSK: {_MSK}")
+    if found.get("tokenauth", "").lower() == "true":
+        raise ConfigurationError(f"kafka.sasl.jaas.config has tokenauth=true: {_TOKEN}")
     if "OAuthBearerLoginModule" in text:
         return oauth.of_jaas(found)
     if {"username", "password"} - found.keys():
@@ -85,7 +89,10 @@ def _oauth_class(name: str, *accepted: str) -> Translate:
     """A class of Java's that does what is done here anyway; another one does something else."""
 
     def check_class(text: str) -> dict[str, Any]:
-        if text.strip().rpartition(".")[2] not in accepted:
+        called = text.strip().rpartition(".")[2]
+        if called.startswith("IAM"):
+            raise ConfigurationError(f"kafka.{name} names a class of AWS MSK: {_MSK}")
+        if called not in accepted:
             raise ConfigurationError(f"kafka.{name}: {_LOGIN}. {_OAUTH_ONLY}")
         return {}
 
@@ -144,7 +151,12 @@ _KERBEROS: Final = (
 _MSK: Final = (
     "here is no Java. Leave out the line and the callback handler, and set"
     " kafka.sasl.mechanism=AWS_MSK_IAM (it needs the package botocore, and SASL_SSL). botocore"
-    " looks for credentials as the AWS command does, on the driver and on each executor"
+    " looks for credentials as the AWS command does (AWS_PROFILE names a profile, which may have a"
+    " role), on the driver and on each executor"
+)
+_TOKEN: Final = (
+    "there is no login by a delegation token here. Log in with a user name and a password, or use"
+    " Spark's own source"
 )
 _INLINE: Final = "a PEM text cannot be a value: write it into a file, and name the file by "
 _LOGIN: Final = Refused(

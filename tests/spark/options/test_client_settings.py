@@ -100,6 +100,15 @@ OAUTH = {
         (OAUTH | {"sasl.jaas.config": "a.OAuthBearerLoginModule required;"}, "client credentials"),
         (OAUTH | {"sasl.jaas.config": "OAuthBearerLoginModule required sub='canary';"}, "has sub"),
         ({"sasl.client.callback.handler.class": "a.b.IAMClientCallback"}, "AWS_MSK_IAM"),
+        (
+            {"sasl.login.callback.handler.class": "a.IAMOAuthBearerLoginCallback"},
+            "class of AWS MSK",
+        ),
+        (
+            OAUTH | {"sasl.jaas.config": "OAuthBearerLoginModule required awsRoleArn='canary';"},
+            "AWS_P",
+        ),
+        ({"sasl.jaas.config": f"{JAAS.rstrip(';')} tokenauth=true;"}, "own source"),
         ({"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_SSL"}, "token.endpoint.url"),
         ({"sasl.oauthbearer.token.endpoint.url": "https://a"}, "sasl.mechanism=OAUTHBEARER"),
         ({"sasl.oauthbearer.assertion.file": "/canary"}, "clientSecret="),

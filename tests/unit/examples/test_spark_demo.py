@@ -152,7 +152,12 @@ def test_where_no_browser_is_found_it_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: shown.append(address) or is_there)
+
+    def a_browser(address: str) -> bool:
+        shown.append(address)
+        return is_there
+
+    monkeypatch.setattr(webbrowser, "open", a_browser)
 
     open_in_browser(tmp_path / "a.html", Screen())
 
