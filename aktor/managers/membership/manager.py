@@ -42,6 +42,7 @@ from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer,
 from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.membership.member import GroupMember
 from aktor.managers.membership.present import Present
+from aktor.managers.membership.replacement import Replacement
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
@@ -105,6 +106,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self.log = self.log.bind(group=settings.group_id)
         self._timer = PollTimer(settings)
         self._standstill = Standstill()
+        self._replacement = Replacement()
         self._coordinator: Broker | None = None
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
@@ -282,6 +284,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """A leader may have to assign anew; a topic for which the member waits may exist now."""
+        self._replacement.changed(message.cluster, self._timer.now)
         self._member.cluster_changed(message.cluster)
 
     @after_restart_of(COMMITS)
@@ -300,6 +303,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
         self._shown.confirmed()
         self._standstill.confirmed(asked_at)
+        self._replacement.confirmed(asked_at)
         if self._heartbeat_state.extend(asked_at):
             self._allow_records_until(self._heartbeat_state.records_until)
 
@@ -342,7 +346,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _fenced_because(self, error: str) -> str:
         """Why the group does not know the member any more: the error, and what has led to it, as
         far as is known here."""
-        after = f" after {self._standstill.words}" if self._standstill.words else ""
+        led_to_it = self._replacement.words or self._standstill.words
+        after = f" after {led_to_it}" if led_to_it else ""
         return f"{reasons.FENCED}{error.rstrip('.')}{after}"
 
     # -- leaving the group

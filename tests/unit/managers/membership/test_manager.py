@@ -21,7 +21,7 @@ from aktor.events.membership import (
     RunRevokedCallback,
     SessionExtended,
 )
-from aktor.events.metadata import Broker
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination
 from tests.unit.managers.membership.builders import (
     COORDINATOR_LOADING,
@@ -618,3 +618,31 @@ def test_leaving_ends_when_the_group_may_not_be_used(kind: Kind) -> None:
     assert harness.said(Answered).ticket == 7
     assert harness.manager.state is harness.OUT
     assert not harness.has_said(GroupFailed)
+
+
+def in_the_cluster(cluster_id: str | None) -> ClusterChanged:
+    return ClusterChanged(cluster=Cluster(cluster_id=cluster_id))
+
+
+def test_a_member_of_a_cluster_that_was_replaced_is_fenced_because_of_that(kind: Kind) -> None:
+    """Brokers that come back with empty disks know no members, and have another cluster id."""
+    harness = a_stable_member(kind)
+    harness.tell(in_the_cluster("old"), in_the_cluster(None), in_the_cluster("new"))
+
+    harness.refuse(harness.next_beat(), UNKNOWN_MEMBER_ID)
+
+    (lost,) = harness.traced("member.lost")
+    assert lost["because"].endswith("UNKNOWN_MEMBER_ID after the cluster was replaced (old, now new)")
+
+
+def test_who_was_confirmed_since_the_cluster_was_replaced_is_fenced_for_another_reason(
+    kind: Kind,
+) -> None:
+    harness = a_stable_member(kind)
+    harness.tell(in_the_cluster("old"), in_the_cluster("new"))
+    harness.confirm(harness.next_beat())
+
+    harness.refuse(harness.next_beat(), UNKNOWN_MEMBER_ID)
+
+    (lost,) = harness.traced("member.lost")
+    assert lost["because"].endswith("UNKNOWN_MEMBER_ID")
