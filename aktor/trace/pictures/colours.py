@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = ["ABSENT", "AWAY", "BORDER", "CALLBACK", "CHANGING", "COORDINATOR", "FAINT", "GROUND"]
-__all__ += ["HELD", "INK", "JOINING", "LEFT", "OWNERS", "PAIRS", "SERIES", "SILENT", "STABLE"]
-__all__ += ["WAITING", "on", "style"]
+__all__ += ["HELD", "INK", "JOINING", "LEFT", "OTHERS", "OWNERS", "PAIRS", "SERIES", "SILENT"]
+__all__ += ["STABLE", "WAITING", "on", "style"]
 
 GROUND: Final = "#ffffff"
 #: Of letters on a ribbon, which are the same on every ground.
@@ -46,6 +46,9 @@ OWNERS: Final = (
     *("#7a4a00", "#a7adb3", "#005e44", "#f2cf7f", "#8f5575", "#aadaf4", "#003a5c"),
     *("#eaae80", "#57606b", "#7fcfb9", "#a89f2e", "#e5bcd3", "#9c8ad0", "#c6e6b5"),
 )
+
+#: Owners that have no row and no colour of their own.
+OTHERS: Final = "#d0d7de"
 
 #: Causes of rebalances, one after the other.
 SERIES: Final = (

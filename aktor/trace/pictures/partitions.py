@@ -25,9 +25,6 @@ MARKS: Final = 8000
 #: A shorter pause between two owners is no silence, in seconds.
 SHORTEST: Final = 0.25
 
-#: Owners in the legend; the others have a colour without a name in it.
-NAMED: Final = len(colours.OWNERS)
-
 NOBODY: Final = "nothing is delivered"
 
 
@@ -148,10 +145,13 @@ def partitions_chart(
     pixel = window.seconds / WIDTH
     values: Values = []
     silent: Values = []
+    unnamed = {trace for one in ribbons for trace, _, _ in one.owners if trace not in owners}
+    others = f"one of {len(unnamed)} other members" if len(unnamed) > 1 else "another member"
     for number, ribbon in enumerate(ribbons):
         row = labels[number]
         for trace, began, ended in ribbon.owners:
-            owner = owners.get(trace, "another member")
+            owner = owners.get(trace, others)
+            name = owners.get(trace, "other")
             if ended - began >= pixel / 2:
                 values.append(
                     {
@@ -159,7 +159,7 @@ def partitions_chart(
                         "b": milliseconds(ended),
                         "row": row,
                         "owner": owner,
-                        "name": owner if (ended - began) / pixel > 7.0 * len(owner) + 6 else "",
+                        "name": name if (ended - began) / pixel > 7.0 * len(name) + 6 else "",
                         "say": f"{row}: {owner} owned it for {lasting(began, ended)}.",
                     }
                 )
@@ -172,10 +172,13 @@ def partitions_chart(
     order = [labels[number] for number in range(len(ribbons))]
     told = {value["owner"] for value in values}
     named = [owner for owner in owners.values() if owner in told]
-    named += ["another member"] if "another member" in told else []
-    painted = {
-        owner: colours.OWNERS[number % len(colours.OWNERS)] for number, owner in enumerate(named)
-    }
+    # First in the legend, which is cut if it is long.
+    painted = {others: colours.OTHERS} if others in told else {}
+    few = len(colours.OWNERS)
+    painted |= {owner: colours.OWNERS[number % few] for number, owner in enumerate(named)}
+    title = "owner of a partition"
+    if len(named) > few:
+        title += f" ({few} colours for {len(named)} members: go by the names)"
     for value in values:
         value["ink"] = colours.on(painted[value["owner"]])
     step = 20 if len(order) <= 30 else 16
@@ -186,8 +189,7 @@ def partitions_chart(
         scale=alt.Scale(domain=order, paddingInner=0.2, paddingOuter=0.2),
         axis=alt.Axis(title=None, ticks=False, domain=False, minExtent=LABELS, maxExtent=LABELS),
     )
-    legend = colour("owner", painted, "owner of a partition", orient="top", columns=7,
-                    symbolType="square")  # fmt: skip
+    legend = colour("owner", painted, title, orient="top", columns=7, symbolType="square")
     base = alt.Chart(alt.NamedData(name="owned"))
     ribbon_marks = base.mark_bar(stroke=colours.GROUND, strokeWidth=0.6).encode(
         x=x, x2=x2, y=y, color=legend, tooltip=say()

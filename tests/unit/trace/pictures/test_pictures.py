@@ -271,6 +271,18 @@ def test_many_partitions_share_rows_and_many_members_are_left_out() -> None:
     assert any("10 members are left out" in line for line in timeline.lines)
 
 
+def test_members_without_a_row_share_a_colour_that_is_nobody_elses_and_the_legend_says_so() -> None:
+    timeline = pictures_of(many())["timeline"]
+    owned = [one for one in timeline.data["owned"] if one["owner"] == "one of 10 other members"]
+    spec = json.dumps(timeline.chart.to_dict())
+
+    assert owned
+    assert {one["name"] for one in owned} == {"other"}
+    assert colours.OTHERS not in {*colours.OWNERS, *colours.PAIRS, *colours.PAIRS.values()}
+    assert f'"range": ["{colours.OTHERS}", "{colours.OWNERS[0]}"' in spec
+    assert "21 colours for 40 members: go by the names" in spec
+
+
 @pytest.mark.gate
 def test_a_page_of_many_partitions_is_small() -> None:
     page = draw(many()).html()
@@ -309,7 +321,7 @@ def test_letters_and_silence_can_be_read_on_light_and_on_dark_ground() -> None:
     assert contrast(dark[colours.GROUND], dark[colours.SILENT]) > 15
 
 
-@pytest.mark.parametrize("owner", colours.OWNERS)
+@pytest.mark.parametrize("owner", [*colours.OWNERS, colours.OTHERS])
 def test_the_name_on_a_ribbon_can_be_read_in_any_colour(owner: str) -> None:
     assert contrast(owner, colours.on(owner)) > 3.0
     assert contrast(colours.PAIRS.get(owner, owner), colours.on(owner)) > 3.0
@@ -327,7 +339,7 @@ def test_an_svg_has_the_dark_colours_for_screens_and_the_light_ones_for_paper() 
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', svg))
     assert colours.GROUND in used
     known = {*colours.PAIRS, *colours.OWNERS, *colours.SERIES, colours.BLACK, colours.WHITE}
-    known |= {colours.CALLBACK, colours.WAITING, colours.COORDINATOR, colours.HELD}
+    known |= {colours.CALLBACK, colours.WAITING, colours.COORDINATOR, colours.HELD, colours.OTHERS}
     assert used <= known
 
 
