@@ -632,7 +632,8 @@ def test_a_member_of_a_cluster_that_was_replaced_is_fenced_because_of_that(kind:
     harness.refuse(harness.next_beat(), UNKNOWN_MEMBER_ID)
 
     (lost,) = harness.traced("member.lost")
-    assert lost["because"].endswith("UNKNOWN_MEMBER_ID after the cluster was replaced (old, now new)")
+    words = "UNKNOWN_MEMBER_ID after the cluster was replaced (old, now new)"
+    assert lost["because"].endswith(words)
 
 
 def test_who_was_confirmed_since_the_cluster_was_replaced_is_fenced_for_another_reason(
