@@ -18,7 +18,7 @@ from aktor.simulation import CheckFailedError
 from tests.gate import all_but_the_first
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
-SEEDS = int(os.environ.get("AKTOR_FRONT_PAGE_SEEDS", "6"))
+SEEDS = int(os.environ.get("AKTOR_FRONT_PAGE_SEEDS", "3"))
 
 #: How the example ends.
 THE_LOOP = "\nfor seed in range(20):\n    judge(seed)\n"

@@ -54,12 +54,7 @@ def go_through(
     ("protocol", "kind", "seed"),
     all_but_the_first(
         1,
-        [
-            ("consumer", "storm", 0),
-            ("classic", "storm", 1),
-            ("consumer", "calm", 1),
-            ("classic", "calm", 0),
-        ],
+        [("consumer", "storm", 0), ("classic", "storm", 1), ("classic", "calm", 0)],
     ),
 )
 def test_no_record_is_lost_while_a_topic_grows(protocol: str, kind: str, seed: int) -> None:

@@ -100,10 +100,10 @@ def test_what_was_not_begun_when_a_member_is_expelled_is_handled_though_nothing_
     assert {*handled} == {0, 1, 2, 3, 4}
 
 
-#: Each order has each protocol; the first ones are each order once, the others have another seed.
+#: Each order with one protocol, by turns; with more seeds (AKTOR_SEEDS) also with the other one.
 BILLED = [
     (order, PROTOCOLS[(number + turn) % 2], seed)
-    for turn, seed in enumerate(seeds(2))
+    for turn, seed in enumerate(seeds(1))
     for number, order in enumerate(["key", "partition", "none"])
 ]
 
@@ -122,7 +122,7 @@ def test_every_record_is_billed_in_its_order_whatever_happens(
         sim.heal().progress().check()
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(1, seeds(6)))
+@pytest.mark.parametrize("seed", all_but_the_first(1, seeds(3)))
 def test_no_record_is_lost_or_out_of_order_whatever_line_a_signal_hits(seed: int) -> None:
     with Simulation(seed) as sim:
         orders = sim.topic("orders", partitions=4, keys=6)

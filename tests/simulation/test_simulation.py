@@ -562,8 +562,11 @@ def test_the_marker_says_what_is_simulated(simulation: Simulation) -> None:
 
 @pytest.mark.gate
 def test_the_command_replays_a_seed_and_writes_its_history_and_its_pictures(
-    capsys: Any, tmp_path: Any
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
+    """Of a short storm."""
+    monkeypatch.setattr(storm, "FAULTY", 15.0)
+    monkeypatch.setattr(storm, "AFTERSHOCKS", 0)
     file = tmp_path / "history.jsonl"
     page = tmp_path / "why.html"
     assert main(["sim", "replay", "9", "--history", str(file), "--picture", str(page)]) == 0

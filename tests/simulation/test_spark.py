@@ -7,6 +7,7 @@ from the checkpoint. Every record is in the rows of exactly one finished batch.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
@@ -124,8 +125,9 @@ GIVEN: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("how", all_but_the_first(1, GIVEN))
-@pytest.mark.parametrize("seed", all_but_the_first(1, seeds(4)))
+@pytest.mark.parametrize(
+    ("seed", "how"), all_but_the_first(1, zip(seeds(4), itertools.cycle(GIVEN), strict=False))
+)
 def test_a_query_reads_every_record_once_whatever_happens_to_brokers_and_to_its_processes(
     seed: int, how: str
 ) -> None:

@@ -173,8 +173,15 @@ class _EnoughError(Exception):
 class Drill:
     """Owns the group, the script, and what is measured."""
 
-    def __init__(self, sim: Simulation, settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        sim: Simulation,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        rounds: int = ROUNDS,
+    ) -> None:
         self.sim = sim
+        self._rounds = rounds
         self.topic = sim.topic("orders", PARTITIONS, records=30)
         sim.groups.append("g")
         self.phase = Phase.JOINING
@@ -424,7 +431,7 @@ class Drill:
         while self.phase is Phase.JOINING:
             self._poll(0.1)
         if self._armed_in is Phase.READING:
-            for _ in range(ROUNDS):
+            for _ in range(self._rounds):
                 self._play_round()
 
     def _play_round(self) -> None:
