@@ -83,20 +83,20 @@ def test_the_history_and_the_picture_of_a_seed_are_written_although_nobody_reads
     assert page.read_text().endswith("</html>\n")
 
 
-@pytest.mark.parametrize("stderr", ["read", "unread"])
 @pytest.mark.parametrize(
-    "command",
+    ("command", "stderr"),
     all_but_the_first(
-        4,
+        5,
         [
-            "why LOG",
-            "why LOG --json",
-            "--help",
-            "broker --port 0",
-            "--version",
-            "why --help",
-            "sim run --seeds 1",
-            "demo --plain --seconds 1",
+            ("why LOG", "read"),
+            ("why LOG", "unread"),
+            ("why LOG --json", "read"),
+            ("--help", "unread"),
+            ("broker --port 0", "read"),
+            ("--version", "read"),
+            ("why --help", "unread"),
+            ("sim run --seeds 1", "unread"),
+            ("demo --plain --seconds 1", "read"),
         ],
     ),
 )

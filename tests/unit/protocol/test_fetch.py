@@ -96,8 +96,9 @@ def a_response() -> Any:
     )
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(response=responses)
 def test_it_reads_what_kafka_python_reads(version: int, response: Any) -> None:
     body = encoded(response, version)

@@ -62,8 +62,9 @@ requests = st.builds(
 )
 
 
+@pytest.mark.few_cases
 @pytest.mark.parametrize("version", range(4, 19))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(request=requests)
 def test_the_bytes_are_those_that_kafka_python_writes(version: int, request: Any) -> None:
     # Where a version lacks a field, kafka-python refuses values other than the default.

@@ -579,7 +579,7 @@ class Chance:
         return ConnectionFailed(key=key, error=chance.choice(errors), now=0.0)
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(20, range(150)))
+@pytest.mark.parametrize("seed", all_but_the_first(20, range(60)))
 def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
     harness = NetworkHarness(max_in_flight=2, bootstrap_servers=(("x", 1), ("y", 2)))
     chance = Chance(seed, harness)
@@ -598,7 +598,7 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
     assert sorted(ended) == sorted(one.context for one in chance.sent)
 
 
-@pytest.mark.parametrize("seed", all_but_the_first(20, range(150)))
+@pytest.mark.parametrize("seed", all_but_the_first(20, range(60)))
 def test_before_it_wants_to_wake_there_is_nothing_to_do(seed: int) -> None:
     """Else what is done and the wake time disagree: it would be done late, or never."""
     harness = NetworkHarness(

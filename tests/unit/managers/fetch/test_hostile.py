@@ -50,7 +50,7 @@ said = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.lists(said, max_size=5), int32s, st.booleans()), max_size=6))
 def test_no_answer_crashes_it_and_the_account_stays_right(answers: Any) -> None:
     harness = FetchHarness.reading({0: 1, 1: 1, 2: 2}, max_buffered_bytes=1 << 20)

@@ -16,7 +16,7 @@ from aktor.trace.rebalances.rows import Row
 BEGAN = 1.8e9
 
 #: Storms of both protocols, and of a group that is converted from one to the other.
-STORMS = ((1, "classic"), (6, "consumer"), (4, "migration"), (3, "classic"), (2, "consumer"))
+STORMS = ((1, "classic"), (6, "consumer"), (4, "migration"))
 
 
 @cache

@@ -34,7 +34,7 @@ from tests.unit.broker.groups.consumer.world import Client, ConsumerWorld
 from tests.unit.broker.harness import Topics
 from tests.unit.managers.membership.consumer.builders import NAMES, ConsumerHarness, tells
 
-SEEDS = range(200)
+SEEDS = range(100)
 STEPS = 120
 PARTITIONS = {"a": 3, "b": 2, "c": 1}
 SUBSCRIPTIONS = [("a",), ("a", "b"), ("a", "b", "c"), ("b", "c")]
@@ -340,7 +340,7 @@ def owned_by(client: Client) -> frozenset[TopicPartition]:
 
 
 @pytest.mark.few_cases
-@pytest.mark.parametrize("seed", all_but_the_first(70, SEEDS))
+@pytest.mark.parametrize("seed", all_but_the_first(40, SEEDS))
 def test_whatever_happens_each_partition_has_one_owner_and_all_members_become_stable(
     seed: int,
 ) -> None:
@@ -357,7 +357,7 @@ def test_whatever_happens_each_partition_has_one_owner_and_all_members_become_st
 
 
 @pytest.mark.few_cases
-@pytest.mark.parametrize("seed", all_but_the_first(70, SEEDS))
+@pytest.mark.parametrize("seed", all_but_the_first(40, SEEDS))
 def test_whatever_happens_every_leave_is_answered_once(seed: int) -> None:
     random_group = RandomGroup(seed)
     for _ in range(STEPS):
