@@ -25,7 +25,7 @@ from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """A topic with two partitions of 40 records each; closed and checked at the end."""
     with World(request.param) as world:

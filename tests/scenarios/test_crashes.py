@@ -54,12 +54,13 @@ NOT_PROVOKED = {(actor, ActorsRestarted) for actor in HEARS_OF} | {
 PROVOKED = [point for point in POINTS if point not in NOT_PROVOKED]
 #: In an order of which each third has each actor.
 BY_TURNS = [*PROVOKED[::3], *PROVOKED[1::3], *PROVOKED[2::3]]
-#: How often each of them falls over. Twice are those of the second third: what a restarted actor
-#: does when it falls over again depends on the actor, and hardly on the message. The drills of the
-#: simulation let others crash twice (tests/simulation/test_enumerated_crashes.py). For the same
-#: reason the scenario always goes on to its end after these; after a single crash it may end with
-#: the part in which it happened.
-CRASHES = [(*point, 1) for point in BY_TURNS] + [(*point, 2) for point in PROVOKED[1::3]]
+#: How often each of them falls over. Twice it is one of each actor: what a restarted actor does if
+#: it falls over again depends on the actor, and hardly on the message. Drills of the simulation
+#: let others crash twice (tests/simulation/test_enumerated_crashes.py). For the same reason the
+#: scenario always goes on to its end after these; after a single crash it may end with the part in
+#: which it happened.
+TWICE = dict(PROVOKED[1::3])
+CRASHES = [(*point, 1) for point in BY_TURNS] + [(*point, 2) for point in TWICE.items()]
 
 
 def test_the_scenario_provokes_every_message_but_the_ones_that_are_listed() -> None:

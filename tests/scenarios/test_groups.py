@@ -20,7 +20,7 @@ EAGER = RangePartitionAssignor
 COOPERATIVE = CooperativeStickyAssignor
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """A topic with six partitions in a world of each seed; closed and checked at the end."""
     with World(request.param) as world:

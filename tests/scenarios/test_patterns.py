@@ -18,7 +18,7 @@ from tests.scenarios.reading import a_member, read
 from tests.scenarios.world import World, seeds
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """Topics "orders-eu", "orders-us" and "payments" with ten records each."""
     with World(request.param) as world:

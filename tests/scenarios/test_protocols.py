@@ -16,7 +16,7 @@ from tests.scenarios.reading import T0, a_member, offsets, read
 from tests.scenarios.world import World, seeds
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """The topic "orders" with two partitions of 10 records each."""
     with World(request.param) as world:

@@ -19,7 +19,7 @@ from tests.scenarios.world import World, seeds
 NEW = [b"new %d" % number for number in range(15)]
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """A topic with two partitions of 20 records each, in two batches; closed at the end."""
     with World(request.param) as world:

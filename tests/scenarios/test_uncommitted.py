@@ -22,7 +22,7 @@ ASSIGNORS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """A topic with two partitions of 20 records each; closed at the end."""
     with World(request.param) as world:

@@ -19,7 +19,7 @@ UNKNOWN = "the name cannot be looked up: Name or service not known"
 SWALLOWED = None
 
 
-@pytest.fixture(params=all_but_the_first(1, seeds(3)))
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
 def world(request: Any) -> Iterator[World]:
     """Three brokers that are called by names of a network which is not ours."""
     with World(request.param) as world:
