@@ -157,18 +157,18 @@ class Driver:
         running: int = self._wait_for(at_work)["batch"] + 1
         return running
 
-    def fail_a_task(self, kill: Callable[[], int] | None = None) -> None:
-        """Kill the Python workers in mid-batch, or what `kill` kills; again in the next batch if
-        they had already sent all rows of their tasks, so that no task failed."""
+    def fail_a_task(self) -> None:
+        """Kill the Python workers in mid-batch; again in the next batch if they had already sent
+        all rows of their tasks, so that no task failed."""
         self.failed = number = 0
         while not self.failed:
-            number = self._kill_in_mid_batch(number + 1, kill or self.kill_python_workers)
+            number = self._kill_in_mid_batch(number + 1)
 
-    def _kill_in_mid_batch(self, number: int, kill: Callable[[], int]) -> int:
+    def _kill_in_mid_batch(self, number: int) -> int:
         """Kill in this batch, or in a later one, and wait until a task has failed or the batch has
         ended. Returns its number."""
         running = self.wait_in_mid_batch(number)
-        assert kill()
+        assert self.kill_python_workers()
         self._wait_for(lambda heard: heard["failed"] or heard["batch"] >= running)
         return running
 
@@ -206,13 +206,6 @@ class Driver:
         wait_until(self._workers, "there are Python workers", 60)
         found = self._workers()
         _kill(found)
-        return len(found)
-
-    def kill_executor(self) -> int:
-        """SIGKILL one executor with its Python workers; how many executors there were."""
-        found = [pid for pid, words in self._below().items() if "ExecutorBackend" in words]
-        assert found, "there are no executors"
-        _kill([found[0], *_descendants(found[0])])
         return len(found)
 
     def _workers(self) -> list[int]:
