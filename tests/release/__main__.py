@@ -152,7 +152,8 @@ def build(work: Path, how: Mapping[str, str]) -> tuple[Path, Path]:
     with timed("tools: build, twine"):
         run(sys.executable, "-m", "venv", work / "tools")
         tools = work / "tools/bin/python"
-        run(tools, "-m", "pip", "install", *QUICKLY, "--upgrade", "pip", "build", "twine")
+        # The pip that comes with Python 3.11 can already do what is asked of it.
+        run(tools, "-m", "pip", "install", *QUICKLY, "build", "twine")
     # Of a copy, so that who compiles or tests beside it is not disturbed.
     left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "*.so", "__pycache__")
     source = shutil.copytree(ROOT, work / "source", symlinks=True, ignore=left_out)

@@ -17,8 +17,8 @@ from tests.gate import draw_at_most
 T = TypeVar("T")
 
 #: At most so many cases of one test function, and so many examples of Hypothesis.
-CASES = 10
-EXAMPLES = 10
+CASES = 5
+EXAMPLES = 5
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
