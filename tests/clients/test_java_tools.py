@@ -68,6 +68,8 @@ def test_records_go_in_and_out_through_the_console_and_the_group_is_seen(
     assert f"{topic}:0,1,2,3" in member.values()
     # The address of the coordinator and its id are two words.
     assert "Stable" in state.values()
+    if protocol == "consumer":  # without members they are told alike; each look starts a Java
+        return
 
     assert group in java.run(GROUPS, *PATIENT, "--list").splitlines()
     described = table(java.run(GROUPS, *PATIENT, "--describe", *of_it, "--offsets"))

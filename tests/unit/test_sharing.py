@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,10 +73,11 @@ def test_what_starts_spark_has_a_process_of_its_own(test: str, chain: str) -> No
     assert chain_of(test) == chain
 
 
-@functools.cache
-def chosen(*arguments: str) -> set[str]:
+@cache
+def chosen(*arguments: str) -> frozenset[str]:
     """The ids of the tests that pytest chooses."""
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    without = re.compile("PYTEST|AKTOR_BOTH")
+    environment = {name: value for name, value in os.environ.items() if not without.search(name)}
     said = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *arguments],
         cwd=ROOT,
@@ -85,13 +86,15 @@ def chosen(*arguments: str) -> set[str]:
         text=True,
         check=True,
     ).stdout
-    return set(re.findall(r"^tests/\S+::.*", said, re.MULTILINE))
+    return frozenset(re.findall(r"^tests/\S+::.*", said, re.MULTILINE))
 
 
 STORMS = "tests/simulation/test_storms.py"
 FILES = (
     *("tests/kafka/test_commits.py", "tests/kafka/test_security.py"),
-    *("tests/kafka/test_faults_members.py", STORMS, "tests/unit/records/test_lz4.py"),
+    *("tests/kafka/test_faults_members.py", "tests/kafka/test_faults.py"),
+    *("tests/kafka/test_signals.py", "tests/kafka/test_process.py"),
+    *(STORMS, "tests/unit/records/test_lz4.py"),
 )
 
 
@@ -109,19 +112,17 @@ def test_make_test_runs_what_nothing_else_replaces() -> None:
 
 @pytest.mark.gate
 def test_on_a_real_kafka_runs_what_is_not_only_ours() -> None:
-    files = (
-        "tests/kafka/test_signals.py",
-        "tests/kafka/test_process.py",
-        "tests/kafka/test_faults.py",
-    )
-    words = "sigterm or dead_letter or handler_may_not_call or commits_are_retried"
+    every = {test for test in chosen("-m", "", *FILES) if test.startswith("tests/kafka/")}
 
-    on_real = {test.rpartition("::test_")[2] for test in chosen("-m", "real", "-k", words, *files)}
+    def kafkas(words: str) -> set[str]:
+        return {kafka_of(test) for test in every if words in test}
 
-    assert on_real == {
-        "what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic[real-kafka-python]",
-        "what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic[real-confluent-kafka]",
-        "commits_are_retried_until_the_new_coordinator_has_them_when_it_moves[real-consumer]",
+    assert kafkas("test_signals.py") == {"embedded"}, "all of them are ours"
+    assert kafkas("test_process.py::test_what_fails_is_tried") == {"embedded", "real"}
+    assert kafkas("test_process.py::test_a_handler_may_not_call") == {"embedded"}
+    moves = "test_faults.py::test_commits_are_retried_until"
+    assert {test.partition("[")[2] for test in every if moves in test} == {
+        *("embedded-eager]", "embedded-consumer]", "real-consumer]"),
     }
 
 
