@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 import aktor
-from aktor.consumer import assembly
+from aktor.consumer.core import rows
 from aktor.records import RecordReader
 from benchmarks import child
 from benchmarks.clients import open_client
@@ -67,7 +67,7 @@ def poll_aktor(bootstrap: list[str], topic: str) -> dict[str, float]:
     """Per poll: the time, the decoder's part of it, wake-ups of the background, waits."""
     decoding = _Stopwatch(RecordReader.take)
     # A subclass, since a compiled class cannot be patched.
-    assembly.RecordReader = type("Timed", (RecordReader,), {"take": decoding})  # type: ignore[misc]
+    rows.RecordReader = type("Timed", (RecordReader,), {"take": decoding})  # type: ignore[misc]
     client = open_client("aktor", bootstrap, topic)
     _fill_the_buffer(client)
     wakes, waits = _count_wakes_and_waits(client.consumer)
