@@ -53,7 +53,7 @@ SPARK = ("tests/kafka/test_spark", "tests/spark/rebalances/")
 JAVA_PROGRAMS = ("tests/clients/test_java_tools.py", "tests/spark/rebalances/test_job.py")
 
 #: On a busy machine a query of Spark takes more than a minute. This is a limit for what hangs.
-JAVA_TIMEOUT_S = 400
+JAVA_TIMEOUT_S = 600
 
 #: So many processes at least: one begins with the tests that start Spark, one with those on a real
 #: Kafka, one with those on embedded ones, and the others compute. With fewer, nothing runs beside

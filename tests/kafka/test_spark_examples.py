@@ -115,7 +115,7 @@ def committed(kafka: Cluster, group: str, topic: str) -> dict[int, int | None]:
         return {one: consumer.committed(TopicPartition(topic, one)) for one in (0, 1)}
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_the_demo_ends_with_the_right_sums(spark: Any) -> None:
     """`spark` is not used: it says whether there is a Java."""
     command = [sys.executable, "-m", "examples.spark_demo", "--seconds", "4"]

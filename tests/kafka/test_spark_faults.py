@@ -42,7 +42,7 @@ def finish(spark: Any, kafka: Cluster, topic: str, folder: Path, **options: Any)
     assert query.awaitTermination(300)
 
 
-@pytest.mark.timeout(400)  # 115 s were seen on a machine with a load of 15
+@pytest.mark.timeout(600)  # 115 s were seen on a machine with a load of 15
 @pytest.mark.once("a driver of its own takes 20 s")
 def test_python_workers_are_killed_and_the_driver_is_interrupted_in_mid_batch(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path

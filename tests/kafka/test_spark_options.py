@@ -141,7 +141,7 @@ def test_a_mistake_is_refused_before_a_job_starts(
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(group_of_jobs) == []
 
 
-@pytest.mark.timeout(400)  # 105 s were seen on a machine with a load of 13
+@pytest.mark.timeout(600)  # 105 s were seen on a machine with a load of 13
 @pytest.mark.once("a driver of its own takes 20 s")
 def test_secrets_are_in_no_plan_log_error_progress_event_or_checkpoint(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path

@@ -25,7 +25,7 @@ from tests.kafka.spark_support import SOURCES, reader
 pytestmark = [
     pytest.mark.gate,
     pytest.mark.once("what Spark makes of rows does not depend on which Kafka it is"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(600),
 ]
 
 #: The store of states that `transformWithState` needs.

@@ -170,7 +170,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         yield Ran(kafka, locked, output, folder)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.embedded("takes a session of its own")
 def test_a_task_that_is_tried_again_leaves_no_hole(spark: Any, ran: Ran) -> None:
     expected = [b"%04d" % n for n in range(2000)]
@@ -183,7 +183,7 @@ def test_a_task_that_is_tried_again_leaves_no_hole(spark: Any, ran: Ran) -> None
     assert len(seen) > 2000, "who reads uncommitted sees those of the failed attempt"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.embedded("its users have passwords")
 def test_a_secret_is_in_no_plan_and_no_log(spark: Any, ran: Ran) -> None:
     assert ran.locked.end_offset("orders") == 20

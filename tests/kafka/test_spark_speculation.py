@@ -44,7 +44,7 @@ spark.stop()
 """
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.once("a cluster of executors takes 30 s")
 def test_a_speculative_copy_of_a_task_reads_its_records_once(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
