@@ -1,8 +1,7 @@
 """Pipelines as users write them have the same rows on our source and on Spark's own.
 
 A source gives rows and no more. But a pipeline that is a stream asks more of it than a batch does:
-batches that are cut alike, times from which watermarks come, an end that is known. What Spark does
-with the rows of one source (windows, ranks, joins with tables, duplicates) is its own.
+batches that are cut alike, times from which watermarks come, an end that is known.
 """
 
 from __future__ import annotations
@@ -99,6 +98,11 @@ def paid(payments: Any) -> Any:
     return payments.selectExpr(key, value, "timestamp at").withWatermark("at", "1 minute")
 
 
+def customers(orders: Any) -> Any:
+    """A table: the countries of two customers."""
+    return orders.sparkSession.sql("values ('c0', 'DE'), ('c1', 'FR') as t(customer, country)")
+
+
 def summed(orders: Any, window: Any) -> Any:
     """What each customer has ordered in each window."""
     return orders.groupBy(window, "customer").agg(F.sum("amount"), F.count("*"))
@@ -123,9 +127,28 @@ def in_python(orders: Any) -> Any:
     return found.mapInPandas(upper, "id bigint, customer string, twice double")
 
 
+def with_state(orders: Any) -> Any:
+    """A sum of each customer that a function in Python keeps."""
+
+    def total(key: Any, tables: Iterator[Any], state: Any) -> Iterator[Any]:
+        import pandas as pd
+
+        before = state.get[0] if state.exists else 0.0
+        now = before + sum(table["amount"].sum() for table in tables)
+        state.update((now,))
+        yield pd.DataFrame({"customer": [key[0]], "total": [now]})
+
+    return (
+        of_json(orders)
+        .groupBy("customer")
+        .applyInPandasWithState(
+            total, "customer string, total double", "total double", "update", "NoTimeout"
+        )
+    )
+
+
 def with_processor(orders: Any) -> Any:
-    """A sum of each customer that an object in Python keeps. Spark starts a process for it, and
-    waits 10 s for it."""
+    """The same sum by an object in Python. Spark starts a process for it, and waits 10 s for it."""
     orders.sparkSession.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS_DB)
 
     class Totals(StatefulProcessor):
@@ -148,18 +171,48 @@ def with_processor(orders: Any) -> Any:
     )
 
 
+def in_sql(orders: Any) -> Any:
+    """A view, and a query of it in SQL."""
+    of_json(orders).createOrReplaceTempView("orders")
+    text = "select customer, max(amount) most, min(offset) first from orders group by customer"
+    return orders.sparkSession.sql(text)
+
+
 #: Those without a state are read as a batch: for them a stream is one batch after another.
 STATELESS = {
     "select": lambda o, p: o.selectExpr("cast(value as string) v", "topic", "timestamp"),
+    "filter": lambda o, p: of_json(o).where("amount > 10 and customer <> 'c3'"),
     "null keys": lambda o, p: o.where("key is null").select("partition", "offset"),
+    "explode": lambda o, p: of_json(o).select(
+        "id", F.explode_outer("tags"), F.expr("headers[0].value")
+    ),
+    "join with a table": lambda o, p: (
+        of_json(o).join(customers(o), "customer", "left_outer").select("id", "country")
+    ),
     "union": lambda o, p: o.select("topic", "key").unionByName(p.select("topic", "key")),
     "functions in Python": lambda o, p: in_python(o),
+    "rank": lambda o, p: of_json(o).selectExpr(
+        "id", "rank() over (partition by customer order by amount desc, offset) rank"
+    ),
+    "order": lambda o, p: of_json(o).orderBy(F.desc("amount"), "offset").limit(10),
+    "distinct": lambda o, p: of_json(o).select("customer", F.size("tags")).distinct(),
+    "sql": lambda o, p: in_sql(o),
 }
 
 #: Each with the mode of its sink.
 STATEFUL = {
+    "group by": ("complete", lambda o, p: of_json(o).groupBy("customer").agg(F.sum("amount"))),
+    "window": (
+        "append",
+        lambda o, p: summed(bounded(o), F.window("timestamp", "1 minute", "30 seconds")),
+    ),
     "late": ("update", lambda o, p: summed(bounded(o, "2 hours"), F.window("timestamp", "1 hour"))),
+    "drop duplicates": (
+        "append",
+        lambda o, p: bounded(o).dropDuplicatesWithinWatermark(["id"]).select("id"),
+    ),
     "outer join of streams": ("append", joined),
+    "state in Python": ("update", lambda o, p: with_state(o)),
     "transformWithState": ("update", lambda o, p: with_processor(o)),
 }
 
