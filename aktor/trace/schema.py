@@ -138,6 +138,9 @@ KEYS: Final[Mapping[str, Key]] = {
         "mapping list", "committed offsets; of `records.delivered` the first and last of each run"
     ),
     "order": Key("text", "which records keep their order: key, partition or none"),
+    "others": Key(
+        "integer", "how many other partitions wait for the same, told at the level debug"
+    ),
     "owned": Key("integer", "how many partitions the member owns"),
     "partition": Key("text", "`topic-partition`"),
     "partition_count": Key("integer", "how many partitions"),
@@ -908,9 +911,11 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "delivery.stalled",
             "debug warning",
-            "an owned partition, not paused, gets nothing for a second; a warning if that is a"
-            " fault; told again if it goes on for another reason",
+            "an owned partition, not paused, gets nothing for a second; told again if it goes on"
+            " for another reason; if that is a fault, a warning for the first partition, and for"
+            " the `others` debug",
             "topic partition reason because since lag",
+            "others",
         ),
         _event(
             "delivery.resumed",

@@ -24,6 +24,7 @@ from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.status import ConsumerStatus, WaitingFor
 from aktor.errors import RecordDeserializationError
+from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
@@ -677,6 +678,23 @@ def test_a_partition_whose_leader_is_gone_is_stalled_once_and_resumes(world: Wor
     (resumed,) = world.host(consumer).named("delivery.resumed")
     assert (resumed["topic"], resumed["partition"]) == ("orders", "orders-0")
     assert 8.0 < resumed["seconds"] < 45.0
+
+
+def test_an_outage_is_one_warning_for_each_reason_however_many_partitions_are_stalled(
+    world: World,
+) -> None:
+    world.cluster.create_topic("many", partitions=50)
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([TopicPartition("many", number) for number in range(50)])
+    consumer.poll(timeout_ms=1000)
+    lose(world, consumer)
+    poll_for(world, consumer, 8.0)
+
+    told = world.host(consumer).named("delivery.stalled")
+    assert len({one["partition"] for one in told}) == 50
+    warnings = [one for one in told if one["level"] == "warning"]
+    assert len(warnings) <= 4
+    assert sum(1 + one["others"] for one in warnings) == len(told)
 
 
 def test_a_stall_that_goes_on_for_another_reason_is_told_again(world: World) -> None:

@@ -111,6 +111,8 @@ class Watch:
 
     def _look_at_partitions(self, p: Picture) -> None:
         waiting = of_partitions(p)
+        #: By reason and text: the partitions that are stalled for it, and since when.
+        told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
             stalled = _stalled_since(p, p.partitions[tp], reason)
             known = self._stalls.get(tp)
@@ -122,18 +124,31 @@ class Watch:
                     self._resumed(tp, p, "records can be delivered")
             elif p.now - stalled < STALLED_AFTER:
                 continue
-            elif known is None:
-                self._tell(tp, p, reason, stalled)
-            elif known.reason is not reason.waiting_for:
-                self._tell(tp, p, reason, known.since)
+            elif known is None or known.reason is not reason.waiting_for:
+                since = stalled if known is None else known.since
+                self._stalls[tp] = _Stall(since, reason.waiting_for)
+                told.setdefault((reason.waiting_for, reason.text), []).append((tp, since))
+        for (tp, since), *others in told.values():
+            self._tell(tp, p, waiting[tp], since, others=len(others))
+            for other, begun in others:
+                self._tell(other, p, waiting[other], begun)
         self._forget_gone(p, waiting)
 
     def _forget_gone(self, p: Picture, waiting: Mapping[TopicPartition, Reason]) -> None:
         for tp in [tp for tp in self._stalls if tp not in waiting]:
             self._resumed(tp, p, "it is not assigned any more")
 
-    def _tell(self, tp: TopicPartition, p: Picture, reason: Reason, since: float) -> None:
-        self._stalls[tp] = _Stall(since, reason.waiting_for)
+    def _tell(
+        self,
+        tp: TopicPartition,
+        p: Picture,
+        reason: Reason,
+        since: float,
+        *,
+        others: int | None = None,
+    ) -> None:
+        """A warning for the first partition of a reason that is a fault, which says of how many
+        `others` it is true: an outage would be hundreds of warnings with one meaning."""
         facts = {
             "topic": tp.topic,
             "partition": tp,
@@ -142,8 +157,8 @@ class Watch:
             "since": round(p.wall - (p.now - since), 3),
             "lag": p.partitions[tp].lag,
         }
-        if reason.fault:
-            self._log.warning("delivery.stalled", **facts)
+        if reason.fault and others is not None:
+            self._log.warning("delivery.stalled", **facts, others=others)
         else:
             self._log.debug("delivery.stalled", **facts)
 
