@@ -911,9 +911,8 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "delivery.stalled",
             "debug warning",
-            "an owned partition, not paused, gets nothing for a second; told again if it goes on"
-            " for another reason; if that is a fault, a warning for the first partition, and for"
-            " the `others` debug",
+            "an owned partition, not paused, gets nothing for a second, or goes on so for another"
+            " reason; a fault is one warning for each reason, with the `others`",
             "topic partition reason because since lag",
             "others",
         ),

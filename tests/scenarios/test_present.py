@@ -697,6 +697,33 @@ def test_an_outage_is_one_warning_for_each_reason_however_many_partitions_are_st
     assert sum(1 + one["others"] for one in warnings) == len(told)
 
 
+def test_a_partition_that_waits_for_room_in_the_buffer_is_stalled_until_it_is_delivered(
+    world: World,
+) -> None:
+    """It was never told: since when a buffer is full, the reason does not know."""
+    consumer = a_member(world, max_buffered_bytes=6000, max_partition_fetch_bytes=5000)
+    read(world, consumer, 80)
+    for _ in range(200):
+        world.cluster.produce("orders", 0, b"x" * 20)
+    for _ in range(20):
+        world.cluster.produce("orders", 1, b"x" * 1000)
+    for _ in range(40):
+        consumer.poll(timeout_ms=100, max_records=1)
+        world.sleep(0.5)
+
+    (told,) = world.host(consumer).named("delivery.stalled")
+    assert (told["partition"], told["reason"], told["level"]) == (
+        "orders-1",
+        "buffer full",
+        "debug",
+    )
+    full = "the buffer is full (6000 of 6000 bytes) of other partitions' records"
+    assert told["because"] == full
+    (resumed,) = world.host(consumer).named("delivery.resumed")
+    assert resumed["partition"] == "orders-1"
+    assert resumed["seconds"] > 10.0
+
+
 def test_a_stall_that_goes_on_for_another_reason_is_told_again(world: World) -> None:
     consumer = a_reader(world)
     lose(world, consumer, world.cluster.log("orders", 0).leader)

@@ -83,6 +83,9 @@ class Watch:
         self._guard = guard
         self._log = log
         self._stalls: dict[TopicPartition, _Stall] = {}
+        #: Of a reason that does not know since when it holds: what it was, where the partition
+        #: stood, and when that was first seen.
+        self._seen: dict[TopicPartition, tuple[WaitingFor, int | None, float]] = {}
         #: The heartbeat and the poll that were told to be late: when they were sent, or made.
         self._late_heartbeat = math.inf
         self._late_poll = -math.inf
@@ -102,6 +105,7 @@ class Watch:
         count = len(engine.delivery.partitions)
         suspect = bool(count) and _is_suspect(p)
         if not suspect and not self._stalls:
+            self._seen.clear()
             return now + LOOK_EVERY, False
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
         self._look_at_partitions(p)
@@ -114,12 +118,14 @@ class Watch:
         #: By reason and text: the partitions that are stalled for it, and since when.
         told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
-            stalled = _stalled_since(p, p.partitions[tp], reason)
+            it = p.partitions[tp]
+            stalled = self._since(tp, p, it, reason) if _is_stalled(p, it, reason) else None
             known = self._stalls.get(tp)
             if stalled is None:
+                self._seen.pop(tp, None)
                 # What follows an outage (another leader, a check of the position) begins anew, and
                 # is no fault for a second: nothing can be delivered all the same.
-                fed = is_fed(p, p.partitions[tp], reason)
+                fed = is_fed(p, it, reason)
                 if known is not None and (fed or reason.waiting_for not in _UNTOLD):
                     self._resumed(tp, p, "records can be delivered")
             elif p.now - stalled < STALLED_AFTER:
@@ -134,7 +140,22 @@ class Watch:
                 self._tell(other, p, waiting[other], begun)
         self._forget_gone(p, waiting)
 
+    def _since(self, tp: TopicPartition, p: Picture, it: PartitionSeen, reason: Reason) -> float:
+        """Since when the partition has got nothing for this reason, as far as is known."""
+        if reason.since > -math.inf:
+            self._seen.pop(tp, None)
+            return reason.since
+        kind, position, since = self._seen.get(tp, (None, None, p.now))
+        if (kind, position) != (reason.waiting_for, it.position):
+            if kind is reason.waiting_for and tp in self._stalls:
+                self._resumed(tp, p, "records were delivered")
+            since = p.now
+        self._seen[tp] = reason.waiting_for, it.position, since
+        return since
+
     def _forget_gone(self, p: Picture, waiting: Mapping[TopicPartition, Reason]) -> None:
+        for tp in [tp for tp in self._seen if tp not in waiting]:
+            del self._seen[tp]
         for tp in [tp for tp in self._stalls if tp not in waiting]:
             self._resumed(tp, p, "it is not assigned any more")
 
@@ -235,14 +256,13 @@ def _is_suspect(p: Picture) -> bool:
     )
 
 
-def _stalled_since(p: Picture, it: PartitionSeen, reason: Reason) -> float | None:
-    """Since when the partition, which is owned and not paused, gets nothing though there is, or may
-    be, something; None: it is not stalled."""
+def _is_stalled(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
+    """Whether the partition, which is owned and not paused, gets nothing though there is, or may
+    be, something."""
     if it.paused or is_fed(p, it, reason):
-        return None
+        return False
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag)
-    stalled = (reason.fault and (some or it.lag is None or kind in _UNTOLD)) or (
-        kind in _UNASKED or (kind in _HELD_UP and some)
-    )
-    return (reason.since if reason.since > -math.inf else p.now) if stalled else None
+    if reason.fault and (some or it.lag is None or kind in _UNTOLD):
+        return True
+    return kind in _UNASKED or (kind in _HELD_UP and some)

@@ -267,7 +267,7 @@ def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
     if buffered < full:
         return _unfetched(p)  # the rest was read; the next poll tells that
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
-    return Reason(WaitingFor.BUFFER, text, p.application.polled_at, fault=False)
+    return Reason(WaitingFor.BUFFER, text, -math.inf, fault=False)
 
 
 def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
