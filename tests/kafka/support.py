@@ -207,8 +207,10 @@ class Notes(ConsumerRebalanceListener):
         *,
         revoked: Callable[[set[TopicPartition]], Any] | None = None,
         assigned: Callable[[set[TopicPartition]], Any] | None = None,
+        lost: Callable[[set[TopicPartition]], Any] | None = None,
     ) -> None:
         self.told: list[tuple[str, frozenset[int]]] = []
+        self.when_lost = lost
         self.when_revoked = revoked
         self.when_assigned = assigned
 
@@ -224,6 +226,8 @@ class Notes(ConsumerRebalanceListener):
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
         self._note("lost", lost)
+        if self.when_lost is not None:
+            self.when_lost(lost)
 
     def _note(self, what: str, partitions: set[TopicPartition]) -> None:
         self.told.append((what, frozenset(one.partition for one in partitions)))
@@ -248,7 +252,7 @@ class Member(threading.Thread):
         self.member = name
         self.error: BaseException | None = None
         self.seen: list[Seen] = []
-        self.notes = Notes(revoked=self._lose, assigned=self._gain)
+        self.notes = Notes(revoked=self._lose, lost=self._lose, assigned=self._gain)
         self.owned: frozenset[int] = frozenset()
         self._group, self._make, self._settings = group, make, settings
         self._stopping = threading.Event()

@@ -109,6 +109,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._joins = Exchange(settings)
         #: When a heartbeat was first refused since JoinGroup or SyncGroup was sent; inf: none was.
         self._refused_since = math.inf
+        #: Whether one of these said that the coordinator does not know the member.
+        self._is_disowned = False
         #: When a heartbeat was sent whose answer has confirmed the member, the last one. No
         #: generation that is joined later had begun by then.
         self._confirmed_at = -math.inf
@@ -281,7 +283,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float, in_order_for: float = 0.0) -> None:
-        self._refused_since = math.inf
+        self._refused_since, self._is_disowned = math.inf, False
         note = self._member.me.sends(self._joins.sent(), at=self._timer.now)
         self.send(
             self.request(
@@ -345,12 +347,29 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._is_sync_awaited = True
         self._joining_since = math.inf
         self._extend_session(self._heartbeat_state.member_since)
+        if self._was_only_overtaken(response, sent):
+            self._allow_records_until(self._heartbeat_state.records_until)
         self._heartbeat_state.start(self._timer.now)
         self._hurry_if_over()
         try:
             member.lead_or_follow(response, self._timer.now)
         except Exception as error:
             self._assignor_failed(error)
+
+    def _was_only_overtaken(self, response: Any, sent: GroupRequestSent) -> bool:
+        """Whether heartbeats were refused since JoinGroup was sent, and only because the generation
+        which that JoinGroup has joined had begun (ILLEGAL_GENERATION). Then no other member can own
+        our partitions, and what the group takes away now is revoked, not lost.
+
+        A group that goes on without a member removes it, and refuses its JoinGroup. Not so a static
+        member: the group keeps it for its session, in generations that it has not joined, too.
+        """
+        return (
+            self._refused_since < math.inf
+            and not self._is_disowned
+            and sent.member_id == response.member_id
+            and self.settings.group_instance_id is None
+        )
 
     def _on_late_join(self, received: ResponseReceived) -> None:
         """The answer to a JoinGroup that was given up. The coordinator may have made a member for
@@ -519,6 +538,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return False
         if Do.REJOIN in meaning:
             self._refused_since = min(self._refused_since, self._timer.now)
+            self._is_disowned = self._is_disowned or Do.NEW_MEMBER_ID in meaning
             # Another member may own our partitions by now: no records are given out until the group
             # confirms the member.
             self._allow_records_until(math.nextafter(self._timer.now, -math.inf))

@@ -262,6 +262,47 @@ def test_a_heartbeat_of_the_old_generation_does_not_fence_a_member_that_joins() 
     assert not harness.has_said(RevokePartitions)
 
 
+def a_member_whose_heartbeat_joingroup_has_overtaken(
+    *codes: int, **settings: object
+) -> MembershipHarness:
+    """JoinGroup has begun generation 2, and is answered after heartbeats of generation 1."""
+    harness = a_stable_cooperative_member("a-0 a-1", **settings)
+    harness.beats(REBALANCE_IN_PROGRESS)
+    join = harness.sent(JoinGroupRequest)
+    for code in codes:
+        harness.beats(code)
+    assert harness.last_said(SessionExtended).until < harness.now
+    assert join.body.member_id == "m"
+    harness.answer(join, joined(2, assignor="cooperative-sticky"))
+    return harness
+
+
+def test_what_is_taken_from_a_member_whose_heartbeat_came_too_late_is_revoked() -> None:
+    """Found on a real Kafka: it was lost, so its last records were not committed, and repeated."""
+    harness = a_member_whose_heartbeat_joingroup_has_overtaken(ILLEGAL_GENERATION)
+    assert harness.last_said(SessionExtended).until > harness.now
+
+    harness.answer(harness.sent(SyncGroupRequest), synced("a-0"))
+
+    assert harness.last_said(RevokePartitions).loss is Loss.REVOKED
+
+
+@pytest.mark.parametrize(
+    ("codes", "settings"),
+    [
+        ([ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID], {}),
+        ([ILLEGAL_GENERATION], {"group_instance_id": "instance-1"}),
+    ],
+    ids=["disowned", "static"],
+)
+def test_a_member_that_the_group_may_have_gone_on_without_is_in_doubt_until_it_is_confirmed(
+    codes: list[int], settings: dict[str, object]
+) -> None:
+    harness = a_member_whose_heartbeat_joingroup_has_overtaken(*codes, **settings)
+
+    assert not harness.has_said(SessionExtended)
+
+
 def test_who_is_disowned_while_join_group_is_not_answered_begins_anew_beside_it() -> None:
     """Found by a simulation (seed 3000431): its connection was half-open, for five minutes."""
     harness = a_stable_cooperative_member("a-0")
