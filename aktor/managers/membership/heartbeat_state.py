@@ -58,6 +58,10 @@ class HeartbeatState:
         self.started_at = -math.inf
         #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since `started_at`.
         self.rebalances_again = False
+        #: When a heartbeat was first refused since JoinGroup or SyncGroup was sent; inf: none was.
+        self.refused_since = math.inf
+        #: Whether one of these said that the coordinator does not know the member.
+        self._is_disowned = False
         #: Seconds between heartbeats; seconds without a heartbeat until the group expels a member.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
@@ -153,6 +157,21 @@ class HeartbeatState:
         if not self.failures:
             self._failing_since = self.asked_at
         self.due = self._exchange.failed(now, jitter)
+
+    def refused(self, now: float, *, disowned: bool) -> None:
+        """A heartbeat was refused while JoinGroup is in flight; `disowned`: the coordinator does
+        not know the member."""
+        self.refused_since = min(self.refused_since, now)
+        self._is_disowned = self._is_disowned or disowned
+
+    def forget_refusals(self) -> None:
+        """JoinGroup or SyncGroup is sent."""
+        self.refused_since, self._is_disowned = math.inf, False
+
+    @property
+    def was_overtaken(self) -> bool:
+        """Whether heartbeats were refused since JoinGroup was sent, all for an old generation."""
+        return self.refused_since < math.inf and not self._is_disowned
 
     def note_rebalance(self) -> None:
         """A heartbeat was answered with REBALANCE_IN_PROGRESS before SyncGroup was answered."""

@@ -107,10 +107,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         #: JoinGroup and SyncGroup: one of them is in flight at a time.
         self._joins = Exchange(settings)
-        #: When a heartbeat was first refused since JoinGroup or SyncGroup was sent; inf: none was.
-        self._refused_since = math.inf
-        #: Whether one of these said that the coordinator does not know the member.
-        self._is_disowned = False
         #: When a heartbeat was sent whose answer has confirmed the member, the last one. No
         #: generation that is joined later had begun by then.
         self._confirmed_at = -math.inf
@@ -283,7 +279,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float, in_order_for: float = 0.0) -> None:
-        self._refused_since, self._is_disowned = math.inf, False
+        self._heartbeat_state.forget_refusals()
         note = self._member.me.sends(self._joins.sent(), at=self._timer.now)
         self.send(
             self.request(
@@ -365,8 +361,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         member: the group keeps it for its session, in generations that it has not joined, too.
         """
         return (
-            self._refused_since < math.inf
-            and not self._is_disowned
+            self._heartbeat_state.was_overtaken
             and sent.member_id == response.member_id
             and self.settings.group_instance_id is None
         )
@@ -537,12 +532,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self.state is not State.JOINING or not self._joins.in_flight:
             return False
         if Do.REJOIN in meaning:
-            self._refused_since = min(self._refused_since, self._timer.now)
-            self._is_disowned = self._is_disowned or Do.NEW_MEMBER_ID in meaning
+            self._heartbeat_state.refused(self._timer.now, disowned=Do.NEW_MEMBER_ID in meaning)
             # Another member may own our partitions by now: no records are given out until the group
             # confirms the member.
             self._allow_records_until(math.nextafter(self._timer.now, -math.inf))
-        return self._timer.now < self._refused_since + REFUSALS_TOLERATED
+        return self._timer.now < self._heartbeat_state.refused_since + REFUSALS_TOLERATED
 
     # -- what a leader that skips the assignment has to learn
 
