@@ -180,20 +180,28 @@ def _of_type(kind: DataType, value: Value) -> Value | None:
         if isinstance(value, datetime):
             zoned = value.tzinfo is not None
             if zoned == isinstance(kind, TimestampType):
-                return value.astimezone(UTC) if zoned else value
+                return _in_utc(value) if zoned else value
     return None
 
 
 def read_timestamp(text: str) -> datetime | None:
-    """A date and a time of day; with a zone only if the text has one."""
+    """A date and a time of day, in UTC if the text has a zone. None if it is no time that Python
+    has."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
     day, time, fraction, zone = match.groups(default="")
-    found = _iso(datetime, f"{day}T{time}{fraction:0<7}" if fraction else f"{day}T{time}")
-    if found is None or not zone:
-        return found
-    return found.replace(tzinfo=datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo)
+    digits = f"{fraction:0<7}" if fraction else ""
+    found = _iso(datetime, f"{day}T{time}{digits}{zone}")
+    return found if found is None or not zone else _in_utc(found)
+
+
+def _in_utc(value: datetime) -> datetime | None:
+    """The same moment; None if Python has no year for it (0, 10000)."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        return None
 
 
 def _iso(kind: type[Dated], text: str) -> Dated | None:

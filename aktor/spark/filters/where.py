@@ -227,7 +227,8 @@ def _value(node: Any) -> Value:
         case exp.Boolean(this=value):
             return bool(value)
         case exp.HexString(this=digits):
-            return bytes.fromhex(digits)
+            # Spark has a 0 before an odd number of digits.
+            return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
         case exp.Null():
             raise ConfigurationError("nothing is equal to null: write is null, or is not null")
         case exp.Cast(this=exp.Literal(is_string=True, this=text), to=kind) if not isinstance(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -140,6 +140,8 @@ def test_spark_filters_again_what_may_be_null_and_gets_back_what_is_not_known(
     ]
     again = [GreaterThan(("timestamp",), at(5)), EqualTo(("value",), b"1"), IsNull(("key",))]
     unknown = [EqualTo(("headers",), []), EqualTo(("value", "x"), 1), In(("offset",), (1, None))]
+    before_year_1 = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    unknown.append(GreaterThan(("timestamp",), before_year_1))
 
     with caplog.at_level(logging.INFO, logger="aktor.spark"):
         left = reader.pushFilters([*exact, *again, *unknown])
