@@ -111,17 +111,15 @@ def _end_jvm() -> None:
 
 @contextmanager
 def _written_bytecode() -> Iterator[None]:
-    """Python writes bytecode, as it does for an installed package. Else each process of Spark would
-    compile this checkout again where PYTHONDONTWRITEBYTECODE is set."""
+    """Python reads and writes bytecode beside the modules, as for an installed package. Else each
+    process of Spark would compile this checkout again where PYTHONDONTWRITEBYTECODE is set, and all
+    packages for 2 s of the processor where PYTHONPYCACHEPREFIX names an empty folder."""
     names = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["PYTHONPYCACHEPREFIX"]
-            os.environ.update(kept)
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 @contextmanager
