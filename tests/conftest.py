@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -55,13 +57,13 @@ JAVA_PROGRAMS = ("tests/clients/test_java_tools.py", "tests/spark/rebalances/tes
 #: On a busy machine a query of Spark takes more than a minute. This is a limit for what hangs.
 JAVA_TIMEOUT_S = 600
 
-#: So many processes at least: one begins with the tests that start Spark, one with those on a real
-#: Kafka, one with those on embedded ones, and the others compute. With fewer, nothing runs beside
-#: tests on brokers.
+#: So many processes at least: one computes, the others begin with the tests on brokers, which
+#: mostly wait. With fewer, nothing runs beside tests on brokers.
 ENOUGH = 4
 
-#: In this order, if there are enough processes; "" are the tests that compute.
-CHAINS = ("spark", "real", "embedded", "")
+#: The chains of tests on brokers, in this order, if there are enough processes; "" are the tests
+#: that compute. The embedded Kafka starts in no time: each module on it is a chain.
+CHAINS = ("spark", "three", "real", "embedded", "")
 
 #: Tests that share what they compute, each group in one process.
 TOGETHER = (
@@ -81,13 +83,27 @@ def kafka_of(test: str) -> str:
 
 
 def chain_of(test: str) -> str:
-    """Which tests on brokers a test follows in the same process, by its id: "spark", "real",
-    "embedded", or "" if it computes."""
-    return "spark" if test.startswith(SPARK) else kafka_of(test)
+    """Which tests on brokers a test follows in the same process, by its id: "spark", "three" or
+    "real" (so many brokers, which take long to start), "embedded" with its module, or "" if it
+    computes."""
+    if test.startswith(SPARK):
+        return "spark"
+    kafka = kafka_of(test)
+    if kafka == "embedded":
+        return f"{kafka} {test.partition('::')[0]}"
+    return "three" if "[real3" in test else kafka
+
+
+def is_on_brokers(unit: str) -> bool:
+    """Whether what is done together in one process (`unit_of`) is a chain."""
+    return unit.partition(" ")[0] in CHAINS[:-1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Make the markers known. And let Ctrl-C, which tests send, be an interrupt, as Python does
+    unless a shell has begun the run in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "gate: left to .ci/run, since it takes long")
     config.addinivalue_line("markers", f"{FEW}: of its cases most are left to .ci/run")
 
@@ -103,9 +119,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of enough processes each begins with one chain of tests on brokers, since these take longest.
-    With fewer they come last: they want a quiet machine. Those on three brokers are the last ones
-    of their chain. `make test` draws a third of the examples of Hypothesis.
+    """Of enough processes all but one begin with chains of tests on brokers. With fewer these come
+    last: they want a quiet machine. `make test` draws a third of the examples of Hypothesis.
 
     What `-k` or `make test` leaves out is left out at once: all that plugins do with the tests
     of a run, as to sort them by their fixtures, they would do with it, too."""
@@ -138,8 +153,8 @@ def takes_three_brokers(item: pytest.Item) -> bool:
 
 def place_of(kind: tuple[str, str], three: bool, processes: int) -> tuple[int, int, bool]:
     """Where a test stands among the others. `kind`: its chain and its Kafka; `three`: whether it
-    takes three brokers."""
-    chain, kafka = map(CHAINS.index, kind)
+    takes three brokers: such tests are the last ones of their chain."""
+    chain, kafka = (CHAINS.index(name.partition(" ")[0]) for name in kind)
     return (chain, kafka, three) if processes >= ENOUGH else (-chain, -kafka, three)
 
 
@@ -256,7 +271,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """All tests of a chain are in one process, and those of `TOGETHER`; the rest is shared.
+    """All tests of a chain are in one process, and those of `TOGETHER`; the rest is shared. One
+    process computes from the start.
 
     By ids, for the groups of pytest-xdist 3.8 are lost with pytest 9.2 (`_nodeid` is not read any
     more), and then each process starts every cluster for itself.
@@ -265,7 +281,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from tests.sharing import Sharing
 
-    return Sharing(config, log, unit_of)
+    return Sharing(config, log, unit_of, is_on_brokers)
 
 
 def unit_of(test: str, processes: int) -> str:
@@ -292,7 +308,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not left_out:
         return
     names = {report.nodeid for report in ran}
-    without = [one for one in left_out if one.replace("[real", "[embedded") not in names]
+    without = [one for one in left_out if re.sub(r"\[real3?", "[embedded", one) not in names]
     files = Counter(one.split("::")[0].removeprefix(here) for one in without)
     terminalreporter.write_line(
         f"left out: {len(left_out)} tests of {here} on a real Kafka, since {missing}. "

@@ -47,10 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test with a cluster twice, but for those that are marked."""
+    """Every test with a cluster twice, but for those that are marked. Its id tells which: "real3"
+    are three real brokers, for these tests have a process of their own (tests/conftest.py)."""
     if "which_kafka" in metafunc.fixturenames:
         names = _clusters_of(metafunc.definition)
-        clusters = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in names]
+        three = {"real": "real3"} if "kafka3" in metafunc.fixturenames else {}
+        clusters = [
+            pytest.param(name, marks=getattr(pytest.mark, name), id=three.get(name, name))
+            for name in names
+        ]
         metafunc.parametrize("which_kafka", clusters, indirect=True, scope="session")
 
 
@@ -122,24 +127,26 @@ def kafka3(which_kafka: str) -> Iterator[Cluster]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find the last test of each cluster. A process of several has all tests of one chain only."""
+    """Find the last test of each real cluster. A process of several has all tests of a chain on
+    real ones, or none. (Which modules on the embedded one it has is not known yet, and that costs
+    nothing: it stays.)"""
     last: dict[tuple[str, tuple[str, str]], str] = {}
     for item in session.items:
         chain = chain_of(item.nodeid) if processes() >= ENOUGH else ""
-        for name in _clusters_that_it_takes(item):
+        for name in _real_clusters_of(item):
             last[chain, name] = item.nodeid
     _ended_by.clear()
     for (_, name), test in last.items():
         _ended_by.setdefault(test, set()).add(name)
 
 
-def _clusters_that_it_takes(item: pytest.Item) -> Iterator[tuple[str, str]]:
+def _real_clusters_of(item: pytest.Item) -> Iterator[tuple[str, str]]:
     fixtures = getattr(item, "fixturenames", ())
     if "secure_kafka" in fixtures:
         yield "secure_kafka", ""
-    if isinstance(item, pytest.Function) and "which_kafka" in fixtures:
+    if item.get_closest_marker("real"):
         for fixture in {"kafka", "kafka3"}.intersection(fixtures):
-            yield fixture, item.callspec.params["which_kafka"]
+            yield fixture, "real"
 
 
 @pytest.hookimpl(trylast=True)  # when the test's own fixtures have ended

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ENOUGH, chain_of, kafka_of, place_of, unit_of
+from tests.conftest import ENOUGH, chain_of, is_on_brokers, kafka_of, place_of, unit_of
 from tests.sharing import Sharing
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.gate
-def test_all_tests_on_embedded_kafkas_run_in_one_process() -> None:
+def test_all_tests_of_a_module_on_an_embedded_kafka_run_in_one_process() -> None:
     on_brokers, others = "tests/kafka/recorded/test_observing.py", "tests/unit/test_sharing.py"
     # What this process is told as a worker of pytest-xdist does not concern the other one.
     environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
@@ -65,12 +65,18 @@ def test_which_kafka_a_test_runs_on_is_told_by_its_id(test: str, kafka: str) -> 
         ("tests/kafka/test_spark_sink.py::test_it[real]", "spark"),
         ("tests/spark/rebalances/test_job.py::test_it", "spark"),
         ("tests/spark/test_ranges.py::test_it", ""),
-        ("tests/kafka/test_commits.py::test_it[real]", "real"),
-        ("tests/clients/test_migration.py::test_it", "embedded"),
+        ("tests/kafka/test_commits.py::test_it[real-eager]", "real"),
+        ("tests/kafka/test_faults.py::test_it[real3-eager]", "three"),
+        (
+            "tests/kafka/test_faults.py::test_it[embedded-eager]",
+            "embedded tests/kafka/test_faults.py",
+        ),
+        ("tests/clients/test_migration.py::test_it", "embedded tests/clients/test_migration.py"),
     ],
 )
-def test_what_starts_spark_has_a_process_of_its_own(test: str, chain: str) -> None:
+def test_what_takes_long_to_start_is_started_in_one_process(test: str, chain: str) -> None:
     assert chain_of(test) == chain
+    assert is_on_brokers(unit_of(test, ENOUGH)) == bool(chain)
 
 
 @cache
@@ -122,7 +128,7 @@ def test_on_a_real_kafka_runs_what_is_not_only_ours() -> None:
     assert kafkas("test_process.py::test_a_handler_may_not_call") == {"embedded"}
     moves = "test_faults.py::test_commits_are_retried_until"
     assert {test.partition("[")[2] for test in every if moves in test} == {
-        *("embedded-eager]", "embedded-consumer]", "real-consumer]"),
+        *("embedded-eager]", "embedded-consumer]", "real3-consumer]"),
     }
 
 
@@ -170,12 +176,15 @@ def test_the_tests_on_three_brokers_are_the_last_of_their_chain(processes: int) 
 
 def test_each_test_runs_once_and_a_chain_in_one_process() -> None:
     spark = [f"tests/kafka/test_spark.py::test_{number}[real]" for number in range(5)]
+    acls = [f"tests/kafka/test_security.py::test_{number}[real]" for number in range(3)]
+    embedded = [f"tests/kafka/test_{number % 3}.py::test_{number}[embedded]" for number in range(9)]
     units = [f"tests/unit/test_values.py::test_{number}" for number in range(40)]
     others = [f"tests/scenarios/test_groups.py::test_{number}" for number in range(9)]
-    ids = [*spark, *units, *others]
+    on_brokers = [*spark, *acls, *sorted(embedded)]
+    ids = [*on_brokers, *units, *others]
     options = SimpleNamespace(loadscopereorder=False)
     asked: Any = SimpleNamespace(getvalue=lambda _name: ["4*popen"], option=options)
-    sharing: Any = Sharing(asked, None, unit_of)
+    sharing: Any = Sharing(asked, None, unit_of, is_on_brokers)
     nodes = [Node() for _ in range(4)]
     for node in nodes:
         sharing.add_node(node)
@@ -190,7 +199,15 @@ def test_each_test_runs_once_and_a_chain_in_one_process() -> None:
                 done[number] += 1
 
     assert sorted(test for node in nodes for test in node.sent) == list(range(len(ids)))
-    assert nodes[0].sent[:5] == [0, 1, 2, 3, 4]
+    ran = [[ids[index] for index in node.sent] for node in nodes]
+    assert ran[0][:5] == spark
+    assert ran[1][:3] == acls
+    chains = Counter(chain for tests in ran for chain in {chain_of(test) for test in tests} - {""})
+    assert set(chains.values()) == {1}, "each in one process"
+    for tests in ran[:3]:
+        first = [test for test in tests if test in on_brokers]
+        assert tests[: len(first)] == first, "before it computes"
+    assert not set(ran[3]) & set(on_brokers), "it computes from the start"
     assert all(node.ended for node in nodes)
     assert sharing.tests_finished
     assert not sharing.has_pending
