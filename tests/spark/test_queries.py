@@ -142,6 +142,8 @@ def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) ->
         read_batch(options(kafka, columns="offsets"))
     with pytest.raises(ConfigurationError, match="unknown column offsets; did you mean offset"):
         read_batch(options(kafka), a_schema(offsets=LongType()))
+    with pytest.raises(ConfigurationError, match="unknown column OFFSET; did you mean offset"):
+        read_batch(options(kafka), a_schema(OFFSET=LongType()))
     with pytest.raises(ConfigurationError, match="the column value is binary, not string: cast"):
         read_batch(options(kafka), a_schema(value=StringType()))
 
@@ -173,6 +175,15 @@ def test_json_values_become_typed_columns_and_bad_ones_stand_beside(kafka: Embed
 def test_json_needs_a_schema_of_the_values(kafka: EmbeddedKafka) -> None:
     with pytest.raises(ConfigurationError, match="decode=json needs the values' schema"):
         read_batch(options(kafka, decode="json"))
+
+
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_json_values_without_a_field_are_refused(reader: str) -> None:
+    """Arrow would make a column without a row of them, and all records would be left out."""
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
+
+    with pytest.raises(ConfigurationError, match="value is a struct without a field"):
+        getattr(source, reader)(a_schema(value=StructType([])))
 
 
 ID = StructType([StructField("id", LongType(), nullable=False)])

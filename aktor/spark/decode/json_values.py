@@ -76,6 +76,10 @@ def _decoded(schema: StructType) -> pa.Schema:
             "decode=json needs the values' schema: .schema('value struct<id: bigint, ...>, offset"
             " bigint, ...'), with valueError string and rawValue binary for what cannot be read"
         )
+    if not value.dataType.fields:
+        raise ConfigurationError(
+            "value is a struct without a field: name the fields to read, or leave decode out"
+        )
     _check_type(value, "value")
     # pyspark gives no types for this function.
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -252,8 +252,9 @@ def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:
         raise ConfigurationError(f"the schema names a column twice: {', '.join(double)}")
     for field in schema.fields:
         if field.name not in kinds:
-            near = difflib.get_close_matches(field.name, kinds, 1)
-            hint = f"; did you mean {near[0]}?" if near else "."
+            lower = {name.lower(): name for name in kinds}
+            near = difflib.get_close_matches(field.name.lower(), lower, 1)
+            hint = f"; did you mean {lower[near[0]]}?" if near else "."
             raise ConfigurationError(
                 f"unknown column {field.name}{hint} Columns are {', '.join(kinds)}"
             )
