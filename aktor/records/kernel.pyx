@@ -398,6 +398,9 @@ cdef class RecordReader:
     cdef const uint8_t *_data
     cdef Py_ssize_t _size
 
+    # The leader epoch of the last batch entered, and the batch's first offset.
+    cdef int32_t _entered_epoch
+    cdef int64_t _entered_at
     cdef Py_ssize_t _at  # where the next batch begins
     cdef int64_t _after_batch  # the position once the batch before `_at` is through
     cdef int64_t _position  # ahead of `next_offset` by what is in `_ready`
@@ -432,7 +435,7 @@ cdef class RecordReader:
         max_batch_bytes=MAX_BATCH_BYTES,
     ):
         self.next_offset = self._position = fetch_offset
-        self.leader_epoch = -1
+        self.leader_epoch = self._entered_epoch = -1
         self._view = memoryview(data)
         self._bytes = _Room(self._view)
         self._data = <const uint8_t *>self._bytes.buffer.buf
@@ -520,7 +523,7 @@ cdef class RecordReader:
                 self._leave_messages_if_read()
             else:
                 self._leave_if_read()
-        self.next_offset = offset if self._ready else self._position
+        self._come_to(offset if self._ready else self._position)
         return True
 
     def fill(self, Columns columns):
@@ -542,7 +545,7 @@ cdef class RecordReader:
                 self._fill_with_messages(columns)
             elif not self._enter_batch():
                 break
-        self.next_offset = self._position
+        self._come_to(self._position)
         if self.error is not None and columns.all.rows == before:
             raise self.error.with_traceback(None)
         return columns.all.rows - before
@@ -550,16 +553,27 @@ cdef class RecordReader:
     cdef list _hand_over(self, Py_ssize_t limit):
         cdef list records = self._ready
         if self.error is not None and not PyList_GET_SIZE(records):
-            self.next_offset = self._position
+            self._come_to(self._position)
             raise self.error.with_traceback(None)
         if PyList_GET_SIZE(records) <= limit:
             self._ready = []
-            self.next_offset = self._position
+            self._come_to(self._position)
             return records
         self._ready = records[limit:]
         records = records[:limit]
         self.next_offset = records[limit - 1].offset + 1
+        self.leader_epoch = records[limit - 1].leader_epoch
         return records
+
+    cdef inline void _come_to(self, int64_t offset) noexcept:
+        """Everything before this offset is taken. Of the last batch entered that may be nothing: if
+        its first record cannot be read, the position is before the batch."""
+        self.next_offset = offset
+        self._follow_epoch(offset)
+
+    cdef inline void _follow_epoch(self, int64_t offset) noexcept:
+        if offset > self._entered_at:
+            self.leader_epoch = self._entered_epoch
 
     # -- batches
 
@@ -607,7 +621,9 @@ cdef class RecordReader:
         if self._check_crcs:
             self._verify(batch, size, base_offset, last_offset)
         self._verify_order(base_offset)
-        self.leader_epoch = <int32_t>aktor_be32(batch + 12)
+        self._follow_epoch(self._position)  # all of the batch before this one is taken
+        self._entered_epoch = <int32_t>aktor_be32(batch + 12)
+        self._entered_at = base_offset
         cdef int flags = batch[22]
         if self._is_hidden(flags, aktor_be64(batch + 43), last_offset, size):
             return self._pass(size, last_offset + 1)
@@ -640,7 +656,7 @@ cdef class RecordReader:
         self._end = end
         self._base_timestamp = aktor_be64(batch + 27)
         self._max_timestamp = aktor_be64(batch + 35)
-        self._epoch = self.leader_epoch
+        self._epoch = self._entered_epoch
         self._append_time = (flags & LOG_APPEND_TIME) != 0
         self._timestamp_type = 1 if self._append_time else 0
         self._after_batch = last_offset + 1
@@ -896,7 +912,7 @@ cdef class RecordReader:
             self._base_offset + one.offset_delta,
             timestamp,
             self._append_time,
-            self.leader_epoch,
+            self._entered_epoch,
         )
 
     cdef int _fill_with_raw(self, Columns columns) except -1:
@@ -959,7 +975,7 @@ cdef class RecordReader:
             outer,
             self._topic,
             self._partition,
-            self.leader_epoch,
+            self._entered_epoch,
             check_crcs=self._check_crcs,
             limit=self._max_batch_bytes,
         )

@@ -63,7 +63,7 @@ class RecordReader:
         #: The position of a consumer that has taken everything taken so far. It moves over
         #: control records and over aborted and compacted-away ones too.
         self.next_offset = fetch_offset
-        #: The partition leader's epoch of the last batch entered, -1 if unknown.
+        #: The leader epoch of the batch with the record before `next_offset`, -1 if unknown.
         self.leader_epoch = -1
 
         self._data = memoryview(data)
@@ -74,6 +74,8 @@ class RecordReader:
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedProducers(aborted) if read_committed and aborted else None
 
+        #: The leader epoch of the last batch entered, and the batch's first offset.
+        self._entered: tuple[int, int] = (-1, 0)
         self._at = 0  # where the next batch begins
         self._cursor: RecordCursor | MessageCursor | None = None
         self._after_batch = 0  # the position once the batch before `_at` is through
@@ -135,7 +137,7 @@ class RecordReader:
         if not self._ready:
             self._position = max(self._position, offset)
             self._leave_if_read()
-        self.next_offset = offset if self._ready else self._position
+        self._come_to(offset if self._ready else self._position)
         return True
 
     def fill(self, columns: Columns) -> int:
@@ -155,7 +157,7 @@ class RecordReader:
                 self._move_to_columns(self._cursor, columns)
             elif not self._enter_batch():
                 break
-        self.next_offset = self._position
+        self._come_to(self._position)
         if self._error is not None and columns.rows == before:
             raise self._error.with_traceback(None)
         return columns.rows - before
@@ -190,11 +192,26 @@ class RecordReader:
 
     def _hand_over(self, limit: int) -> list[ConsumerRecord]:
         if self._error is not None and not self._ready:
-            self.next_offset = self._position
+            self._come_to(self._position)
             raise self._error.with_traceback(None)
         records, self._ready = self._ready[:limit], self._ready[limit:]
-        self.next_offset = records[-1].offset + 1 if self._ready else self._position
+        if self._ready:
+            self.next_offset = records[-1].offset + 1
+            self.leader_epoch = records[-1].leader_epoch
+        else:
+            self._come_to(self._position)
         return records
+
+    def _come_to(self, offset: int) -> None:
+        """Everything before this offset is taken. Of the last batch entered that may be nothing: if
+        its first record cannot be read, the position is before the batch."""
+        self.next_offset = offset
+        self._follow_epoch(offset)
+
+    def _follow_epoch(self, offset: int) -> None:
+        epoch, start = self._entered
+        if offset > start:
+            self.leader_epoch = epoch
 
     def _enter_batch(self) -> bool:
         """Check the batch at `_at` and either move past it or make it the one being read.
@@ -229,7 +246,8 @@ class RecordReader:
         if self._check_crcs:
             batch.verify()
         self._verify_order(header.base_offset)
-        self.leader_epoch = header.leader_epoch
+        self._follow_epoch(self._position)  # all of the batch before this one is taken
+        self._entered = header.leader_epoch, header.base_offset
         after = header.last_offset + 1
         if self._is_hidden(batch) or after <= self._position:
             return after, None
@@ -269,7 +287,7 @@ class RecordReader:
             outer,
             self._tp.topic,
             self._tp.partition,
-            self.leader_epoch,
+            self._entered[0],
             check_crcs=self._check_crcs,
             limit=self._max_batch_bytes,
         )

@@ -636,7 +636,7 @@ class Delivery:
         offset = state.next_to_give
         assert offset is not None, "records are taken only after the position is known"
         if offset != state.offset:
-            self._move(state, offset, state.taken_epoch)
+            self._move(state, offset, state.epoch_before_next)
 
     def _move(self, state: Partition, offset: int, leader_epoch: int) -> None:
         state.advance(offset, leader_epoch)

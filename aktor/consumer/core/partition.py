@@ -102,6 +102,7 @@ class Partition:
 
     __slots__ = (
         "_decoded",
+        "_epoch_before_held",
         "_failed_offset",
         "chunks",
         "epoch",
@@ -172,6 +173,8 @@ class Partition:
         self.reader: RecordReader | None = None
         #: Records that were decoded for an iteration and not handed out; given out first.
         self.held: list[ConsumerRecord] = []
+        #: The leader epoch of the record before these (-1: unknown).
+        self._epoch_before_held = -1
         #: What the trace was told last of what polls have given out; None: nothing yet.
         self.untold: Untold | None = None
 
@@ -223,6 +226,7 @@ class Partition:
             self.error = None
         self._decoded = (taken, self.taken_epoch) if offset < taken else (offset, -1)
         self.held = [record for record in self.held if record.offset >= offset]
+        self._epoch_before_held = -1
 
     def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
         """Set the position, or forget it; `reset` says which position is looked up then."""
@@ -280,13 +284,16 @@ class Partition:
         or before it if records were given out that the leader does not have. None: nobody knows.
 
         The leader has the epochs up to that of `end`. What was given out with a later epoch is not
-        in its log, even if its log is longer than the position (after two unclean elections).
+        in its log, even if its log is longer than the position (after two unclean elections). What
+        was given out before that may have an older epoch than `end`. The position has the older
+        one, so that the leader is asked where that epoch ends in its log.
         """
         if end is None or self.offset is None:
             return None
         begins = [start for epoch, start in self.epochs if epoch > end.leader_epoch]
         offset = min(self.offset, end.offset, *begins)
-        epoch = end.leader_epoch
+        given = [epoch for epoch, start in self.epochs if start < offset < end.offset]
+        epoch = min(end.leader_epoch, given[-1]) if given else end.leader_epoch
         if offset == self.offset:
             epoch = min(epoch, self.leader_epoch)
         return Position(offset=offset, leader_epoch=epoch)
@@ -389,10 +396,12 @@ class Partition:
     def hold(self, records: list[ConsumerRecord]) -> None:
         """Keep these records, which were decoded and not delivered: they are delivered first."""
         self.held = records + self.held
+        self._epoch_before_held = self.leader_epoch
 
     def take_held(self, limit: int) -> list[ConsumerRecord]:
         """Take up to `limit` of the records that are held."""
         records, self.held = self.held[:limit], self.held[limit:]
+        self._epoch_before_held = records[-1].leader_epoch
         return records
 
     def drop_buffered(self) -> Iterable[Chunk]:
@@ -505,3 +514,9 @@ class Partition:
         """The offset of the next record to give out, by what is decoded: the first one in `held`,
         else the one after all that were decoded."""
         return self.held[0].offset if self.held else self.taken
+
+    @property
+    def epoch_before_next(self) -> int:
+        """The leader epoch of the record before `next_to_give`, -1 if it is not known. It is not
+        that of the last decoded record, if some are held: an election may be among these."""
+        return self._epoch_before_held if self.held else self.taken_epoch

@@ -665,6 +665,40 @@ def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
     return complaints
 
 
+def no_commit_has_a_later_leader_epoch(history: History) -> list[str]:
+    """The leader epoch that is stored with an offset is not newer than that of the record before
+    the offset, as the broker wrote it (KIP-320).
+
+    If it were that of a record behind the offset, and an unclean election cut off that record, then
+    the position would count as truncated, though the leader has all records before it. A position
+    that a reset has looked up has the epoch of the leader, who may have written nothing yet.
+    """
+    complaints = []
+    #: The leader epoch of each offset; the newest, if the offset was written again.
+    written: dict[str, dict[int, int]] = defaultdict(dict)
+    looked_up: set[tuple[str, int]] = set()
+    for event in history.named(
+        "records.written", "transaction.ended", "position.reset", "offset.committed"
+    ):
+        match event["event"]:
+            case "records.written" | "transaction.ended" if "epoch" in event:
+                epochs, is_marker = written[event["partition"]], "marker" in event
+                first, last = ("marker", "marker") if is_marker else ("first", "last")
+                for offset in range(event[first], event[last] + 1):
+                    epochs[offset] = max(event["epoch"], epochs.get(offset, -1))
+            case "position.reset":
+                looked_up.update(event["partitions"].items())
+            case "offset.committed":
+                partition, offset = event["partition"], event["offset"]
+                epoch, before = event.get("epoch", -1), written[partition].get(offset - 1, math.inf)
+                if epoch > before and (partition, offset) not in looked_up:
+                    complaints.append(
+                        f"{when(event)} stores {partition}:{offset} with leader epoch {epoch}: the"
+                        f" record before it has {before}"
+                    )
+    return complaints
+
+
 def resets_are_traced(history: History) -> list[str]:
     """Every reset says from where to where, and why."""
     return [
@@ -727,6 +761,7 @@ CHECKS: Final = (
     an_automatic_commit_leaves_nothing_out,
     what_has_not_moved_is_not_committed_again,
     nobody_is_told_that_nothing_is_committed,
+    no_commit_has_a_later_leader_epoch,
     resets_are_traced,
     new_partitions_begin_at_their_first_record,
     what_is_let_go_is_committed,

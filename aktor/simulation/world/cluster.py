@@ -141,6 +141,7 @@ class Brokers:
             partition=f"{partition.topic}-{partition.index}",
             first=first,
             last=end - 1,
+            epoch=partition.log.epoch_at(first),
             by=by,
             contents=[
                 fingerprint(
@@ -448,11 +449,16 @@ class Brokers:
             partition=f"{topic}-{partition}",
             first=appended.base_offset,
             last=appended.last_offset,
+            epoch=self._epoch_at(topic, partition, appended.last_offset),
             time=self._time,
             contents=[fingerprint(key, value, headers, self._time) for key, value in pairs],
             producer=None if transaction is None else producer,
         )
         return end
+
+    def _epoch_at(self, topic: str, partition: int, offset: int) -> int:
+        found = self.model.topics.partition(topic, partition)
+        return -1 if found is None else found.log.epoch_at(offset)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """The log begins here from now on, if it has a leader that runs, and has come so far."""
@@ -537,6 +543,7 @@ class Brokers:
             producer=producer_id,
             commit=commit,
             marker=partition.log.end_offset - 1,
+            epoch=partition.log.latest_epoch,
         )
 
     # -- leaders, coordinators, groups
@@ -769,4 +776,5 @@ class _Commits:
                 group=group,
                 partition=f"{topic}-{partition}",
                 offset=value["offset"],
+                epoch=value["leader_epoch"],
             )

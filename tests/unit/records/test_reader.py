@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kafka.consumer.fetcher import ConsumerRecord as KafkaPythonRecord
+from kafka.errors import KafkaError
 
 from aktor.errors import CorruptBatchError, RecordDeserializationError
 from aktor.records import ConsumerRecord
@@ -59,6 +60,48 @@ def test_the_leader_epoch_is_that_of_the_batch_being_read() -> None:
     seen += [(record.leader_epoch, reader.leader_epoch) for record in reader.take(1)]
 
     assert seen == [(5, 5), (6, 6)]
+
+
+def refuse(_topic: str, _headers: object, value: bytes | None) -> bytes | None:
+    if value == b"bad":
+        raise ValueError("cannot read this")
+    return value
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        a_batch(values(b"bad"), base_offset=1, leader_epoch=6),
+        a_batch([b"\xff" * 9], base_offset=1, leader_epoch=6),
+        a_batch(values(b"b" * 500), base_offset=1, leader_epoch=6, codec="gzip"),
+    ],
+    ids=["refused", "corrupt", "too large"],
+)
+def test_of_a_batch_that_cannot_be_read_the_leader_epoch_is_not_that_of_the_position(
+    unreadable: bytes,
+) -> None:
+    data = a_batch(values(b"a"), leader_epoch=5) + unreadable
+    made = a_reader(data, deserialize_value=refuse, max_batch_bytes=100)
+
+    assert [record.value for record in made.take(9)] == [b"a"]
+
+    assert (made.next_offset, made.leader_epoch) == (1, 5)
+    with pytest.raises(KafkaError):
+        made.take(9)
+    assert (made.next_offset, made.leader_epoch) == (1, 5)
+
+
+def test_the_leader_epoch_follows_what_is_passed_over() -> None:
+    """A marker, and a refused record that is skipped."""
+    data = a_batch(flags=CONTROL, leader_epoch=5)
+    data += a_batch(values(b"bad", b"b"), base_offset=1, leader_epoch=6)
+    made = a_reader(data, deserialize_value=refuse)
+
+    with pytest.raises(RecordDeserializationError):
+        made.take(9)
+    assert (made.next_offset, made.leader_epoch) == (1, 5)
+    assert made.skip_to(2)
+    assert (made.next_offset, made.leader_epoch) == (2, 6)
 
 
 @pytest.mark.parametrize("codec", CODECS)

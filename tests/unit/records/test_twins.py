@@ -161,6 +161,7 @@ def some_batches(draw: st.DrawFn) -> bytes:
                 last_offset_delta=10,
                 codec=draw(st.sampled_from(["none", "gzip", "lz4"])),
                 flags=draw(st.sampled_from([0, 0, CONTROL])),
+                leader_epoch=at,
             )
         else:
             base = at if kind == 0 else 0

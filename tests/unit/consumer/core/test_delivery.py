@@ -274,6 +274,28 @@ def test_held_records_come_first_and_within_the_limit() -> None:
 
 
 @pytest.mark.parametrize("by_columns", [False, True])
+def test_the_leader_epoch_of_a_position_is_that_of_the_record_before_it(by_columns: bool) -> None:
+    """Not of a later record that is decoded and held. If an unclean election cut that one off, the
+    position would count as truncated (KIP-320)."""
+    delivery = a_delivery()
+    delivery.put(a_chunk(offset=0, count=3, leader_epoch=3))
+    delivery.put(a_chunk(offset=3, count=3, leader_epoch=5))
+    state = delivery.partitions[A]
+    delivery.put_back(state, delivery.take(6, advance=False)[A])
+
+    found = []
+    for _ in range(3):
+        if by_columns:
+            delivery.take_columns(Columns(2))
+        else:
+            delivery.take(2)
+        (position,) = delivery.take_moved().values()
+        found.append((position.offset, position.leader_epoch))
+
+    assert found == [(2, 3), (4, 5), (6, 5)]
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
 def test_records_that_are_given_out_after_they_were_held_are_counted_once(by_columns: bool) -> None:
     delivery = a_delivery()
     delivery.put(a_chunk(count=4))

@@ -200,9 +200,11 @@ def test_whatever_is_passed_the_rest_comes_in_order_once_and_all_credit_comes_ba
     delivery = a_delivery()
     state = delivery.partitions[A]
     chunks, at = [], 0
+    epochs = [-1]  # by offset: the leader epoch of the record before it
     while at < len(contents):
         some = contents[at : at + sizes[len(chunks) % len(sizes)]]
-        chunks.append(a_chunk(A, at, *some))
+        chunks.append(a_chunk(A, at, *some, leader_epoch=len(chunks) + 1))
+        epochs += [len(chunks)] * len(some)
         at += len(some)
     came = sum(chunk.size for chunk in chunks)
     position = 0
@@ -221,6 +223,7 @@ def test_whatever_is_passed_the_rest_comes_in_order_once_and_all_credit_comes_ba
             assert given == list(range(position, position + len(given)))
             assert not [offset for offset in given if contents[offset] == b"bad"]
             position += len(given)
+            assert not given or state.leader_epoch == epochs[position]
             due = delivery.next_error(again=True)
             if due is not None and position == state.next_to_give:
                 error = due[1]
@@ -229,6 +232,7 @@ def test_whatever_is_passed_the_rest_comes_in_order_once_and_all_credit_comes_ba
                 assert delivery.pass_to(A, position + 1)
                 position += 1
         assert state.offset == position
+        assert state.leader_epoch <= epochs[position]
 
     assert position == len(contents)
     assert delivery.buffered_bytes == 0

@@ -97,6 +97,14 @@ def test_reading_goes_on_after_the_last_record_that_both_logs_have(
     assert partition.common_with(end) == common
 
 
+def test_reading_goes_on_in_the_epoch_of_the_last_record_that_both_logs_have() -> None:
+    """We had epochs 3 and 5, the leader has 3 and 4. The leader must be asked where 3 ended: it may
+    have ended before the position."""
+    partition = a_partition_read((40, 3), (50, 5), begin=at(0))
+
+    assert partition.common_with(at(60, 4)) == at(40, 3)
+
+
 def test_of_a_position_that_was_looked_up_nothing_before_it_was_read() -> None:
     """Its leader epoch may have been without records, so that the next leader does not know it."""
     partition = a_partition_read(begin=at(20, 5))

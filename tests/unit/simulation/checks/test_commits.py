@@ -45,6 +45,18 @@ def reset(member: str, because: str) -> Step:
     return member, "position.reset", {"partitions": {"a-0": 0}, "because": because}
 
 
+def written_in(epoch: int, first: int, last: int) -> Step:
+    return "", "records.written", {"partition": "a-0", "first": first, "last": last, "epoch": epoch}
+
+
+def marked_in(epoch: int, offset: int) -> Step:
+    return "", "transaction.ended", {"partition": "a-0", "marker": offset, "epoch": epoch}
+
+
+def stored(offset: int, epoch: int) -> Step:
+    return "", "offset.committed", {"partition": "a-0", "offset": offset, "epoch": epoch}
+
+
 NOTHING_COMMITTED = "no offset is committed"
 
 #: A topic that gets a third partition when the group has committed for the first.
@@ -254,10 +266,29 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [*GROWN, resets("a-2", "latest")],
         "begins at the end of a-2, which is new",
     ),
+    *[
+        (
+            commits.no_commit_has_a_later_leader_epoch,
+            [written_in(3, 0, 4), *between, written_in(5, 6, 9), stored(offset, 5)],
+            f"stores a-0:{offset} with leader epoch 5: the record before it has {epoch}",
+        )
+        for between, offset, epoch in [([], 5, 3), ([], 3, 3), ([marked_in(4, 5)], 6, 4)]
+    ],
 ]
 
 #: What nobody can help.
 FORGIVEN: list[tuple[Check, Story]] = [
+    *[
+        (commits.no_commit_has_a_later_leader_epoch, [written_in(3, 0, 4), *story])
+        for story in [
+            [stored(5, 3)],
+            [stored(5, -1)],
+            [written_in(5, 5, 9), stored(5, 2), stored(9, 5), stored(10, 5)],
+            [stored(7, 5)],  # where brokers do not tell who has written
+            [("x", "position.reset", {"partitions": {"a-0": 5}}), stored(5, 4)],
+            [written_in(5, 2, 9), stored(4, 5)],  # it was cut off and written again
+        ]
+    ],
     *[
         (commits.what_is_let_go_is_committed, [*AUTOMATIC, *before, LETS_GO, *after, IS_CLOSED])
         for before, after in [
