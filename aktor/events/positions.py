@@ -106,7 +106,8 @@ class AssignmentChanged(Message):
 
 
 class SeekPartitions(Message):
-    """application ▶ positions, fetch: read on from these positions (in the new epochs)."""
+    """application ▶ positions, fetch: read on from these positions (in the new epochs; `position`
+    is never None here). To have a position looked up there is `ResetPositions`."""
 
     partitions: Mapping[TopicPartition, Assigned]
 

@@ -165,8 +165,8 @@ class Delivery:
             if partitions.get(partition) is not state:
                 state.release()
 
-    def seek(self, topic_partition: TopicPartition, position: Position | None) -> Partition:
-        """Go to this position (None: it will be looked up), in a new epoch."""
+    def seek(self, topic_partition: TopicPartition, position: Position) -> Partition:
+        """Go to this position, in a new epoch."""
         state = self.partitions[topic_partition]
         self._drop_buffered(state)
         state.seek(self.next_epoch(), position)

@@ -237,7 +237,7 @@ class Engine:
             if self.core.deserializes:
                 for partition, state in self.delivery.partitions.items():
                     if state.held:
-                        self.positions.seek(partition, state.position, anew=True)
+                        self.positions.read_again(state)
             return self.delivery.take_columns(columns)
 
         yield from self._poll(deadline, take)
@@ -544,8 +544,7 @@ class Engine:
     def seek(
         self, topic_partition: TopicPartition, position: Position | None, *, anew: bool = False
     ) -> None:
-        """Read on from here; None looks the position up again. `anew`: what is buffered is fetched
-        again."""
+        """Read on from here. `anew`: what is buffered is fetched again."""
         self.iteration.stow()
         self.positions.seek(topic_partition, position, anew=anew)
 

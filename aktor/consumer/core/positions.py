@@ -129,7 +129,7 @@ class Positions:
     def seek(
         self, topic_partition: TopicPartition, position: Position | None, *, anew: bool = False
     ) -> None:
-        """Read on from here; None looks the position up again.
+        """Read on from here.
 
         If the offset is in what is buffered, at the position or later, what is fetched stays, and
         the background need not be told. `anew`: it is fetched again all the same. With a leader
@@ -140,18 +140,22 @@ class Positions:
         self.drain_buffer()  # otherwise chunks of old epochs would pile up until the next poll
         delivery = core.delivery
         stays = False
-        if not anew and position is not None and position.leader_epoch < 0:
+        if not anew and position.leader_epoch < 0:
             stays = delivery.pass_to(topic_partition, position.offset)
         if not stays:
             delivery.seek(topic_partition, position)
         if core.log.hears_debug:
-            sought = None if position is None else position.offset
-            core.log.debug("position.sought", partitions={topic_partition: sought})
+            core.log.debug("position.sought", partitions={topic_partition: position.offset})
         if not stays:
             assigned = delivery.partitions[topic_partition].assigned
             core.publish(SeekPartitions(partitions={topic_partition: assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
+    def read_again(self, state: Partition) -> None:
+        """Fetch again what is behind the position, also what is buffered."""
+        assert state.position is not None, "what was decoded is behind a position"
+        self.seek(state.topic_partition, state.position, anew=True)
+
         """Go to the beginning or the end; the offset is looked up later."""
         core = self._core
         self.follow_topics()
@@ -178,7 +182,7 @@ class Positions:
         """Fetch partitions again from their positions, if their chunks had an offset gap."""
         core = self._core
         for partition in list(core.delivery.offset_gaps):
-            self.seek(partition, core.delivery.partitions[partition].position, anew=True)
+            self.read_again(core.delivery.partitions[partition])
         core.delivery.forget_offset_gaps()
 
     def follow_truncations(self) -> None:
@@ -352,7 +356,9 @@ class Positions:
             state = next(paused, None) or delivery.next_idle()
             if state is None:
                 break
-            if state.chunks:
+            # (A position that was found may still be on its way when its first records are here. A
+            # seek without a position would end the look-up, and nothing would be fetched.)
+            if state.chunks and state.offset is not None:
                 self.renew(state)
                 dropped[state.topic_partition] = state.assigned
         if dropped:

@@ -135,6 +135,7 @@ class PositionManager(RequestManager):
         for tp, to in sought.partitions.items():
             if self._is_assigned(tp, because="a seek"):
                 self._partitions.move(tp, Trigger.SOUGHT, to.epoch)
+            assert to.position is not None, "nobody would look the position up"
 
     @handles(ResetPositions)
     def on_reset_positions(self, reset: ResetPositions) -> None:

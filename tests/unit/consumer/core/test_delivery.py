@@ -398,7 +398,7 @@ def test_a_position_found_is_applied_once_and_told() -> None:
 def test_a_position_found_for_an_older_epoch_or_another_partition_is_dropped() -> None:
     delivery = Delivery(read, silent())
     delivery.assign([A])
-    delivery.seek(A, None)
+    delivery.reset(A)
 
     delivery.apply(_found(A, epoch=1, offset=4))
     delivery.apply(_found(B, epoch=1, offset=4))
@@ -409,7 +409,7 @@ def test_a_position_found_for_an_older_epoch_or_another_partition_is_dropped() -
 def test_an_error_for_an_older_epoch_is_dropped_and_one_for_this_epoch_is_kept() -> None:
     delivery = Delivery(read, silent())
     delivery.assign([A, B])
-    delivery.seek(A, None)
+    delivery.reset(A)
 
     error = TopicAuthorizationFailedError()
     delivery.apply(PositionsFailed(epochs={A: 1, B: 2, C: 3}, error=error))
@@ -447,10 +447,10 @@ def test_a_seek_is_told_as_a_moved_position() -> None:
     assert delivery.take_moved() == {A: OffsetAndMetadata(40, "", 1)}
 
 
-def test_a_seek_to_a_position_to_be_looked_up_forgets_the_old_one() -> None:
+def test_a_reset_forgets_the_old_position() -> None:
     delivery = a_delivery(at=7)
 
-    delivery.seek(A, None)
+    delivery.reset(A)
 
     assert delivery.as_assigned() == {A: Assigned(epoch=2)}
     assert delivery.consumed() == {}

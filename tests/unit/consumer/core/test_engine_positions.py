@@ -464,6 +464,22 @@ def test_what_came_for_a_paused_partition_is_beyond_the_bound_when_another_one_i
     assert sought.partitions.keys() == {A}
 
 
+def test_a_position_that_is_on_its_way_is_not_lost_when_the_buffer_is_full() -> None:
+    """The background finds a position and fetches; its messages may come while we look for one of
+    them, so that records are seen before the position."""
+    harness = EngineHarness(max_buffered_bytes=1)
+    harness.assign([A])
+    harness.poll()
+    harness.fetched(a_chunk(count=2))
+
+    harness.engine.pause([A], paused=True)
+
+    assert not harness.of(SeekPartitions)
+    harness.found(A)
+    harness.engine.pause([A], paused=False)
+    assert harness.poll() == {A: [0, 1]}
+
+
 class _NotWalked(dict[Any, Any]):
     def __iter__(self) -> Any:
         raise AssertionError("all partitions are walked")

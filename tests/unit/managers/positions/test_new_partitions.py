@@ -387,7 +387,8 @@ def test_a_partition_that_was_in_question_and_is_not_any_more_is_left_alone(ends
     if ends == "revoked":
         assert looked_up(case.assign(2)) == set()
     elif ends == "sought":
-        case.manager.handle(SeekPartitions(partitions={T[3]: Assigned(epoch=2)}))
+        to = Assigned(epoch=2, position=Position(offset=9))
+        case.manager.handle(SeekPartitions(partitions={T[3]: to}))
     else:
         reset = Reset(epoch=2, from_offset=9)
         case.manager.handle(ResetPositions(partitions={T[3]: reset}, because="out of range"))
