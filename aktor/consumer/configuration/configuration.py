@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from aktor.consumer.configuration import bootstrap, checks, peers, security
+from aktor.consumer.configuration import bootstrap, checks, foreign_names, security
 from aktor.consumer.configuration.checks import INT32_MAX
 from aktor.consumer.configuration.secrets import Masked, Secret
 from aktor.consumer.configuration.table import (
@@ -78,9 +78,9 @@ def _hint(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", str(name).lower())
     if plain in ("topic", "topics"):
         return " (topics are given by position, as in KafkaConsumer('orders'))"
-    if (same := peers.SAME.get(plain)) is not None:
+    if (same := foreign_names.SAME.get(plain)) is not None:
         return checks.did_you_mean(same)
-    if (advice := peers.advice(plain)) is not None:
+    if (advice := foreign_names.advice(plain)) is not None:
         return f" ({advice})"
     return checks.did_you_mean(checks.nearest(plain, SETTINGS))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aktor.consumer.configuration import peers
+from aktor.consumer.configuration import foreign_names
 from aktor.consumer.configuration.configuration import parse
 from aktor.consumer.configuration.table import SETTINGS
 from aktor.errors import ConfigurationError
@@ -38,7 +38,7 @@ def test_the_pages_have_names_of_other_clients() -> None:
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [(one, ours) for one, ours in [*LIBRDKAFKA, *AIOKAFKA] if peers.advice(one) is None],
+    [(one, ours) for one, ours in [*LIBRDKAFKA, *AIOKAFKA] if foreign_names.advice(one) is None],
 )
 def test_a_name_of_another_client_leads_to_ours(theirs: str, ours: str) -> None:
     with pytest.raises(ConfigurationError, match=f"did you mean '{ours}'"):
@@ -119,7 +119,7 @@ ALL = [*OF_JAVA.split(), *OF_LIBRDKAFKA.split(), *OF_OTHERS.split()]
 @pytest.mark.parametrize("name", ALL)
 def test_each_name_of_another_client_is_told_by_the_table_and_not_by_a_guess(name: str) -> None:
     plain = name.replace(".", "_")
-    ours, advice = peers.SAME.get(plain), peers.advice(plain)
+    ours, advice = foreign_names.SAME.get(plain), foreign_names.advice(plain)
 
     expected = f"did you mean {ours!r}?" if ours else advice
     assert expected is not None
@@ -129,10 +129,29 @@ def test_each_name_of_another_client_is_told_by_the_table_and_not_by_a_guess(nam
     assert "hunter2" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fetch.error.backoff.ms", "did you mean 'retry_backoff_ms'"),  # a delay after an error
+        ("queued.max.messages.kbytes", "max_buffered_bytes, in bytes"),  # there in kilobytes
+        ("on_commit", "default_offset_commit_callback is called with (offsets, error)"),
+        ("oauth_cb", "give a sasl_oauth_token_provider"),  # an object, there a function
+        ("throttle_cb", "metrics() and status() say it"),
+        ("metadata.recovery.strategy", "asks the bootstrap servers again"),
+    ],
+)
+def test_what_is_said_of_a_name_is_what_the_setting_does(name: str, said: str) -> None:
+    """Not only a name that sounds alike: with another unit or shape the value would be wrong."""
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        parse({name: "1"})
+
+
 def test_what_is_said_of_other_clients_names_only_settings_and_methods_that_are_here() -> None:
-    texts = [text for one in ALL if (text := peers.advice(one.replace(".", "_")))]
+    texts = [text for one in ALL if (text := foreign_names.advice(one.replace(".", "_")))]
     words = {word for text in texts for word in re.findall(r"\b[a-z]+_[a-z_]+", text)}
 
-    assert {ours for ours in peers.SAME.values() if ours not in SETTINGS} == set()
-    assert {one for one in SETTINGS if one in peers.SAME or peers.advice(one)} == set()
+    assert {ours for ours in foreign_names.SAME.values() if ours not in SETTINGS} == set()
+    assert {
+        one for one in SETTINGS if one in foreign_names.SAME or foreign_names.advice(one)
+    } == set()
     assert words - SETTINGS.keys() == {"end_offsets"}

@@ -11,20 +11,16 @@ from typing import Final
 
 __all__ = ["SAME", "advice"]
 
-#: Settings that are here under another name.
+#: Settings that are here under another name, and take the same values in the same unit.
 SAME: Final = {
     "api_version_auto_timeout_ms": "bootstrap_timeout_ms",
     "auto_commit_enable": "enable_auto_commit",
     "default_topic_offset_reset": "auto_offset_reset",
+    "fetch_error_backoff_ms": "retry_backoff_ms",
     "fetch_message_max_bytes": "max_partition_fetch_bytes",
     "fetch_wait_max_ms": "fetch_max_wait_ms",
     "max_in_flight": "max_in_flight_requests_per_connection",
     "metadata_broker_list": "bootstrap_servers",
-    "oauth_cb": "sasl_oauth_token_provider",
-    "oauthbearer_token_refresh_cb": "sasl_oauth_token_provider",
-    "offset_commit_cb": "default_offset_commit_callback",
-    "on_commit": "default_offset_commit_callback",
-    "queued_max_messages_kbytes": "max_buffered_bytes",
     "rebalance_timeout_ms": "max_poll_interval_ms",
     "sasl_mechanisms": "sasl_mechanism",
     "sasl_password": "sasl_plain_password",
@@ -48,6 +44,9 @@ _ADVICE: Final[dict[str, tuple[str, ...]]] = {
     " commit({partition: OffsetAndMetadata(record.offset + 1)})": (
         *("enable_auto_offset_store", "offset_store_*"),
     ),
+    "default_offset_commit_callback is called with (offsets, error)": (
+        *("offset_commit_cb", "on_commit"),
+    ),
     "compare position(partition) with end_offsets([partition])": ("enable_partition_eof",),
     "give a listener: subscribe(topics, listener=...)": (
         *("rebalance_cb", "on_assign", "on_revoke", "on_lost"),
@@ -55,11 +54,10 @@ _ADVICE: Final[dict[str, tuple[str, ...]]] = {
     "errors are raised by the methods, log lines come from the logger 'aktor', more of them with"
     " the environment variable AKTOR_TRACE": (
         *("background_event_cb", "debug", "enabled_events", "error_cb", "log_*", "logger"),
-        "throttle_cb",
     ),
     "metrics() and status() say it at any time; metric_reporters are told of each metric": (
         *("auto_include_jmx_reporter", "enable_metrics_push", "metrics_context_*"),
-        *("metrics_recording_level", "statistics_interval_ms", "stats_cb"),
+        *("metrics_recording_level", "statistics_interval_ms", "stats_cb", "throttle_cb"),
     ),
     "loop over the consumer, or give process() a handler": ("consume_*",),
     "a subclass of KafkaConsumer with a poll() of its own sees each record": (
@@ -94,7 +92,7 @@ _ADVICE: Final[dict[str, tuple[str, ...]]] = {
     "give a sasl_oauth_token_provider, whose token() fetches a token:"
     " aktor.net.sasl.oauth.ClientCredentials does it by a client's id and secret": (
         *("enable_sasl_oauthbearer_unsecure_jwt", "sasl_client_callback_handler_class"),
-        *("sasl_login_*", "sasl_oauthbearer_*"),
+        *("oauth_cb", "oauthbearer_token_refresh_cb", "sasl_login_*", "sasl_oauthbearer_*"),
     ),
     "it is one of socket_options, as in [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]": (
         *("socket_keepalive_enable", "socket_nagle_disable"),
@@ -102,8 +100,11 @@ _ADVICE: Final[dict[str, tuple[str, ...]]] = {
     "name the address in bootstrap_servers; each attempt to connect looks it up anew": (
         *("broker_address_*", "resolve_*"),
     ),
-    "what is fetched ahead is bounded by max_buffered_bytes": (
-        *("fetch_error_backoff_ms", "fetch_queue_backoff_ms", "queued_min_messages"),
+    "what is fetched ahead is bounded by max_buffered_bytes, in bytes": (
+        *("fetch_queue_backoff_ms", "queued_max_messages_kbytes", "queued_min_messages"),
+    ),
+    "when no broker can be reached, the consumer asks the bootstrap servers again by itself": (
+        *("metadata_recovery_*",),
     ),
     "that time does not grow here: socket_connection_setup_timeout_ms": (
         "socket_connection_setup_timeout_max_ms",
@@ -124,13 +125,7 @@ _ADVICE: Final[dict[str, tuple[str, ...]]] = {
     "leave it out: it says how another client works inside": (
         *("builtin_features", "closesocket_cb", "connect_cb", "coordinator_query_interval_ms"),
         *("enable_random_seed", "group_protocol_type", "internal_*", "legacy_iterator"),
-        *(
-            "message_copy_max_bytes",
-            "message_max_bytes",
-            "metadata_recovery_*",
-            "opaque",
-            "open_cb",
-        ),
+        *("message_copy_max_bytes", "message_max_bytes", "opaque", "open_cb"),
         *("plugin_library_paths", "reconnect_backoff_jitter_ms", "sock_chunk_*"),
         *("socket_blocking_max_ms", "socket_cb", "socket_max_fails"),
     ),
