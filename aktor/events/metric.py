@@ -22,8 +22,9 @@ FETCH_METRICS: Final = "consumer-fetch-manager-metrics"
 #: Its groups have the node at the end: "consumer-node-metrics.node-1".
 NODE_METRICS: Final = "consumer-node-metrics"
 
-#: A total only grows; an average, a maximum and a rate are over the last windows
-#: (`metrics_num_samples`, `metrics_sample_window_ms`); a gauge is of now.
+#: A total only grows: the supervisor keeps it over a restart of the actor that counts it. An
+#: average, a maximum and a rate are over the last windows (`metrics_num_samples`,
+#: `metrics_sample_window_ms`), and begin again then. A gauge is of now.
 Kind: TypeAlias = Literal["total", "average", "maximum", "rate", "gauge"]
 
 

@@ -24,6 +24,7 @@ from aktor.events.lifecycle import (
     TickDue,
     Ticked,
 )
+from aktor.events.metric import Metric
 from aktor.events.network import SendRequests
 from aktor.events.routes import APPLICATION, FACTS, KEPT, SUPERVISOR
 from aktor.trace import Trace, silent
@@ -67,6 +68,8 @@ class Supervisor(CooperativeActor):
         self.restarts = {child.name: 0 for child in self.children}
         self._running: dict[str, CooperativeActor] = {}
         self._crashes: dict[str, list[float]] = {child.name: [] for child in self.children}
+        #: What earlier incarnations of each actor have counted.
+        self._totals: dict[str, dict[Metric, float]] = {child.name: {} for child in self.children}
         self._ticks = dispatcher.ticks
         self._ticks.set_order(tuple(by_name))
         #: What each actor is told in this round.
@@ -148,6 +151,7 @@ class Supervisor(CooperativeActor):
             return
         names = tuple(child.name for child in decision.children)
         for child in reversed(decision.children):
+            self._keep_totals(child.name, crash.now)
             self._stop_child(child)
         self._ticks.forget_requests_of(names)
         self.facts.forget(names)
@@ -173,10 +177,27 @@ class Supervisor(CooperativeActor):
                 incarnation=actor.incarnation,
                 dead_letters=actor.dead_letters,
                 broker_version=actor.broker_version,
-                counters=dict(actor.measure(now)),
+                counters=self._measured(name, now),
             )
             for name, actor in self._running.items()
         )
+
+    def _measured(self, name: str, now: float) -> dict[Metric, float]:
+        """What this actor has measured; totals go on over its restarts, as in kafka-python, where
+        programs compute rates from them."""
+        before = self._totals[name]
+        measured = self._running[name].measure(now)
+        return {metric: value + before.get(metric, 0) for metric, value in measured.items()}
+
+    def _keep_totals(self, name: str, now: float) -> None:
+        """This incarnation ends: the next one goes on with its totals."""
+        try:
+            measured = self._measured(name, now)
+        except Exception as error:  # it has crashed: what it counts by may be wrong, too
+            self.log.error("actor.stop_failed", child=name, because=error)
+            return
+        totals = {metric: value for metric, value in measured.items() if metric.kind == "total"}
+        self._totals[name] |= totals
 
     def _tell_facts(self, fresh: Sequence[str]) -> None:
         """Tell the actors that start afresh the last facts, as far as the routes name them."""

@@ -32,6 +32,7 @@ from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick, Ticked
 from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.metric import CONSUMER_METRICS, Metric
 from aktor.events.network import SendRequests
 from aktor.events.routes import FACTS, ROUTES
 from aktor.settings import Settings
@@ -168,13 +169,24 @@ def test_old_crashes_do_not_count() -> None:
     assert isinstance(after_crash(FAMILY, "fetch", [1.0, 2.0], now=100.0), Restart)
 
 
+TICKS = Metric(name="ticks-total", group=CONSUMER_METRICS, description="ticks", kind="total")
+LAST = Metric(name="tick-now", group=CONSUMER_METRICS, description="the last one", kind="gauge")
+
+
 class Worker(RequestManager):
-    """Crashes when told to; notes the ticks."""
+    """Crashes when told to; notes and counts the ticks."""
 
     def __init__(self, name: str, log: list[Any], **kwargs: Any) -> None:
         self.name = name  # type: ignore[misc]
         super().__init__(Settings(), **kwargs)
         self.events = log
+        self.ticks = 0
+        self.cannot_count = False
+
+    def measure(self, now: float) -> dict[Metric, float]:
+        if self.cannot_count:
+            raise ZeroDivisionError
+        return {TICKS: self.ticks, LAST: now}
 
     @handles(str)
     def on_word(self, word: str) -> None:
@@ -193,6 +205,7 @@ class Worker(RequestManager):
 
     def _note(self, now: float, _jitter: float) -> float:
         self.events.append((self.name, "ticked", now))
+        self.ticks += 1
         return now + 10.0
 
 
@@ -262,6 +275,12 @@ class SupervisorHarness:
 
     def run(self, seconds: float) -> None:
         run_until(self.dispatcher, self.clock, self.clock.now + seconds)
+
+    def measured(self, name: str) -> dict[Metric, float]:
+        self.dispatcher.publish(ReportStatus(ticket=1, now=7.0))
+        self.run(0.1)
+        (found,) = [one for one in self.port.heard[-1].value if one.name == name]
+        return dict(found.counters)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -376,6 +395,30 @@ def test_every_crash_and_restart_is_traced_with_its_cause() -> None:
     restarted = next(one for one in harness.events if one["event"] == "actor.restarted")
     assert restarted["because"] == "ValueError: boom"
     assert restarted["message_type"] == "str"
+
+
+def test_a_total_goes_on_over_restarts_and_a_gauge_is_of_now() -> None:
+    """Programs compute rates from totals: one that began again would look like a negative rate."""
+    harness = SupervisorHarness()
+    for _ in range(2):
+        harness.run(1.0)
+        harness.crash("fetch")
+
+    assert harness.measured("fetch") == {TICKS: 3, LAST: 7.0}
+
+
+def test_an_actor_that_cannot_count_any_more_is_restarted_all_the_same() -> None:
+    harness = SupervisorHarness()
+    harness.run(1.0)
+    harness.crash("fetch")
+    fetch = harness.supervisor._running["fetch"]
+    fetch.cannot_count = True
+
+    harness.crash("fetch")
+
+    assert harness.measured("fetch")[TICKS] == 2  # the first and the third incarnation's
+    failed = [one for one in harness.events if one["event"] == "actor.stop_failed"]
+    assert [one["child"] for one in failed] == ["fetch"]
 
 
 def test_status_names_each_actor_with_its_incarnation() -> None:
