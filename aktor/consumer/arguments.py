@@ -7,6 +7,7 @@ cannot send, or cannot compare with its clock, would crash that actor, far from 
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import re
 import reprlib
@@ -382,6 +383,11 @@ def check_callback(callback: Any) -> None:
     """Check that the callback can be called, if there is one."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, not {reprlib.repr(callback)}")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(
+            f"callback must be an ordinary function, not {reprlib.repr(callback)}: a coroutine"
+            " would not be awaited"
+        )
 
 
 def _whole_number(what: str, value: Any) -> int:

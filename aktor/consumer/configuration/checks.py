@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 import operator
 import os
@@ -215,6 +216,8 @@ def path(name: str, value: Any) -> str:
 def function(name: str, value: Any) -> Any:
     if not callable(value):
         raise refusal(name, value, "a function")
+    if inspect.iscoroutinefunction(value):
+        raise refusal(name, value, "an ordinary function: a coroutine would not be awaited")
     return value
 
 

@@ -322,7 +322,7 @@ SECTIONS: Final[Mapping[str, tuple[Setting, ...]]] = {
             kind="OnCommit | None",
             default=ignore_commit,
             meaning="called with (offsets, result or exception) after such a commit",
-            notes="None is the default",
+            notes="None is the default; not a coroutine function, also in asyncio",
         ),
         Setting(
             name="isolation_level",

@@ -273,8 +273,8 @@ class ApplicationPort(Port):
         self._add_event(failure)
 
     @handles(AutoCommitFinished)
-    def _on_auto_commit(self, event: AutoCommitFinished) -> None:
-        self.events.append(event)
+    def _on_auto_commit(self, finished: AutoCommitFinished) -> None:
+        self._add_event(finished)
 
     @handles(SessionExtended)
     def _on_session(self, extended: SessionExtended) -> None:

@@ -32,6 +32,10 @@ def subscription(topics: Any, pattern: Any) -> None:
     arguments.check_subscription(topics, pattern, None)
 
 
+async def stored(_offsets: Any, _error: Any) -> None:
+    """A callback of commits that nobody would await."""
+
+
 def at(time: Any) -> Any:
     return arguments.checked_timestamps({A: time})
 
@@ -67,7 +71,7 @@ def test_what_can_be_is_taken(take: Callable[..., Any], values: list[Any]) -> No
         (arguments.topic_name, ValueError, ["", "a b", "..", "x" * 250]),
         (subscription, TypeError, [([], b"a"), ([], re.compile(b"a")), ("a", None)]),
         (subscription, ValueError, [([], None), ([], ""), (["a b"], None)]),
-        (arguments.check_callback, TypeError, ["print", 7]),
+        (arguments.check_callback, TypeError, ["print", 7, stored]),
         (partition, TypeError, [("orders", "0"), ("orders", None), (b"orders", 0)]),
         (partition, ValueError, [("orders", -1), ("orders", INT32_MAX + 1), ("a b", 0)]),
         (committed, TypeError, ["0", None, 1.5, (0, b""), (0, 7), (0, "", "0")]),

@@ -37,6 +37,10 @@ class Reporter:
     """Makes a reporter of metrics."""
 
 
+async def stored(_offsets: Any, _error: Any) -> None:
+    """A callback of commits that nobody would await."""
+
+
 NO_TIMES = [-1, "5 s", True, None, float("nan"), float("inf"), datetime.timedelta(seconds=1)]
 
 
@@ -198,6 +202,7 @@ def test_an_unknown_isolation_level_is_refused() -> None:
         ("socket_options", [(6, 1, None)], "setsockopt"),
         ("socket_options", [(6, 1, "x", 3)], "setsockopt"),
         ("default_offset_commit_callback", "log", "a function"),
+        ("default_offset_commit_callback", stored, "a coroutine would not be awaited"),
         ("consumer_timeout_ms", "1 s", "float('inf')"),
         ("consumer_timeout_ms", float("nan"), "float('inf')"),
         ("ssl_context", "default", "an ssl.SSLContext"),

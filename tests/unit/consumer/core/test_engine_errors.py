@@ -366,3 +366,13 @@ def test_an_automatic_commit_that_ends_as_the_consumer_is_closed_is_told_to_the_
     harness.run(harness.engine.close(harness.clock() + 1))
 
     assert harness.auto_commits == [(positions, None)]
+
+
+def test_a_poll_that_waits_calls_the_callback_of_an_automatic_commit_when_that_is_over() -> None:
+    harness, at_106 = a_consumer(), list[Any]()
+    harness.hear_at(105.0, AutoCommitFinished(offsets={}, error=None))
+    harness.bell.at(106.0, lambda: at_106.extend(harness.auto_commits))
+
+    harness.poll(timeout=60.0)
+
+    assert at_106 == [({}, None)]

@@ -24,6 +24,7 @@ from aktor.events.commits import AutoCommitFinished
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, TickDue
 from aktor.events.membership import GroupFailed, MemberChanged, MemberState, SessionExtended
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster, ClusterChanged
 from aktor.events.network import (
     BootstrapFailed,
@@ -313,14 +314,16 @@ def test_position_outcomes_wait_apart_from_the_events_of_poll() -> None:
     assert rang(port)
 
 
-def test_the_outcome_of_an_automatic_commit_wakes_nobody() -> None:
+@pytest.mark.parametrize(
+    "event", [AutoCommitFinished(offsets={}, error=None), GroupFailed(error=CRASH)]
+)
+def test_an_event_wakes_a_waiting_poll_which_has_to_act_on_it(event: Message) -> None:
+    """After an automatic commit `default_offset_commit_callback` is to be called."""
     port = a_port()
 
-    port.tell(finished := AutoCommitFinished(offsets={}, error=None))
-    assert list(port.events) == [finished]
-    assert not rang(port)
+    port.tell(event)
 
-    port.tell(GroupFailed(error=CRASH))
+    assert list(port.events) == [event]
     assert rang(port)
 
 
