@@ -562,8 +562,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "system": {"core", "metrics"},
         "kind": {"core", "metrics", "system"},
         "assembly": {"core", "deserializers", "system"},
-        "shown": {"core", "inside", "metrics", "present", "present.reasons"}
-        | {"rebalance_history", "status", "system"},
+        "measured": {"assembly", "metrics", "rebalance_history"},
+        "shown": {"core", "inside", "measured", "present", "present.reasons", "status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
         | {"deserializers", "habits", "internals", "kind", "shown"}
         | {"subscription_state", "system"},

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.aio import tasks
 from aktor.aio.turns import INSIDE, TaskGuard, Turn
-from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.half import ApplicationHalf
 from aktor.consumer.core.waiting import Open, Waiting
 
 __all__ = ["Driver", "LoopBell"]
@@ -104,13 +104,13 @@ class Driver:
         self,
         bell: LoopBell,
         guard: TaskGuard,
-        engine: Engine,
+        half: ApplicationHalf,
         check_background: Callable[[], object],
     ) -> None:
         self._bell = bell
-        self._clock = engine.core.clock
+        self._clock = half.wiring.clock
         self._guard = guard
-        self._engine = engine
+        self._half = half
         self._check_background = check_background
         self._alone: set[asyncio.Task[Any]] = set()
 
@@ -119,14 +119,14 @@ class Driver:
     def begin(self, *, closing: bool = False) -> None:
         """The call has entered, and begins."""
         begin = self._guard.begin_close if closing else self._guard.begin_call
-        begin(self._engine, self._check_background)
+        begin(self._half, self._check_background)
 
     def note_error(self, error: BaseException, turn: Turn) -> bool:
         """The call ends by this error: an interrupt, unless it is one of our own. Returns whether
         it was inside. If not, what the consumer does now is another call's."""
         if turn.goes_on_alone or self._guard.holder.get(None) is not turn:
             return False
-        self._guard.note_error(self._engine.call, error, begun=self._guard.begun)
+        self._guard.note_error(self._half.call, error, begun=self._guard.begun)
         return True
 
     def leave(self, turn: Turn) -> None:
@@ -136,14 +136,14 @@ class Driver:
         if turn.goes_on_alone:
             return
         self._guard.leave(turn)
-        if self._guard.away and self._engine.delivery.anything_ready:
+        if self._guard.away and self._half.delivery.anything_ready:
             self._bell.ring()
 
     # -- how it is driven
 
     async def run(self, turn: Turn, waiting: Waiting[T]) -> T:
         """Run an outermost call to its end; returns its result."""
-        self._engine.call.touch()
+        self._half.call.touch()
         section = None
         try:
             seen = self._bell.rings
@@ -168,7 +168,7 @@ class Driver:
 
     async def run_nested(self, waiting: Waiting[T]) -> T:
         """Run a call that a callback of the present one makes. It lets no others in."""
-        self._engine.call.touch()
+        self._half.call.touch()
         try:
             over, asked, seen = False, -math.inf, self._bell.rings
             while not over:
@@ -180,7 +180,7 @@ class Driver:
 
     def run_at_once(self, waiting: Waiting[T]) -> T:
         """Run a call to its end that need not wait."""
-        self._engine.call.touch()
+        self._half.call.touch()
         over, asked = _advance(waiting)
         if not over:
             waiting.close()
@@ -189,8 +189,8 @@ class Driver:
 
     async def _wait_open(self, turn: Turn, seen: int, until: float) -> None:
         """Wait for the bell until then, and let other calls in meanwhile."""
-        guard, engine = self._guard, self._engine
-        kept = engine.call.let_others_in()
+        guard, half = self._guard, self._half
+        kept = half.call.let_others_in()
         guard.let_others_in(turn)
         try:
             await self._bell.wait_for_ring(seen, until - self._clock())
@@ -198,7 +198,7 @@ class Driver:
             guard.away.discard(turn)
             raise
         await guard.come_back(turn)
-        guard.resume(engine, kept)
+        guard.resume(half, kept)
 
     async def _closed(
         self, waiting: Waiting[Any], seen: int, asked: Any, *, nested: bool = False
@@ -251,8 +251,8 @@ class Driver:
             else:
                 over, result, _ = ended.result()
                 if over:
-                    self._guard.withdraw(self._engine, result)
-            self._engine.call.forget_errors()
+                    self._guard.withdraw(self._half, result)
+            self._half.call.forget_errors()
             self._guard.leave(turn)
 
         section.add_done_callback(end)

@@ -1,32 +1,18 @@
-"""What a consumer shows of itself: status, why nothing comes, rebalances, events, metrics."""
+"""What a `KafkaConsumer` shows of itself besides: its status, and why nothing comes."""
 
 from __future__ import annotations
 
 import functools
 import math
 import weakref
-from collections.abc import Callable, Mapping
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    NamedTuple,
-    Self,
-    TypeVar,
-    overload,
-)
-
-from kafka.errors import KafkaError
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.inside import Inside
-from aktor.consumer.metrics import ConsumerMetrics, Counted
-from aktor.consumer.rebalance_history import RebalanceHistory
-from aktor.events.lifecycle import ActorStatus, ReportStatus
+from aktor.consumer.measured import Measured
 from aktor.events.routes import SUPERVISOR
 from aktor.settings import Settings
 from aktor.structs import ConsumerGroupMetadata
@@ -37,82 +23,24 @@ if TYPE_CHECKING:
     from aktor.consumer.present.watch import Watch
     from aktor.consumer.status import ConsumerStatus
     from aktor.consumer.system import Host
-    from aktor.trace.rebalances.rows import MemberPart
 
 __all__ = ["Shown"]
 
 
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-class replaceable(Generic[S, T]):
-    """A property whose name a subclass may take for an attribute of its own: kafka-python's
-    consumer has none of this name. (What has no `__set__` gives way to an attribute.)"""
-
-    def __init__(self, read: Callable[[S], T]) -> None:
-        self._read = read
-        self.__doc__ = read.__doc__
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, instance: S, owner: type) -> T: ...
-    def __get__(self, instance: S | None, owner: type) -> Self | T:
-        return self if instance is None else self._read(instance)
-
-
-class Shown(Inside):
-    """The methods of a consumer that only look, in every state and from any thread."""
+class Shown(Measured, Inside):
+    """The methods of a `KafkaConsumer` that only look, in every state and from any thread."""
 
     _core: Core
     _dispatcher: Dispatcher
     _engine: Engine
-    _guard: Any  # each driver has one of its own
     _host: Host
-    _measured: ConsumerMetrics | None
     _settings: Settings
-
-    #: How long `metrics` waits for what the actors have counted, in seconds.
-    _look_wait: ClassVar = 1.0
-
-    def _prepare_metrics(self, config: Mapping[str, Any], counted: Counted[Engine]) -> None:
-        """Before the consumer has its parts: reporters may refuse their settings."""
-        self._measured = ConsumerMetrics(config, counted) if config["metrics_enabled"] else None
 
     def _begin_to_show(self) -> None:
         """The consumer has its parts."""
-        if self._measured is not None:
-            self._measured.begin(self._measure, self._dispatcher.clock)
-        self._rebalances = RebalanceHistory(self._core.trace)
+        super()._begin_to_show()
         look = _looks_later(self._engine, self._dispatcher, self._guard, self._core.log)
         self._dispatcher.watch_by(look)
-
-    @replaceable
-    def rebalances(self) -> list[MemberPart]:
-        """This member's parts in the last 50 rebalances that are over, the oldest first; each with
-        its trigger, how long each phase and each callback took, and how it ended.
-
-        From any thread, also after `close`. What the other members did is in their traces:
-        `aktor why` reads them together.
-        """
-        return self._rebalances.rows()
-
-    def on_event(
-        self, callback: Callable[[dict[str, Any]], object], *, level: str = "info"
-    ) -> Callable[[], None]:
-        """Call `callback(event)` for each event of the trace from now on, until the returned
-        function is called. An event is a dict; docs/trace.md lists them.
-
-        `level` is the least: "info" (changes of state), "warning", "error", or "debug", which has
-        each request and each delivery as well, but no single record. It is called on the thread
-        that tells the event, mostly the one that sends the heartbeats: return soon, and call no
-        method of the consumer that waits. What it raises is printed on stderr and changes nothing.
-        Raises ValueError for another level, TypeError if it cannot be called.
-        """
-        if not callable(callback):
-            raise TypeError(f"on_event takes a function, not {callback!r}")
-        return self._core.trace.subscribe(callback, level=level)
 
     def status(self) -> ConsumerStatus:
         """How the consumer is now: what it waits for, ages, the member, the assignment, how far it
@@ -162,61 +90,6 @@ class Shown(Inside):
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached, and the consumer is not closed."""
         return not self._guard.closed and self._core.port.cluster.version > 0
-
-    @overload
-    def metrics(self, raw: Literal[False] = False) -> dict[str, dict[str, float]] | None: ...
-    @overload
-    def metrics(self, raw: Literal[True]) -> dict[object, object] | None: ...
-    def metrics(self, raw: bool = False) -> Any:
-        """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled.
-
-        The names are kafka-python's, and Java's for what kafka-python does not measure. Averages,
-        maxima and rates are over the last `metrics_num_samples` windows of
-        `metrics_sample_window_ms`. What single brokers, topics and partitions have stands in groups
-        that end in their names.
-
-        Works in every state, as `status` does, but not in a forked child.
-        """
-        self._guard.check_process()
-        if self._measured is None:
-            return None
-        self._measure()
-        return self._measured.raw() if raw else self._measured.grouped()
-
-    def _measure(self) -> None:
-        if self._measured is not None:
-            self._measured.update(self._engine, self._actors())
-
-    def _actors(self) -> tuple[ActorStatus, ...]:
-        if self._guard.closed or self._guard.forked or self._core.port.failure is not None:
-            return ()
-        if self._dispatcher.turns_here:
-            return ()  # called by a callback of a Future: this thread would wait for itself
-        if self._dispatcher.is_taken_away or self._dispatcher.fail_if_gone():
-            return ()
-        # A bell of its own: any thread may ask, and must not take the ring another one waits for.
-        bell = self._host.make_bell()
-        ticket, reply = self._core.port.ask(SUPERVISOR, bell)
-        self._dispatcher.publish(ReportStatus(ticket=ticket, now=self._core.clock()))
-        try:
-            bell.wait(self._look_wait)
-            if not reply.done or self._core.port.failure is not None:
-                return ()
-            actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
-        except KafkaError:
-            return ()  # it was closed, or crashed, while we looked
-        finally:
-            self._core.port.forget(ticket)
-            if self._dispatcher.exits:
-                self._rest()
-        return actors
-
-    def _rest(self) -> None:
-        """The program exits, and a look is over."""
-
-    def _close_reporters(self) -> None:
-        if self._measured is not None:
-            self._measured.close(self._core.trace)
 
     def _picture(self) -> Picture:
         return _loaded().take(self._engine, self._dispatcher, self._guard)

@@ -1,7 +1,8 @@
 """What calls need of the application's half of a consumer, of whatever kind the consumer is.
 
-`guarded` and `aio.guarded` begin and end calls, `assembly` runs the last callbacks. They know the
-application's half by the names here, and by no others. `Engine` is the half of a `KafkaConsumer`. A
+`guarded`, `aio.guarded` and `aio.driver` begin and end calls, `assembly` runs the last callbacks.
+They know the application's half by the names here, and by no others. (`aio.attendance` takes an
+`Engine`: between calls it takes part in rebalances.) `Engine` is the half of a `KafkaConsumer`. A
 share consumer (KIP-932), whose records have acknowledgements in place of positions, or a member of
 a streams group (KIP-1071) would have another class with these members, made by its `ConsumerKind`
 (`consumer.system`).

@@ -21,10 +21,10 @@ from aktor.consumer.core.guarded import Close, Guarded, closing, exclusive
 from aktor.consumer.core.port import Port
 from aktor.consumer.core.rebalancing import UserCode
 from aktor.consumer.core.waiting import Bells, Blocking, Waiting
-from aktor.consumer.metrics import ConsumerMetrics, Counted
+from aktor.consumer.measured import Measured
+from aktor.consumer.metrics import Counted
 from aktor.consumer.system import ConsumerKind, Host
 from aktor.errors import ConsumerClosedError
-from aktor.events.lifecycle import ReportStatus
 from aktor.events.metadata import ClusterChanged, DescribeTopics
 from aktor.events.metric import CONSUMER_METRICS, Metric
 from aktor.events.routes import APPLICATION, KEPT, METADATA, NETWORK, ROUTES, SUPERVISOR
@@ -97,23 +97,23 @@ KIND: Final = ConsumerKind(
 )
 
 
-class Describer(Guarded):
+class Describer(Guarded, Measured):
     """What a user holds."""
 
     def __init__(self, **configs: Any) -> None:
         super().__init__(ThreadGuard())
         config, settings = configuration.parse(configs)
+        self._prepare_metrics(config, KIND.metrics)
         host = Host()
         self._make_bell = host.make_bell
         self._bell = Bells(self._make_bell)
         self._processor = None
-        self._made = assemble(KIND, config, settings, host, self._bell, key=None, value=None)
-        self._engine, self._dispatcher = self._made.half, self._made.dispatcher
+        self._system = assemble(KIND, config, settings, host, self._bell, key=None, value=None)
+        self._engine, self._dispatcher = self._system.half, self._system.dispatcher
         self._driver = Blocking(self._bell, self._dispatcher.clock)
-        self._ending = Ending(self._made, self._guard, [])
-        self.measured = ConsumerMetrics(config, KIND.metrics)
-        self.measured.begin(self.measure, self._dispatcher.clock)
-        self._made.start()
+        self._ending = Ending(self._system, self._guard, [])
+        self._begin_to_show()
+        self._system.start()
 
     def _patience(self, _method: str, _given: Mapping[str, Any]) -> float:
         return 10.0
@@ -121,15 +121,7 @@ class Describer(Guarded):
     @exclusive
     def topics(self) -> set[str]:
         deadline = self._dispatcher.clock() + 10.0
-        return self._driver.run(self._made.half.topics(deadline), self._wait_open)
-
-    def measure(self) -> None:
-        wiring = self._made.half.wiring
-        bell = self._make_bell()
-        ticket, reply = wiring.port.ask(SUPERVISOR, bell)
-        wiring.publish(ReportStatus(ticket=ticket, now=wiring.clock()))
-        bell.wait(10.0)
-        self.measured.update(self._made.half, reply.get(timeout=0))
+        return self._driver.run(self._system.half.topics(deadline), self._wait_open)
 
     @closing
     def close(self) -> None:
@@ -139,7 +131,7 @@ class Describer(Guarded):
     def _close_now(self, asked: Close) -> None:
         deadline = self._dispatcher.clock() + asked.timeout
         self._driver.run(self._ending.leave(deadline, commit=False))
-        for step in self._ending.stop(deadline, lambda: None, "the test is over"):
+        for step in self._ending.stop(deadline, self._close_reporters, "the test is over"):
             step()
 
 
@@ -147,11 +139,14 @@ def test_a_kind_of_consumer_without_positions_is_made_of_the_same_parts() -> Non
     with EmbeddedKafka() as kafka:
         kafka.create_topic("orders")
         describer = Describer(bootstrap_servers=kafka.bootstrap_servers, client_id="describer")
+        told: list[str] = []
+        describer.on_event(lambda event: told.append(event["event"]), level="debug")
         try:
             assert describer.topics() == {"orders"}
+            assert "request.sent" in told
+            assert describer.rebalances == []
 
-            describer.measure()
-            values = describer.measured.grouped()["consumer-metrics"]
+            values = (describer.metrics() or {})["consumer-metrics"]
             assert values["asked-total"] == 1
             assert values["metadata-restarts-total"] == 0
             assert not [name for name in values if name.startswith(("fetch", "commits"))]
@@ -165,7 +160,7 @@ def test_a_kind_of_consumer_without_positions_is_made_of_the_same_parts() -> Non
 
         with pytest.raises(ConsumerClosedError):
             describer.topics()
-        assert describer._made.half.wiring.port.open_questions == 0
+        assert describer._system.half.wiring.port.open_questions == 0
 
 
 def test_after_a_crash_its_actors_start_afresh() -> None:
@@ -174,7 +169,7 @@ def test_after_a_crash_its_actors_start_afresh() -> None:
         describer = Describer(bootstrap_servers=kafka.bootstrap_servers)
         try:
             assert describer.topics() == {"orders"}
-            port = describer._made.half.wiring.port
+            port = describer._system.half.wiring.port
             describer._dispatcher._actors["network"].actor_ref.stop(block=False)
             bell = describer._bell.of_this_thread()
             while not port.events:  # that actors were restarted
