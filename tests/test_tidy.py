@@ -245,14 +245,12 @@ def test_the_layers_of_the_broker_stand_in_the_document() -> None:
 @pytest.mark.parametrize(
     "package",
     [
-        *("actors", "consumer", "managers", "processing", "protocol", "records", "simulation"),
-        "spark",
+        *("actors", "aio", "consumer", "managers", "processing", "protocol", "records"),
+        *("simulation", "spark", "trace"),
     ],
 )
 def test_every_module_of_the_core_stands_in_the_tree_of_the_document(package: str) -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    (tree,) = re.findall(r"```\n(events/ .*?)```", text, re.DOTALL)
-    (drawn,) = re.findall(rf"^{package}/ .*\n(?: .*\n)*", tree, re.MULTILINE)
+    (drawn,) = re.findall(rf"^{package}/ .*\n(?: .*\n)*", drawn_tree(), re.MULTILINE)
     known = import_graph()
 
     missing = {name for name in known if name.startswith(f"{package}.")} - {
@@ -260,6 +258,22 @@ def test_every_module_of_the_core_stands_in_the_tree_of_the_document(package: st
     }
 
     assert {name for name in missing if not name.startswith("simulation.checks.")} == set()
+
+
+def test_every_package_and_every_module_beside_them_stands_in_the_tree_of_the_document() -> None:
+    """(The modules of the broker stand in embedded.md, by their layers.)"""
+    heads = re.findall(r"^(\w.*?)(?:  |$)(.*)", drawn_tree(), re.MULTILINE)
+    drawn = {name for words in heads for name in re.findall(r"\w+", " ".join(words))}
+
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix in {".py", ""}}
+
+    assert there - {"__init__", "__pycache__"} - drawn == set()
+
+
+def drawn_tree() -> str:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (tree,) = re.findall(r"```\n(events/ .*?)```", text, re.DOTALL)
+    return str(tree)
 
 
 def test_the_broker_imports_from_its_layers_downwards() -> None:
@@ -1006,6 +1020,10 @@ def test_the_table_of_changes_leads_to_each_module_by_its_path() -> None:
     read = [name for row in rows for name in re.findall(r"`(\w+)`", [*cells(row)][-1])]
 
     assert {*read} & of_rooms - at_the_root == set()
+
+    rooms = {folder.name for begin in BEGINS for folder in (ROOT / begin).glob("[a-z]*/")}
+    paths = {name for row in rows for name in paths_in(row) if name.partition("/")[0] in rooms}
+    assert {name for name in paths if not path_of(name, "aktor") and "tests/" not in name} == set()
 
 
 def path_of(name: str, begin: str) -> list[Path]:

@@ -580,7 +580,7 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
             return None
         try:
             self._begin_call()
-        except ConsumerClosedError:  # the same, a few lines later
+        except ConsumerClosedError:  # a signal handler has closed it since `ending` was looked at
             raise self._engine.call.own(StopIteration("KafkaConsumer closed")) from None
         record: ConsumerRecord[K, V] | None = self._run(
             self._engine.next_record(

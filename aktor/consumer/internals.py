@@ -509,7 +509,7 @@ class HeartbeatView(_View):
     @property
     def last_poll(self) -> float:
         """When the background was last told that the application polls."""
-        at: float = self._consumer._engine.heartbeat.last_told_at
+        at: float = self._consumer._engine.poll_heartbeat.last_told_at
         return at
 
     @property

@@ -128,7 +128,8 @@ class ResetPositions(Message):
 
 
 class PositionsResolved(Message):
-    """positions ▶ fetch, application: reading starts here (position is never None here)."""
+    """positions ▶ fetch, application: reading starts here (position is never None here). Whatever
+    has led to a position, `Partitions.resolved` of the position manager says it."""
 
     partitions: Mapping[TopicPartition, Assigned]
 

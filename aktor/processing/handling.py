@@ -67,7 +67,7 @@ class Handling:
         that end while a poll waits."""
         rebalancing, call = self._around.engine.rebalancing, self._around.engine.call
         before = rebalancing.listener
-        rebalancing.tell(make_listener(before))
+        rebalancing.set_listener(make_listener(before))
         call.poll_ends = self._has_news
         stop = weakref.WeakMethod(self.stop)  # the handler does not keep a dropped consumer alive
 
@@ -81,7 +81,7 @@ class Handling:
         finally:
             restore()
             call.poll_ends = None
-            rebalancing.tell(before)
+            rebalancing.set_listener(before)
             self._pools.close()
 
     def stop(self, because: str) -> None:

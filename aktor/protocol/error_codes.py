@@ -122,8 +122,8 @@ class Do(enum.Flag):
     FREE_INSTANCE_ID = enum.auto()
     """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
     DROP_NOTE = enum.auto()
-    """Is the metadata that is too long only our note (`commit_note`), the commit is sent again
-    without it, and no note is written any more."""
+    """If the metadata is too long only because of our note in it (`commit_note`), the commit is
+    sent again without the note, and this consumer writes no more notes."""
     LEAVE = enum.auto()
     """The coordinator still has the member in its group: unless it joins again it must send
     LeaveGroup (KIP-848: the leave heartbeat); otherwise the group waits until its session times

@@ -299,9 +299,12 @@ class CooperativeActor(MessageHandler, pykka.Actor):
                 self.say(said)
 
     def note_cause(self, kind: type, carried: int, last: int) -> None:
-        """It was given a message of this type that carried one event, and the other one is the last
-        that was told of it. Until the next tick, what it has told itself counts more than what it
-        only heard of."""
+        """The actor was given a message of this type, to which the trace event `carried` had led;
+        `last` is the last event that was told when the actor had handled the message.
+
+        If the two differ, the actor has told `last` itself. It is then the cause of what the actor
+        does, until the next tick; an event that only led to a message does not replace it.
+        """
         if kind is Tick:
             self.has_told_cause = False
         elif last != carried:

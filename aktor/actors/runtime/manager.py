@@ -41,9 +41,9 @@ __all__ = [
 #: The due time of a duty that waits for a message only.
 NEVER: Final = math.inf
 
-#: A duty returns it when all duties are to be done again at once. A request that was never tried
-#: has the same due time (`Exchange.due` is -inf), so a duty that returns that time must have sent
-#: the request, or changed a state. Otherwise the rounds never end (RuntimeError after `ROUNDS`).
+#: A duty returns AGAIN when all duties are to be done again at once. AGAIN is -inf, and so is
+#: `Exchange.due` of a request that was never sent. So a duty may return that time only after it has
+#: sent the request or changed a state; else the loop never ends (RuntimeError after `ROUNDS`).
 AGAIN: Final = -math.inf
 
 #: Called with `now` and `jitter` (random in [0, 1)): does what is due, and returns when it is due

@@ -101,7 +101,8 @@ class Background:
             case CoordinatorRefused() if core.subscription.in_group:
                 pass  # the membership manager tells it too (GroupFailed), with more in the text
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
-                core.heartbeat.hurry()  # if the application polls on, the manager tells it again
+                # If the application polls on, the manager tells the error again.
+                core.poll_heartbeat.hurry()
                 error = copy_of_told(event.error)
                 self._call.raise_once(error, lambda: self._events.done_with(event))
             case ClusterChanged():
@@ -117,7 +118,7 @@ class Background:
         """Topics have come or gone, or have more partitions: the subscription follows."""
         core = self._core
         if self._positions.follow_cluster():
-            core.heartbeat.hurry()
+            core.poll_heartbeat.hurry()
             if core.subscription.group_id is not None:
                 core.subscription.say()
 
@@ -135,7 +136,7 @@ class Background:
         core.subscription.topic_ids.note(core.delivery.topics)
         # The group may have assigned partitions for the subscription that was replaced since.
         self._positions.follow_subscription()
-        core.heartbeat.hurry()
+        core.poll_heartbeat.hurry()
         if error is not None:
             self._call.raise_once(error, lambda: self._events.done_with(event))
 

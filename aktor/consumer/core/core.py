@@ -37,7 +37,7 @@ class Wiring(Value, Generic[P_co]):
 
 
 class Core(Wiring[ApplicationPort]):
-    """Given to each part of an `Engine` when it is made."""
+    """Given to most parts of an `Engine` when they are made; the others need less."""
 
     #: There are deserializers: what a record's reader has made of bytes is no bytes.
     deserializes: bool
@@ -46,7 +46,7 @@ class Core(Wiring[ApplicationPort]):
     call: Call
     delivery: Delivery
     subscription: Subscription
-    heartbeat: PollHeartbeat
+    poll_heartbeat: PollHeartbeat
 
     @classmethod
     def of(
@@ -69,5 +69,5 @@ class Core(Wiring[ApplicationPort]):
             call=Call(port),
             delivery=delivery,
             subscription=subscription,
-            heartbeat=PollHeartbeat(settings, port, wiring.publish, delivery, subscription),
+            poll_heartbeat=PollHeartbeat(settings, port, wiring.publish, delivery, subscription),
         )

@@ -20,7 +20,7 @@ from aktor.consumer.core.consumption import Consumption
 from aktor.consumer.core.credit import Credit
 from aktor.consumer.core.partition import Consumed, Partition
 from aktor.consumer.core.rows import Filling, Rows
-from aktor.consumer.core.untold import Untold, runs
+from aktor.consumer.core.runs import Untold, runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import (
     Assigned,
@@ -170,8 +170,7 @@ class Delivery:
         state = self.partitions[topic_partition]
         self._drop_buffered(state)
         state.seek(self.next_epoch(), position)
-        if position is not None:
-            self.moved[topic_partition] = None
+        self.moved[topic_partition] = None
         return state
 
     def renew(self, state: Partition) -> None:

@@ -79,7 +79,7 @@ class Engine:
         self.call = core.call
         self.delivery = core.delivery
         self.subscription = core.subscription
-        self.heartbeat = core.heartbeat
+        self.poll_heartbeat = core.poll_heartbeat
         self.session = GroupSession(core.port, core.publish, core.log, core.subscription)
         #: The records that are handed out one by one.
         self.iteration = Iteration(core)
@@ -110,7 +110,7 @@ class Engine:
     @property
     def _timed(self) -> tuple[_Timed, ...]:
         """The parts that must act in a waiting poll at a certain time; each owns that time."""
-        return (self.heartbeat, self.session, self.errors, self.corrupt_batches)
+        return (self.poll_heartbeat, self.session, self.errors, self.corrupt_batches)
 
     def begin_call(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
@@ -151,7 +151,7 @@ class Engine:
     def has_records(self) -> bool:
         """Whether records are here: handed over by the thread, put back, or being handed out."""
         return (
-            not self.heartbeat.has_run_dry
+            not self.poll_heartbeat.has_run_dry
             or self.delivery.anything_ready
             or self.iteration.has_records
         )
@@ -180,9 +180,10 @@ class Engine:
         try:
             call.raise_interruptions()
         except BaseException:
-            self.heartbeat.polls(now)  # a poll that raises is a poll, too
+            self.poll_heartbeat.polls(now)  # a poll that raises is a poll, too
             raise
-        waits = now < deadline and self.heartbeat.has_run_dry and not self.delivery.anything_ready
+        has_run_dry = self.poll_heartbeat.has_run_dry
+        waits = now < deadline and has_run_dry and not self.delivery.anything_ready
         if not (waits or background.has_work):
             records = self._look(
                 lambda: self.delivery.take(limit, advance=advance, only=only), now, deadline
@@ -235,7 +236,7 @@ class Engine:
 
         def take() -> dict[TopicPartition, Any]:
             if self.core.deserializes:
-                for partition, state in self.delivery.partitions.items():
+                for state in self.delivery.partitions.values():
                     if state.held:
                         self.positions.read_again(state)
             return self.delivery.take_columns(columns)
@@ -266,7 +267,7 @@ class Engine:
         # What comes before the look stands in `poll_at_once`, too, in the same order.
         call, clock = self.call, self.core.clock
         began = clock()
-        self.heartbeat.polls(began)  # also if what follows raises
+        self.poll_heartbeat.polls(began)  # also if what follows raises
         while not call.close_asked:
             self.iteration.stow()  # another thread may have begun to iterate during a wait
             if self.leaving.is_unfinished:
@@ -301,7 +302,7 @@ class Engine:
     def attend(self, deadline: float, ends: Callable[[], bool]) -> Waiting[None]:
         """Take part in rebalances, as a poll does, and take no records; until `ends` returns True
         after a step or a ring, or until the deadline."""
-        call, clock, heartbeat = self.call, self.core.clock, self.heartbeat
+        call, clock, heartbeat = self.call, self.core.clock, self.poll_heartbeat
         while not call.close_asked:
             call.check_alive()
             if self.leaving.is_unfinished:
@@ -324,17 +325,17 @@ class Engine:
         self.errors.look_up_anew(now)
         if self.in_hand.given:
             self.in_hand.forget()
-        self.heartbeat.tell(now)
+        self.poll_heartbeat.tell(now)
         try:
             records = self._collect(take, now, deadline)
         except BaseException as error:
             if self.call.is_own(error):  # after an interrupt positions may be wrong
-                self.heartbeat.be_heard(now)
+                self.poll_heartbeat.be_heard(now)
             raise
         if records:
             self.delivered_at = now
         else:
-            self.heartbeat.be_heard(now)
+            self.poll_heartbeat.be_heard(now)
         return records
 
     @property
@@ -383,7 +384,8 @@ class Engine:
         pattern: TopicPattern | None = None,
         regex: str = "",
     ) -> Waiting[None]:
-        """Replace the subscription; partitions come and go in later polls."""
+        """Replace the subscription; partitions come and go in later polls. A member joins its group
+        (JoinGroup) only when the background has the first `Poll` after that."""
         if self.leaving.is_unfinished:
             yield from self._finish_unsubscribe()
         subscription = self.subscription
@@ -391,13 +393,13 @@ class Engine:
             raise self.call.own(IllegalStateError("subscribe after assign: call unsubscribe first"))
         self.iteration.stow()
         subscription.forget_told()
-        self.rebalancing.tell(listener)
+        self.rebalancing.set_listener(listener)
         # Watch before the pattern is matched with the present metadata: otherwise a change that
         # comes in between would be missed, since the same metadata is not told again.
         self.core.port.watch_cluster(wanted=True)
         subscription.replace(topics, pattern, regex)
         subscription.track_topics(self.delivery.partitions)
-        self.heartbeat.hurry()
+        self.poll_heartbeat.hurry()
         self.core.port.watch_cluster(wanted=subscription.follows_cluster)
         if subscription.group_id is not None:
             self.positions.say()
@@ -542,7 +544,7 @@ class Engine:
     # -- positions
 
     def seek(
-        self, topic_partition: TopicPartition, position: Position | None, *, anew: bool = False
+        self, topic_partition: TopicPartition, position: Position, *, anew: bool = False
     ) -> None:
         """Read on from here. `anew`: what is buffered is fetched again."""
         self.iteration.stow()

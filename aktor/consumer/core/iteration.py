@@ -51,9 +51,10 @@ class Calls:
 
 
 class Polled:
-    """Owns what another `poll` than the engine's has returned to an iteration: that of a subclass,
-    say. Its positions have moved already. A record is dropped if its partition has another epoch by
-    the time it would be handed out: after a seek, or another assignment."""
+    """Owns the records that a program's own `poll` (of a subclass, or of an agent) has returned to
+    an iteration. The positions have moved past these records already. A record is dropped if its
+    partition has another epoch when the record would be handed out: after a seek, or another
+    assignment."""
 
     __slots__ = ("_delivery", "_records")
 
@@ -154,8 +155,9 @@ class Iteration:
             self._core.delivery.hand_out(batch.state, record)
 
     def settle_for_another(self) -> list[Given]:
-        """Move the position past what was handed out to another thread. Returns what it was before
-        the last record, if it moves past that only now."""
+        """The records were handed out to another thread: move the position past them. If it moves
+        past the last record only now, return the position before that record: the other thread may
+        not be finished with the record (see `InHand`)."""
         batch, delivery = self.batch, self._core.delivery
         state, given = batch.state, list[Given]()
         if state is not None and state.epoch == batch.epoch:

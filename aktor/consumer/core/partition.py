@@ -23,7 +23,7 @@ from aktor.state_table import follow
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from aktor.consumer.core.untold import Untold
+    from aktor.consumer.core.runs import Untold
 
 __all__ = ["STAGES", "Consumed", "Partition", "Stage", "StageEvent"]
 
@@ -394,7 +394,8 @@ class Partition:
         return refusal
 
     def hold(self, records: list[ConsumerRecord]) -> None:
-        """Keep these records, which were decoded and not delivered: they are delivered first."""
+        """Keep these records, which were decoded and not delivered: they are delivered first. The
+        position is before them."""
         self.held = records + self.held
         self._epoch_before_held = self.leader_epoch
 

@@ -155,7 +155,12 @@ CONFIRM_REPEAT: Final = 0.2
 
 
 class GroupSession:
-    """Owns when the group is asked again to confirm the member."""
+    """Owns when the group is asked again to confirm the member.
+
+    Until when the member is confirmed the membership manager says (`SessionExtended`): by each
+    answered heartbeat. For a new classic member it says so before the first heartbeat, too: its
+    first session begins with the JoinGroup that gave it its id (`HeartbeatState.member_since`).
+    """
 
     __slots__ = ("_ask_again_at", "_log", "_port", "_publish", "_subscription")
 

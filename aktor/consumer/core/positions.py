@@ -83,11 +83,11 @@ class Positions:
         return changed
 
     def follow_subscription(self) -> None:
-        """Give out nothing of topics that are not subscribed any more, from now on: what is
-        buffered of them is dropped. As in Java's AsyncKafkaConsumer (`FetchBuffer.retainAll`).
+        """Topics may not be subscribed any more: drop what is buffered of their partitions, and
+        give out none of their records. As in Java's AsyncKafkaConsumer (`FetchBuffer.retainAll`).
 
-        The group revokes their partitions later, and the positions are committed then. Until then
-        they may be subscribed again: they are read on from their positions.
+        The group revokes these partitions later, and their positions are committed then. If the
+        topics are subscribed again before that, the partitions are read on from their positions.
         """
         core = self._core
         changed = core.delivery.follow_subscription(core.subscription.wants)
@@ -114,7 +114,8 @@ class Positions:
         core.publish(
             AssignmentChanged(partitions=assigned, by_group=by_group, all_of_topics=everything)
         )
-        core.heartbeat.hurry()  # partitions assigned by hand are fetched from the next Poll on
+        # Partitions that are assigned by hand are fetched from the next Poll on.
+        core.poll_heartbeat.hurry()
 
     def renew(self, state: Partition) -> None:
         """Give a partition a new epoch; its position, or the reset it waits for, is kept."""
@@ -127,7 +128,7 @@ class Positions:
     # -- positions
 
     def seek(
-        self, topic_partition: TopicPartition, position: Position | None, *, anew: bool = False
+        self, topic_partition: TopicPartition, position: Position, *, anew: bool = False
     ) -> None:
         """Read on from here.
 
@@ -150,12 +151,12 @@ class Positions:
             assigned = delivery.partitions[topic_partition].assigned
             core.publish(SeekPartitions(partitions={topic_partition: assigned}))
 
-    def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
     def read_again(self, state: Partition) -> None:
         """Fetch again what is behind the position, also what is buffered."""
         assert state.position is not None, "what was decoded is behind a position"
         self.seek(state.topic_partition, state.position, anew=True)
 
+    def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end; the offset is looked up later."""
         core = self._core
         self.follow_topics()

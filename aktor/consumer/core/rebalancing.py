@@ -130,8 +130,8 @@ class Rebalancing:
         self._clock = clock
         self._topic_ids = topic_ids
 
-    def tell(self, listener: Any) -> None:
-        """Set the user's listener; None: there is none."""
+    def set_listener(self, listener: Any) -> None:
+        """Call this listener of the user's from now on; None: there is none."""
         if listener is not None:
             # Its methods may be asynchronous. asyncio takes a tenth as long as kafka-python to
             # import, so only a consumer with a listener pays for it; and it pays now, because a

@@ -148,7 +148,7 @@ def take(
     network, fetch = shown.get(NETWORK), shown.get(FETCH)
     positions, metadata = shown.get(POSITIONS), shown.get(METADATA)
     fetch = fetch if isinstance(fetch, FetchNow) else FetchNow()
-    is_late = now - engine.heartbeat.polled_at >= LATE_POLL
+    is_late = now - engine.poll_heartbeat.polled_at >= LATE_POLL
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
         now=now,
@@ -206,7 +206,7 @@ def _only(value: Value | None, kind: type[Any]) -> Any:
 def _application(
     engine: Engine, guard: CallsNow, dispatcher: Dispatcher, now: float
 ) -> ApplicationNow:
-    heartbeat, running = engine.heartbeat, engine.rebalancing.user_code.running
+    heartbeat, running = engine.poll_heartbeat, engine.rebalancing.user_code.running
     callback, since, caller = running or ("", -math.inf, heartbeat.caller)
     waits = bool(guard.away) and running is None
     late = not waits and now - max(heartbeat.polled_at, since) >= LATE_POLL

@@ -226,7 +226,7 @@ class Watch:
             return
         self._late_poll = p.application.polled_at
         running = engine.rebalancing.user_code.running
-        thread = thread_of(engine.heartbeat.caller if running is None else running[2])
+        thread = thread_of(engine.poll_heartbeat.caller if running is None else running[2])
         self._log.warning(
             "poll.overdue",
             seconds=round(late, 3),

@@ -450,6 +450,7 @@ class CommitManager(RequestManager):
         return error is None
 
     def _objection(self, commit: Commit) -> Exception | None:
+        """Why the commit must not be sent (again) as things are now; None: it may be."""
         if commit.outdated and not commit.remaining:
             return self._outdated(commit)  # all other offsets are stored
         if not (self._member.is_managed or commit.by_group):
@@ -567,6 +568,8 @@ class CommitManager(RequestManager):
         codes: Mapping[TopicPartition, int],
         received: ResponseReceived,
     ) -> None:
+        """An OffsetCommit was answered: note what of this commit is stored. The worst error of the
+        rest decides what follows."""
         errors = {
             partition: error_of(codes.get(partition, UnknownError.errno))
             for partition in commit.remaining
@@ -636,6 +639,8 @@ class CommitManager(RequestManager):
     def _attempt_failed(
         self, commit: Commit, sent: _CommitSent, error: Exception, now: float, jitter: float
     ) -> None:
+        """The OffsetCommit was refused or not answered: the commit waits for another attempt, or
+        ends."""
         if not commit.remaining:
             self._succeeded(commit, sent, now)
             return

@@ -37,9 +37,10 @@ class HeartbeatState:
     A group removes a member in two ways. Its session ends; or it rebalances and has waited for the
     member for the rebalance timeout (`max_poll_interval_ms`): for its JoinGroup or SyncGroup
     (GroupCoordinator.onCompleteJoin, onPendingSyncExpiration), or in a KIP-848 group for the news
-    that it has given partitions up (scheduleConsumerGroupRebalanceTimeout). The second way does not
-    show in heartbeats before it has happened: they are answered meanwhile, and those on another
-    connection than a JoinGroup that is lost. So records are given out until `records_until`.
+    that it has given partitions up (scheduleConsumerGroupRebalanceTimeout). Until the coordinator
+    removes the member in the second way, it answers the member's heartbeats as before, even if the
+    JoinGroup that it waits for was lost on another connection. So an answered heartbeat does not
+    show that this time is running out, and records are given out until `records_until` at most.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -194,16 +195,19 @@ class HeartbeatState:
         return True
 
     def not_awaited_before(self, at: float) -> None:
-        """If a rebalance waits for this member, it began after `at`."""
+        """No rebalance waited for this member at `at`: the coordinator has answered a request that
+        was sent then. A rebalance that waits now may have begun right after that."""
         known = -math.inf if self._awaited_since == math.inf else self._awaited_since
         self._awaited_since = max(known, at)
 
     def may_be_awaited_from(self, at: float) -> None:
-        """From `at` on a rebalance may wait for this member, if none has waited before."""
+        """From `at` on a rebalance may wait for this member. If one may have waited earlier, the
+        earlier time counts."""
         self._awaited_since = min(self._awaited_since, at)
 
     def not_awaited(self) -> None:
-        """No rebalance waits for this member."""
+        """No rebalance waits for this member any more: it has sent what the group waited for, or
+        it sends no more heartbeats."""
         self._awaited_since = math.inf
 
     def is_over(self, now: float) -> bool:

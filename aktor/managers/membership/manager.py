@@ -114,6 +114,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._shown = Present()
         #: Until when the application may give out records, as it was told last.
         self._told_until = -math.inf
+        # No handler says `MemberChanged`: it is said after each handler, if the member has changed.
         self._handlers.wrap(self._then_say_news, but=_WITHOUT_NEWS)
 
     @property

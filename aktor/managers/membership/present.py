@@ -19,8 +19,8 @@ class Present:
     """Owns how the last request to the coordinator ended, and whether the group wants the member;
     since when the member is in its step; and whether what was shown last may be out of date.
 
-    It is no part of the manager, of which Python reads an attribute in more time if there are more
-    than thirty.
+    These are not attributes of the manager itself, because Python takes longer to read an attribute
+    of an object that has more than thirty.
     """
 
     __slots__ = (

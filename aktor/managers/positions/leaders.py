@@ -154,7 +154,7 @@ class LeaderRequests(ABC):
         self._partitions = partitions
         self._leaders = leaders
         #: The partitions that wait. It is there to be looked at in each tick, without a call.
-        self.waiting = partitions.those(self.WAITING)
+        self.waiting = partitions.in_state(self.WAITING)
         self._send = send
         self._log = log
 

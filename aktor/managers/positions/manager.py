@@ -90,7 +90,9 @@ class PositionManager(RequestManager):
         self._out_of_range = ResetPolicy.named(settings.out_of_range_policy)
         self._partitions = Partitions(settings, say, log)
         #: The partitions without a position, or with one in doubt, as `PositionNow` calls it.
-        self._waiting = [(stage, self._partitions.those(state)) for state, stage in _STAGES.items()]
+        self._waiting = [
+            (stage, self._partitions.in_state(state)) for state, stage in _STAGES.items()
+        ]
         self._leaders = Leaders(say, log)
         self._new = NewPartitions(settings)
         self._resets = Resets(
@@ -133,9 +135,9 @@ class PositionManager(RequestManager):
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
         """The application knows where to read: drop what is under way for these partitions."""
         for tp, to in sought.partitions.items():
+            assert to.position is not None, "nobody would look the position up"
             if self._is_assigned(tp, because="a seek"):
                 self._partitions.move(tp, Trigger.SOUGHT, to.epoch)
-            assert to.position is not None, "nobody would look the position up"
 
     @handles(ResetPositions)
     def on_reset_positions(self, reset: ResetPositions) -> None:

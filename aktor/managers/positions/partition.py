@@ -130,17 +130,18 @@ class Partition(Mutable):
     epoch: int
     state: State
     exchange: Exchange
-    #: Where the application stood when the group took it away, just before it gave it back.
+    #: The position at the revocation, if the next assignment has this partition again.
     left: Position | None = None
     strategy: ResetStrategy | None = None
-    #: With `by_duration`: look for the first record of the last so many seconds. `strategy` says
-    #: where to go if there is none, and `end` where that was when we had found none.
+    #: With `by_duration`: the first record of the last `duration` seconds is looked for. If there
+    #: is none, the position is the log's end (`strategy`) as it was when none was found (`end`).
     duration: float | None = None
     end: OffsetAndTimestamp | None = None
     looks_for_end: bool = False
     from_offset: int | None = None
     because: str = ""
-    #: Where the last reset has led, and when a reset from there may ask again.
+    #: The offset to which the last reset has led. If the leader then calls this offset out of
+    #: range, the next reset waits for the backoff `again`.
     reset_to: int | None = None
     again: Backoff
     #: The position that is validated, in VALIDATING.
@@ -150,8 +151,8 @@ class Partition(Mutable):
     trouble: Exception | None = None
 
     def move(self, trigger: Trigger, epoch: int | None = None) -> None:
-        """The only place where `state` is assigned again. With a new `epoch`, answers for an older
-        one will be dropped."""
+        """The only place where `state` is assigned again. With a new `epoch`, answers that are
+        about an older epoch will be dropped."""
         self.state = follow(TRANSITIONS, self.state, trigger)
         self.exchange.ended()
         if epoch is not None:
@@ -289,8 +290,8 @@ class Partitions:
         partition = self._partitions.get(tp)
         return None if partition is None else partition.state
 
-    def those(self, state: State) -> Collection[TopicPartition]:
-        """The partitions in this state, also later: it changes as they move."""
+    def in_state(self, state: State) -> Collection[TopicPartition]:
+        """The partitions in this state: a view, which changes when a partition's state does."""
         return self._in_state[state].keys()
 
     def kept(self, wanted: Mapping[TopicPartition, Assigned]) -> set[TopicPartition]:

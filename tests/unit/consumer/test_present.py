@@ -1254,7 +1254,7 @@ def test_no_line_is_named_of_a_thread_that_has_ended_since_another_may_have_its_
     thread.join()
 
     assert in_callback.running is not None
-    for caller in (harness.engine.heartbeat.caller, in_callback.running[2]):
+    for caller in (harness.engine.poll_heartbeat.caller, in_callback.running[2]):
         assert thread_of(caller) is None
     assert line_of(None) == ""
     assert stack_of(None) == ()
@@ -1265,7 +1265,7 @@ def test_the_line_of_the_thread_that_polls_is_named() -> None:
     harness.clock.now += 100.0
     harness.poll()
 
-    assert "test_present.py" in line_of(thread_of(harness.engine.heartbeat.caller))
+    assert "test_present.py" in line_of(thread_of(harness.engine.poll_heartbeat.caller))
 
 
 def test_a_metadata_error_that_may_pass_is_a_fault_after_a_second_and_a_refusal_at_once() -> None:

@@ -208,7 +208,7 @@ def _of_the_partitions(findings: Findings) -> str:
             return " ".join(filter(None, (said, slow, _held_note(waiting), no_topic_note(p))))
         said = "Records are being fetched; none were delivered yet."
         return " ".join(filter(None, (said, slow, _held_note(waiting))))
-    for kind in WaitingFor:  # the same order as in `OF_PARTITION` does not matter: none is a fault
+    for kind in WaitingFor:  # in any order: none of these reasons is a fault
         if kind in kinds and kind is not WaitingFor.RECORDS:
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
             text = waiting[these[0]].text

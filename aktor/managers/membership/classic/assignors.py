@@ -33,7 +33,7 @@ _WITH_RACK = 3
 
 
 class AssignorError(Exception):
-    """An assignor of this name has raised the cause."""
+    """The assignor of this name has raised an exception, which is the `__cause__`."""
 
     def __init__(self, assignor: str) -> None:
         super().__init__(assignor)

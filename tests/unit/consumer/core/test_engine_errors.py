@@ -333,7 +333,7 @@ def test_raising_an_error_again_and_again_costs_no_memory() -> None:
 
 def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
     harness = a_member()
-    harness.engine.rebalancing.tell(RaisingListener())
+    harness.engine.rebalancing.set_listener(RaisingListener())
     harness.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
 
     with pytest.raises(UserCallbackError):

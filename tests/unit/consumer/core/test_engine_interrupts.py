@@ -275,7 +275,7 @@ def test_what_was_to_be_revoked_is_lost_if_the_session_has_run_out_unheard() -> 
 
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
     harness = a_member()
-    harness.engine.rebalancing.tell(RaisingListener())
+    harness.engine.rebalancing.set_listener(RaisingListener())
 
     harness.hear(a_restart("membership"))
     with pytest.raises(UserCallbackError):

@@ -308,7 +308,7 @@ def test_a_poll_that_raises_is_a_poll_all_the_same(
     with pytest.raises(raised):
         harness.poll()
 
-    assert harness.engine.heartbeat.polled_at == harness.clock.now
+    assert harness.engine.poll_heartbeat.polled_at == harness.clock.now
 
 
 @pytest.mark.parametrize(("answered_at", "ends_at"), [(100.5, 100.5), (102.0, 101.0)])

@@ -99,7 +99,7 @@ def a_rebalancing(delivery: Delivery, listener: Any = None) -> tuple[Rebalancing
     """And the list of what it says."""
     said: list[object] = []
     rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0), topic_ids())
-    rebalancing.tell(listener)
+    rebalancing.set_listener(listener)
     return rebalancing, said
 
 
@@ -356,7 +356,7 @@ def test_assigning_tells_the_background_before_the_callback_and_answers_after_it
     said: list[object] = []
     listener = Listener(delivery)
     rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0), topic_ids())
-    rebalancing.tell(listener)
+    rebalancing.set_listener(listener)
     listener.note = lambda name, partitions: said.append((name, partitions))  # type: ignore[method-assign]
 
     assert drive(rebalancing.run(assign(A, B))) is None

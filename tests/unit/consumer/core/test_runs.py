@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from aktor.consumer.core.untold import RUNS_MAX, runs
+from aktor.consumer.core.runs import RUNS_MAX, runs
 
 
 @dataclass
