@@ -17,6 +17,7 @@ from kafka.structs import TopicPartition
 from aktor.values import Value, replace
 
 __all__ = [
+    "UNUSED_AFTER",
     "BrokerNow",
     "CommitsNow",
     "CoordinatorNow",
@@ -218,7 +219,8 @@ class MemberNow(Value):
 
 class Hindrance(Value):
     """Why one partition is not fetched: the state of the plan, since when, from which broker it
-    would be fetched, and until when it waits (inf: for a message)."""
+    would be fetched (without a leader: was fetched last), and until when it waits (inf: for a
+    message)."""
 
     state: str
     since: float

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from aktor import ConsumerStatus, KafkaConsumer
+from aktor import ConsumerStatus, KafkaConsumer, TopicPartition
 from aktor.broker import EmbeddedKafka
+from tests.kafka.real import topics
+from tests.kafka.support import traced
 
 #: Until the cluster notices that the broker is gone, in seconds.
 NOTICED = 6.0
@@ -57,3 +59,26 @@ def test_while_the_coordinators_broker_is_dead_every_look_names_it() -> None:
     assert all(f"broker {node}, " in one.state for one in looks), [one.state for one in looks]
     assert all("Not your code" in one.why for one in looks)
     assert recovered.healthy
+
+
+@pytest.mark.gate
+def test_without_a_group_a_stall_is_told_although_nothing_else_wakes_the_thread() -> None:
+    """There are no heartbeats, nothing is asked for since the buffer is full, and nobody polls."""
+    with (
+        EmbeddedKafka(1, topics={"orders": 1}) as kafka,
+        KafkaConsumer(
+            bootstrap_servers=kafka.bootstrap_servers, group_id=None, max_buffered_bytes=30_000
+        ) as consumer,
+        traced() as events,
+    ):
+        consumer.assign([TopicPartition("orders", 0)])
+        poll_until(consumer, lambda one: one.lag == 0, 20.0)
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:  # so that the thread has looked, and found nothing
+            consumer.poll(timeout_ms=10)
+        topics.produce([kafka.bootstrap_servers], "orders", ["x" * 1000] * 100)
+        # (Whether `why` is asked or not.)
+        time.sleep(5.0)
+        told = [one for one in events if one["event"] == "delivery.stalled"]
+
+    assert [one["reason"] for one in told] == ["application"]

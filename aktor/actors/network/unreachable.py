@@ -18,6 +18,7 @@ from aktor.actors.sockets.diagnosis import reason_of
 from aktor.errors import AuthenticationError, BrokersUnreachableError
 from aktor.events.message import Message
 from aktor.events.network import BootstrapFailed, BrokersLost, BrokersReached, BrokersUnreachable
+from aktor.events.present import UNUSED_AFTER
 from aktor.trace import Trace
 
 __all__ = ["Complaints"]
@@ -234,8 +235,10 @@ class Complaints:
             if since is None or link.node < 0 or link.holds:
                 continue
             begins = max(since, _heard_at(link.node, links)) + LOST_AFTER
-            # A broker that is not tried for so long is one that no request needs.
-            ends = NEVER if link.unsent else link.attempts.begun_at + LOST_AFTER
+            # A broker that is not tried for so long, though it might be, is one that no request
+            # needs: its partitions and groups have gone to others.
+            tried_at = max(link.attempts.begun_at, link.attempts.retry_at)
+            ends = NEVER if link.unsent else tried_at + UNUSED_AFTER
             if begins <= now < ends:
                 why = reason_of(link.failure) if link.failure else "it hangs up"
                 lost[link.node] = link.address, why

@@ -297,7 +297,7 @@ class FetchPlan:
             state = after.state
             fetched = state is _READY or state is _CROWDED or state is _PAUSED
             if not fetched or cursor.trouble:
-                self._hinder(cursor, after, now)
+                self._hinder(cursor, after, now, None if before is None else before.source)
             elif tp in self.hindered:
                 del self.hindered[tp]
                 self.has_news = True
@@ -312,8 +312,11 @@ class FetchPlan:
         elif self.replicas and self.replicas.pop(tp, None) is not None:
             self.has_news = True
 
-    def _hinder(self, cursor: FetchCursor, after: _PartitionState, now: float) -> None:
-        """Note why this partition is not fetched; since when, if the reason is a new one."""
+    def _hinder(
+        self, cursor: FetchCursor, after: _PartitionState, now: float, source: int | None
+    ) -> None:
+        """Note why this partition is not fetched; since when, if the reason is a new one. `source`:
+        the broker from which it was read just before."""
         state = after.state.name.lower()
         if cursor.trouble and not cursor.stopped:
             state = "failing"  # also while the next attempt is under way
@@ -325,9 +328,12 @@ class FetchPlan:
             state = "leaderless"
         before = self.hindered.get(cursor.tp)
         since = before.since if before is not None and before.state == state else now
+        if source is None and before is not None:
+            source = before.node
+        node = source if after.source is None else after.source
         until = cursor.backoff.retry_at
         hindrance = Hindrance(
-            state=state, since=since, node=after.source, until=until, trouble=cursor.trouble
+            state=state, since=since, node=node, until=until, trouble=cursor.trouble
         )
         if hindrance != before:
             self.hindered[cursor.tp] = hindrance

@@ -303,7 +303,8 @@ class Standstill:
         if overslept < STILL_AFTER and ahead - before < STILL_AFTER:
             return 0.0  # most ticks end here
         if overslept >= STILL_AFTER:
-            self._words, self._at = f"the process stood still for {overslept:.1f} s", now
+            # (It may have stopped at any time since the tick before.)
+            self._words, self._at = f"the process stood still for at least {overslept:.1f} s", now
             self._words += ", or its clock jumped"
         if ahead - before >= STILL_AFTER:
             self._words, self._at = f"the machine slept for {ahead - before:.1f} s", now

@@ -333,7 +333,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         advice = "poll more often, take fewer records at a time (max_poll_records), or raise"
         advice += " max_poll_interval_ms"
         if timer.standstill:
-            because = f"{reasons.STOOD_STILL}{timer.standstill:.1f} s, or its clock jumped"
+            because = f"{reasons.STOOD_STILL}at least {timer.standstill:.1f} s, or its clock jumped"
             advice = "without that, no poll would have been late"
         self.log.warning(
             "poll.late",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,10 +31,12 @@ _OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
 
 
 #: Why, in words, if the coordinator took a member out of the group.
-EXPELLED: Final = (
-    "the coordinator took it out of the group, and it had not said that it leaves (it was killed,"
-    " stopped or cut off)"
-)
+EXPELLED: Final = "the coordinator took it out of the group, and it had not said that it leaves"
+
+#: What is added to that: what the member itself has told when it came back (see `Standstill` of the
+#: membership managers), or that it has not.
+_CAME_BACK: Final = re.compile(r"(?:^| after )(the (?:process|machine) (?:stood still|slept) .*)")
+NOT_KNOWN: Final = " (it was killed, stopped or cut off)"
 
 #: How the leader's list of members shows a member that has no trace.
 _BY_LIST: Final = {Cause.JOIN: "a new member, says", Cause.LEAVE: "a member no more, says"}
@@ -57,6 +60,16 @@ class Resized:
     at: float
     before: object = None
     now: object = None
+
+    def is_the_same(self, other: Resized) -> bool:
+        """Whether this is what another member has told not long before."""
+        same = (self.before, self.now) == (other.before, other.now)
+        return same and self.at <= other.at + REACH
+
+    def has_brought(self, partition: str) -> bool:
+        """Whether the partition is one of those that the topic did not have before."""
+        number = partition.rpartition("-")[2]
+        return isinstance(self.before, int) and number.isdigit() and int(number) >= self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +174,20 @@ class Assembly:
                 if told and (told[0].cause is Cause.LEAVE or told[0].at <= heard_by):
                     return told[0]
                 if expelled.is_sure(skew):
-                    return Departure(self.began, Cause.EXPELLED, EXPELLED, expelled.name)
+                    because = EXPELLED + _what_kept(told)
+                    return Departure(self.began, Cause.EXPELLED, because, expelled.name)
         added = {partition for part in parts for partition, owner in part.added if owner is None}
+        revoked = {partition for part in parts for partition in part.revoked}
         for topic, change in sorted(resized.items()):
-            if not self.began - REACH <= change.at <= (self.ended or self.began) + SKEW:
-                continue
-            because = f"the partitions of {topic} changed ({change.before}, now {change.now})"
-            changed = added
-            if change.now is None:
-                because = f"the topic {topic} was deleted"
-                changed = {partition for part in parts for partition in part.revoked}
-            if any(partition.rpartition("-")[0] == topic for partition in changed):
+            changed = added if change.now is not None else revoked
+            of_topic = [one for one in changed if one.rpartition("-")[0] == topic]
+            # A member may be given new partitions before it has heard of them by the metadata.
+            sure = any(change.has_brought(partition) for partition in of_topic)
+            heard_by = math.inf if sure else (self.ended or self.began) + SKEW
+            if of_topic and self.began - REACH <= change.at <= heard_by:
+                because = f"the partitions of {topic} changed ({change.before}, now {change.now})"
+                if change.now is None:
+                    because = f"the topic {topic} was deleted"
                 return Departure(self.began, Cause.METADATA_CHANGE, because, (None, None))
         for part in parts:
             for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):
@@ -313,6 +329,15 @@ class Assembly:
             + _clocks(parts, apart),
         )
         return row, [_part_row(group, name, part) for part in parts]
+
+
+def _what_kept(told: Iterable[Departure]) -> str:
+    """Why the coordinator did not hear of a member, as that one told when it was back."""
+    for departure in told:
+        found = _CAME_BACK.search(departure.because or "")
+        if found is not None:
+            return f": {found[1]}"
+    return NOT_KNOWN
 
 
 def _longest(parts: Iterable[Part]) -> dict[str, float | None]:

@@ -376,12 +376,18 @@ class GroupTraces:
         resized = event.get("resized")
         for topic, counts in resized.items() if isinstance(resized, Mapping) else ():
             if isinstance(counts, list) and len(counts) == 2:
-                self._resized[topic] = Resized(at, *counts)
+                self._resize(topic, Resized(at, *counts))
 
     def _topic_deleted(self, _life: Life, at: float, event: Event) -> None:
         topic = fields.text(event, "topic")
         if topic is not None:
-            self._resized[topic] = Resized(at)
+            self._resize(topic, Resized(at))
+
+    def _resize(self, topic: str, change: Resized) -> None:
+        # Each member hears of it at another time: what counts is when the first of them did.
+        known = self._resized.get(topic)
+        if known is None or not change.is_the_same(known):
+            self._resized[topic] = change
 
     # -- the coordinator
 

@@ -134,8 +134,10 @@ class Part:
     #: since when and until when.
     waits: dict[str, float] = field(default_factory=dict)
     waited_for: list[tuple[str, float, float]] = field(default_factory=list)
-    #: Which coordinator it waited for, and why; and in which words its application polled too late.
-    coordinator: str | None = None
+    #: Milliseconds by the coordinator that it waited for: which broker, and why. (One that died,
+    #: say, and the one that has taken over and has yet to load the group.)
+    coordinators: dict[str, float] = field(default_factory=dict)
+    #: In which words its application polled too late.
     late_poll: str | None = None
     #: By how many seconds the clock of its host was set meanwhile, or its machine slept.
     clock_set: float = 0.0
@@ -163,6 +165,17 @@ class Part:
         if ms > 0.0:
             self.waits[what] = round(self.waits.get(what, 0.0) + ms, 3)
             self.waited_for.append((what, since, until))
+
+    def waited_for_coordinator(self, who: str, since: float, until: float) -> None:
+        """It waited for this one."""
+        self.waited("coordinator", since, until)
+        ms = milliseconds(max(since, self.began), until)
+        self.coordinators[who] = self.coordinators.get(who, 0.0) + ms
+
+    @property
+    def coordinator(self) -> str | None:
+        """The one that it waited for longest."""
+        return max(self.coordinators, key=lambda who: self.coordinators[who], default=None)
 
     @property
     def duration_ms(self) -> float:
@@ -322,8 +335,7 @@ class Life:
             return
         ended = at if self.away.ended is None else min(self.away.ended, at)
         if ended > max(self.away.began, part.began):
-            part.waited("coordinator", self.away.began, ended)
-            part.coordinator = self.away.who
+            part.waited_for_coordinator(self.away.who, self.away.began, ended)
 
     def lately(self, at: float) -> Part | None:
         """Its last part, if it has just ended."""

@@ -341,6 +341,37 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.LEADER,
         "no broker has led it",
     ),
+    "nobody leads it, and a broker did that is known": (
+        {
+            "cluster": cluster(leader=-1),
+            "fetch": FetchNow(
+                hindered={
+                    T0: Hindrance(state="out", since=NOW - 9.0, node=2, until=-math.inf, trouble="")
+                }
+            ),
+        },
+        WaitingFor.LEADER,
+        "no broker has led it for 9.0 s; broker 2, kafka-2:9092 did before",
+    ),
+    "the coordinator refuses the login on one connection, and answers on another": (
+        {
+            "network": network(
+                a_broker(
+                    1,
+                    refused=True,
+                    failing_since=NOW - 7.2,
+                    failed_at=NOW - 0.2,
+                    attempts=14,
+                    error="SASL: bad password",
+                ),
+                a_broker(2),
+            ),
+            "member": a_member(failing_since=NOW - 7.4, failures=14),
+        },
+        WaitingFor.RECORDS,
+        "the coordinator (broker 1, kafka-1:9092) has refused our login for 7.2 s (SASL: bad"
+        " password); no heartbeat has been answered for 7.4 s",
+    ),
     "the topic is gone": (
         {"cluster": Cluster(version=1), "metadata": trouble(since=NOW - 3.0)},
         WaitingFor.LEADER,

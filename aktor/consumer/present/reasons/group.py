@@ -60,6 +60,15 @@ def coordinator(p: Picture) -> Reason | None:
             text += f"; no heartbeat has been answered{for_long(since, p.now)}"
         then = _session_end(p) or next_attempt(broker, p.now)
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
+    if broker is not None and broker.refused and member is not None:
+        refused = broker.failing_since
+        if refused is not None and p.now - member.failing_since >= FAULT_AFTER:
+            # (Another connection to it may be open, and answer: login_refused.)
+            text = f"the coordinator ({broker_name(broker)}) has refused our login"
+            text += f"{for_long(refused, p.now)} ({first_line(broker.error)}); no heartbeat has"
+            text += f" been answered{for_long(member.failing_since, p.now)}"
+            then = _session_end(p) or next_attempt(broker, p.now)
+            return Reason(WaitingFor.COORDINATOR, text, member.failing_since, True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:
         last = f", last: {first_line(it.trouble)}" if it.trouble else ""
         looked = plural(it.asked, "look-up")

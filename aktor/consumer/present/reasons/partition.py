@@ -31,7 +31,7 @@ from aktor.consumer.present.reasons.words import (
     seconds,
 )
 from aktor.consumer.present.seen import PartitionSeen, quiet
-from aktor.events.present import BrokerNow, PositionNow
+from aktor.events.present import BrokerNow, Hindrance, PositionNow
 from aktor.structs import TopicPartition
 
 __all__ = ["is_fed", "of_partition", "of_partitions"]
@@ -88,8 +88,17 @@ def _no_leader(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
     elif tp.partition not in topic.partitions:
         text = f"the topic has had no such partition{how_long} (it has {len(topic.partitions)})"
     else:
-        text = f"no broker has led it{how_long}"
+        text = f"no broker has led it{how_long}{_led_before(p, hindrance)}"
     return Reason(WaitingFor.LEADER, text, since, old, AGAIN_AND_AGAIN, only_new=True)
+
+
+def _led_before(p: Picture, hindrance: Hindrance | None) -> str:
+    if hindrance is None or hindrance.node is None:
+        return ""
+    # (A broker that has left the cluster is not among these.)
+    broker = p.network.brokers.get(hindrance.node)
+    name = f"broker {hindrance.node}" if broker is None else broker_name(broker)
+    return f"; {name} did before"
 
 
 def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:

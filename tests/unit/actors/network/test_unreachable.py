@@ -527,3 +527,19 @@ def test_a_broker_that_answers_on_another_connection_is_not_lost() -> None:
         harness.answer()
 
     assert harness.of(BrokersLost) == []
+
+
+def test_a_broker_that_nobody_has_needed_for_long_is_not_lost() -> None:
+    """It died, and others lead its partitions since."""
+    harness = connected().tell(a_cluster(a=1, b=2)).send(a_request(2, deadline=1e6)).refuse()
+    while harness.time.now < 9.0:
+        now = harness.time.now + 1.0
+        harness.at(now).send(a_request(2, deadline=now + 0.5))
+        for key in list(harness.net.attempts):
+            harness.tell(ConnectionFailed(key=key, error=refused(), now=0.0))
+
+    while harness.time.now < 60.0:
+        harness.at(harness.time.now + 1.0)
+
+    assert harness.of(BrokersLost) == []
+    assert harness.traced("broker.lost") == []

@@ -143,6 +143,17 @@ def test_what_cannot_be_asked_for_now_is_not_and_counts_at_its_node_if_it_will_b
     assert plan.wake_at == (1.0 if why == "waiting" else NEVER)
 
 
+def test_of_a_partition_without_a_leader_it_is_known_who_led_it_before() -> None:
+    table = Table({0: 1, 1: 2})
+
+    for _ in range(2):
+        table.cursor(0).leader = None
+        table.look(0)
+
+    assert table.plan.hindered[tp(0)].node == 1
+    assert tp(1) not in table.plan.hindered
+
+
 def test_what_is_paused_or_has_no_leader_is_expected_of_nobody() -> None:
     table = Table({0: 1, 1: 2})
     for one in (0, 1):

@@ -84,14 +84,14 @@ def test_a_stopped_process_is_named_when_its_session_ends_and_when_it_goes_on(
     )
 
     gone, back = triggers(tables)
-    assert gone == (
+    stood_still = r"the process stood still for at least \d\d\.\d s, or its clock jumped"
+    assert re.fullmatch(
         "triggered by bob on host-bob: the coordinator took it out of the group, and it had not"
-        " said that it leaves (it was killed, stopped or cut off)"
+        f" said that it leaves: {stood_still}",
+        gone,
     )
     assert re.fullmatch(
-        rf"triggered by bob on host-bob: fenced: UNKNOWN_MEMBER_ID{MORE} after the process stood"
-        r" still for \d\d\.\d s, or its clock jumped",
-        back,
+        rf"triggered by bob on host-bob: fenced: UNKNOWN_MEMBER_ID{MORE} after {stood_still}", back
     )
 
 
@@ -146,8 +146,8 @@ def test_a_clock_that_jumps_ahead_is_told_apart_from_an_application_that_does_no
     first, *_ = triggers(told_of(protocol, lambda _, members: members[1].jump_clock(600.0)))
 
     assert re.fullmatch(
-        r"triggered by bob on host-bob: the process stood still for (600|599)\.\d s, or its clock"
-        r" jumped",
+        r"triggered by bob on host-bob: the process stood still for at least (600|599)\.\d s, or"
+        r" its clock jumped",
         first,
     )
 
