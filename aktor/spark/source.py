@@ -79,13 +79,14 @@ class KafkaDataSource(DataSource):
     def _is_stream(self) -> bool:
         """Spark asks for the schema without saying which kind of query this is. An option that only
         one kind may have is refused when the reader of the other kind is made."""
-        ends = {
+        of_batches = {
             "endingoffsets",
             "endingtimestamp",
             "endingoffsetsbytimestamp",
             "endingoffsetsdefault",
+            "pushfilters",
         }
-        return not ends & {name.lower() for name in self._given}
+        return not of_batches & {name.lower() for name in self._given}
 
 
 class _PushFilters:
@@ -123,6 +124,19 @@ class BatchReader(DataSourceReader):
         return _PushFilters(self._push)
 
     def _push(self, filters: Sequence[Filter]) -> Sequence[Filter]:
+        """Filters are taken only if the user says that the DataFrame is for one query.
+
+        Spark 4.3 has one plan of a Python source for all queries of a DataFrame, that of the filter
+        which came last (`PythonDataSourceV2.setReadInfo`). A query without a filter, or another
+        branch of the same query, would get the rows of that filter.
+        """
+        if not self._options.push_filters:
+            _LOG.info(
+                "filters of the query are left to Spark (pushFilters=true: for a DataFrame that is"
+                " used once): %s",
+                filters,
+            )
+            return filters
         kinds = columns.condition_kinds(self._schema, self._options)
         found, left = read_filters(filters, kinds)
         self._where = (*self._where, *found)

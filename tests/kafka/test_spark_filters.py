@@ -61,7 +61,7 @@ def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
     spark.conf.set(PUSHDOWN, "true")
     try:
         for text, alone in FILTERS.items():
-            frame = records.load().where(text)
+            frame = records.option("pushFilters", "true").load().where(text)
             place = len(frame.columns) + list(FILTERS).index(text)
             expected = [row[: len(frame.columns)] for row in every if row[place]]
             assert rows(frame) == expected != [], text
@@ -72,6 +72,20 @@ def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
                     frame._jdf.queryExecution(), "formatted"
                 )
                 assert "PushedFilters: [" in told.replace("PushedFilters: []", ""), told
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
+def test_a_filter_of_one_query_leaves_the_other_queries_of_the_frame_as_they_are(
+    spark: Any, kafka: Cluster, filled: str
+) -> None:
+    frame = batch(spark, OURS, kafka, filled)
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        one, two = frame.where("partition = 0"), frame.where("partition = 1")
+        assert [one.count(), frame.count()] == [10, 20]
+        assert {row["partition"] for row in one.union(two).collect()} == {0, 1}
     finally:
         spark.conf.set(PUSHDOWN, "false")
 

@@ -46,6 +46,7 @@ KNOWN: Final = (
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsDefault", "endingTimestamp", "endingOffsetsByTimestamp"),
     *("failOnDataLoss", "includeHeaders", "columns", "decode", "avroSchema", "where"),
+    "pushFilters",
     *("descFilePath", "binaryDescriptorSet", "messageName", "emit.default.values"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("minPartitions", "maxRecordsPerPartition", "maxPartitions"),
@@ -96,6 +97,7 @@ class SourceOptions:
     decode: str | None = None
     values: AvroOptions | ProtobufOptions | None = None
     where: str | None = None
+    push_filters: bool = False
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_bytes: int | None = None
@@ -175,6 +177,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         decode=read.optional("decode", _decode),
         values=_values(read),
         where=read.given("where"),
+        push_filters=read.boolean("pushFilters", False),
         max_offsets=read.optional("maxOffsetsPerTrigger", _positive),
         min_offsets=read.optional("minOffsetsPerTrigger", _positive),
         max_bytes=read.optional("maxBytesPerTrigger", _positive),
@@ -203,6 +206,11 @@ def _check_together(options: SourceOptions, *, stream: bool) -> None:
     ):
         if needs and not group:
             raise ConfigurationError(f"{name} needs the group: set kafka.group.id")
+    if stream and options.push_filters:
+        raise ConfigurationError(
+            "pushFilters is for batch queries: Spark hands no filters to a stream's source; use"
+            " where"
+        )
     if not stream and options.commit_offsets:
         raise ConfigurationError("commitOffsets is for streams: a batch query has no progress")
     most, least = options.max_offsets, options.min_offsets

@@ -58,7 +58,8 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 def a_reader(kafka: EmbeddedKafka, **more: str) -> tuple[Any, Any]:
     servers = kafka.bootstrap_servers
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "lines,other"} | more
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "lines,other"}
+    given |= {"pushFilters": "true"} | more
     schema = the_schema(given)
     return sent(a_source(given)).reader(schema=schema), schema
 
@@ -149,6 +150,21 @@ def test_spark_filters_again_what_may_be_null_and_gets_back_what_is_not_known(
     assert list(left) == [*again, *unknown]
     assert all(any(one is given for given in [*again, *unknown]) for one in left)
     assert "GreaterThan(attribute=('offset',), value=1)" in caplog.text
+
+
+def test_filters_are_taken_only_from_a_query_that_says_it_is_alone(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark uses what one filter of a DataFrame left for its other queries, too."""
+    reader, _ = a_reader(kafka, pushFilters="false")
+    filters = [EqualTo(("partition",), 1)]
+
+    with caplog.at_level(logging.INFO, logger="aktor.spark"):
+        left = reader.pushFilters(filters)
+
+    assert left is filters
+    assert len(spans(reader)) == sum(TOPICS.values())
+    assert "pushFilters=true" in caplog.text
 
 
 def test_a_source_that_takes_filters_is_not_refused_where_the_setting_is_off(

@@ -161,6 +161,7 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
             {"startingTimestamp": "5", "startingOffsetsDefault": "latest"},
             "startingTimestamp is for all partitions",
         ),
+        ({"pushFilters": "true"}, "is for batch queries"),
         ({"kafka__fetch__max__wait__ms": "soon"}, "must be a number"),
         ({"kafka__fetch__max__wait__ms": "9" * 5000}, "must be a number"),
     ],
