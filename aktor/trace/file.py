@@ -25,8 +25,9 @@ from aktor.trace.plain import text_of
 
 __all__ = ["MAX_BYTES", "PAUSE", "TraceFile", "trace_file"]
 
-#: How long a line waits for others, in seconds.
-PAUSE: Final = 0.2
+#: How long a line waits for others, in seconds. A process that is killed loses them: what it gave
+#: out last, too, from which a downtime is counted.
+PAUSE: Final = 0.05
 
 #: So many events wait to be written. Beyond them events are lost: the disk, or who reads a pipe,
 #: does not keep up.

@@ -680,6 +680,22 @@ def test_a_partition_whose_leader_is_gone_is_stalled_once_and_resumes(world: Wor
     assert 8.0 < resumed["seconds"] < 45.0
 
 
+def test_a_stall_is_not_over_because_the_session_is_now_what_keeps_the_records_back(
+    world: World,
+) -> None:
+    """The leader is down, and it is not known whether there is anything new; then the session may
+    be over, too."""
+    consumer = a_member(world, session_timeout_ms=6000, heartbeat_interval_ms=1000)
+    read(world, consumer, 80)
+    lose(world, consumer, world.cluster.log("orders", 0).leader)
+    world.cluster.drop_next("Heartbeat", times=100)
+    poll_for(world, consumer, 12.0)
+
+    assert ("orders-0", "broker") in stalls(world, consumer)
+    assert consumer.status().partitions[T0].waiting_for is WaitingFor.SESSION
+    assert world.host(consumer).named("delivery.resumed") == []
+
+
 def test_an_outage_is_one_warning_for_each_reason_however_many_partitions_are_stalled(
     world: World,
 ) -> None:

@@ -126,9 +126,11 @@ class Watch:
             if stalled is None:
                 self._seen.pop(tp, None)
                 # What follows an outage (another leader, a check of the position) begins anew, and
-                # is no fault for a second: nothing can be delivered all the same.
-                fed = is_fed(p, it, reason)
-                if known is not None and (fed or reason.waiting_for not in _UNTOLD):
+                # is no fault for a second; or another fault is more important now (the session),
+                # and of that nobody knows whether it keeps back anything. Nothing can be delivered
+                # all the same.
+                hindered = reason.fault or reason.waiting_for in _UNTOLD
+                if known is not None and (is_fed(p, it, reason) or not hindered):
                     self._resumed(tp, p, "records can be delivered")
             elif p.now - stalled < STALLED_AFTER:
                 continue

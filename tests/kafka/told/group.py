@@ -117,7 +117,7 @@ class Load(threading.Thread):
             {
                 "bootstrap.servers": ",".join(servers),
                 "acks": "all",
-                "linger.ms": 0,
+                "linger.ms": 10,
                 "socket.timeout.ms": 2000,
                 "topic.metadata.refresh.interval.ms": 1000,
                 "allow.auto.create.topics": False,

@@ -151,11 +151,16 @@ def _tell(partition: str, seen: list[Silence], tables: Tables, since: float, unt
     if not told:
         longest = max(seen, key=lambda one: one.ended - one.began)
         lasted = longest.ended - longest.began
-        stalls = [row for row in tables.silences if row.partition == partition]
-        words = "; ".join(f"silence of {row.duration_ms} ms: {row.reason}" for row in stalls[-1:])
-        print(
-            f"    {partition}: seen {lasted * 1000:6.0f} ms, kept its owner; {words or 'no stall'}"
-        )
+        stalls = [
+            row
+            for row in tables.silences
+            if row.partition == partition and row.began < longest.ended and row.ended is not None
+        ]
+        words = "no stall"
+        if stalls and stalls[-1].ended is not None:
+            began, ended = stalls[-1].began - longest.began, stalls[-1].ended - longest.ended
+            words = f"stall ({stalls[-1].reason}), begins {began:+.1f} s, ends {ended:+.1f} s"
+        print(f"    {partition}: seen {lasted * 1000:6.0f} ms, kept its owner; {words}")
         return False
     row = max(told, key=lambda row: row.downtime_ms or 0.0)
     began, ended = row.last_delivered or 0.0, row.first_delivered or 0.0
