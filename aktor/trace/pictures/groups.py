@@ -63,6 +63,8 @@ class GroupPictures:
         times += [row.last_delivered or row.assigned for row in self._owned]
         times += [row.assigned for row in self._owned]
         self.window = Window.of(times)
+        #: The time of the last thing that is known of it.
+        self.last = max(times, default=0.0)
 
     @property
     def worst(self) -> list[Rebalance]:
@@ -137,16 +139,17 @@ class GroupPictures:
         step = step_of(window)
         chart, data = causes_chart(counted(self.rebalances, step), step)
         title = f"Group {visible(self.group)}: {len(self.rebalances)} rebalances, by their causes"
-        return Picture("causes", title, [], chart, data)
+        end = f"The traces end at {day(self.last)} {clock(self.last)} UTC."
+        return Picture("causes", title, [end], chart, data)
 
     def waterfall(self, row: Rebalance, suffix: str = "") -> Picture:
         """One rebalance step by step."""
         parts = [part for part in self._parts if part.rebalance == row.rebalance]
-        chart, data = waterfall_chart(row, parts, self._spans, self._downtimes)
+        chart, data, left_out = waterfall_chart(row, parts, self._spans, self._downtimes)
         title = (
             f"Group {visible(self.group)}: the rebalance of {day(row.began)} {clock(row.began)} UTC"
         )
-        return Picture(f"rebalance{suffix}", title, [row.sentence], chart, data)
+        return Picture(f"rebalance{suffix}", title, [row.sentence, *left_out], chart, data)
 
 
 def file_names(groups: Sequence[str]) -> dict[str, str]:

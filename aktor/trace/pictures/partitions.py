@@ -14,7 +14,7 @@ from aktor.trace.pictures.times import Window, lasting, milliseconds
 from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.rows import Downtime, OwnedPartition, Silence
 
-__all__ = ["NOBODY", "Ribbon", "partitions_chart", "ribbons_of"]
+__all__ = ["NOBODY", "Ribbon", "in_order", "partitions_chart", "ribbons_of", "together"]
 
 #: Rows that are drawn. Partitions that had the same owners at the same times share one.
 ROWS: Final = 60
@@ -71,7 +71,7 @@ def ribbons_of(
     for row in owned:
         rows[row.partition].append(row)
     found: dict[str, Ribbon] = {}
-    for partition, of_one in sorted(rows.items(), key=lambda item: _in_order(item[0])):
+    for partition, of_one in sorted(rows.items(), key=lambda item: in_order(item[0])):
         ribbon = Ribbon([partition])
         of_one.sort(key=lambda one: one.assigned)
         # An owner that did not release its partition has it until the next one is given it.
@@ -102,7 +102,7 @@ def ribbons_of(
     return list(found.values())
 
 
-def _in_order(partition: str) -> tuple[str, int]:
+def in_order(partition: str) -> tuple[str, int]:
     topic, _, number = partition.rpartition("-")
     return topic, int(number) if number.isdecimal() else -1
 

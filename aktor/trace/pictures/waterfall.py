@@ -10,7 +10,7 @@ from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import LABELS, WIDTH, Values, altair, colour, say
 from aktor.trace.pictures.members import DOING, doing, holding, words
 from aktor.trace.pictures.names import Labels, short, visible
-from aktor.trace.pictures.partitions import NOBODY
+from aktor.trace.pictures.partitions import NOBODY, in_order
 from aktor.trace.pictures.times import clock, day, lasting
 from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name
@@ -63,10 +63,19 @@ def waterfall_chart(
     parts: Sequence[MemberPart],
     spans: Sequence[Span],
     downtimes: Sequence[Downtime],
-) -> tuple[Any, dict[str, Values]]:
-    """The chart, and its data."""
+) -> tuple[Any, dict[str, Values], list[str]]:
+    """The chart, its data, and what it leaves out, in sentences."""
     alt = altair()
-    steps = [*_steps(row, parts, spans), *_pauses(row, downtimes)]
+    steps, members = _steps(row, parts, spans)
+    pauses, partitions = _pauses(row, downtimes)
+    steps += pauses
+    left_out = []
+    if members:
+        left_out.append(f"{members} more members have a part in it, and are left out.")
+    if partitions:
+        left_out.append(
+            f"{partitions} more partitions moved, and were silent no longer than these."
+        )
     labels = Labels(
         {at: [one.name, f"{one.name} {clock(one.began)}"] for at, one in enumerate(steps)}, 40
     )
@@ -120,16 +129,20 @@ def waterfall_chart(
         {"a": round(row.duration_ms / 1000 * factor, 4), "say": "All members have their part."},
     ]
     chart = alt.layer(end, bars, lengths).properties(width=WIDTH, height=max(1, len(order)) * 19)
-    return chart, {"steps": values, "ends": ends}
+    return chart, {"steps": values, "ends": ends}, left_out
 
 
-def _steps(row: Rebalance, parts: Sequence[MemberPart], spans: Sequence[Span]) -> list[_Step]:
-    """Member by member, in the order in which they came to it: its part, and what it did in it."""
+def _steps(
+    row: Rebalance, parts: Sequence[MemberPart], spans: Sequence[Span]
+) -> tuple[list[_Step], int]:
+    """Member by member, in the order in which they came to it: its part, and what it did in it; and
+    how many members are left out."""
     mine: dict[Name, MemberPart | None] = {}
     for part in sorted(parts, key=lambda one: (one.began, one.consumer or "")):
         mine.setdefault((part.consumer, part.host), part)
-    mine.setdefault((row.held_by, row.held_by_host), None)
-    mine.setdefault((row.initiator, row.initiator_host), None)
+    told = {(row.held_by, row.held_by_host), (row.initiator, row.initiator_host)} - {(None, None)}
+    for name in sorted(told, key=str):
+        mine.setdefault(name, None)
     held = set(map(id, holding(row, spans)))
     inside = [
         span
@@ -141,7 +154,6 @@ def _steps(row: Rebalance, parts: Sequence[MemberPart], spans: Sequence[Span]) -
     kept = set(
         map(id, sorted(inside, key=lambda one: (id(one) not in held, -one.duration_ms))[:STEPS])
     )
-    told = {(row.held_by, row.held_by_host), (row.initiator, row.initiator_host)}
     steps: list[_Step] = []
     for name, its_part in sorted(mine.items(), key=lambda item: item[0] not in told)[:MEMBERS]:
         its = [one for one in inside if (one.consumer, one.host) == name and id(one) in kept]
@@ -155,7 +167,7 @@ def _steps(row: Rebalance, parts: Sequence[MemberPart], spans: Sequence[Span]) -
             steps.append(
                 _Step(_name(span), doing(span), span.began, span.ended, say, id(span) in held)
             )
-    return steps
+    return steps, max(0, len(mine) - MEMBERS)
 
 
 def _name(span: Span) -> str:
@@ -163,10 +175,11 @@ def _name(span: Span) -> str:
     return f"{short(span.consumer or 'a member', 18)}: {what}"
 
 
-def _pauses(row: Rebalance, downtimes: Sequence[Downtime]) -> list[_Step]:
-    """The partitions that got another owner in it, those that were silent longest."""
+def _pauses(row: Rebalance, downtimes: Sequence[Downtime]) -> tuple[list[_Step], int]:
+    """The partitions that got another owner in it, those that were silent longest; and how many are
+    left out."""
     steps = []
-    for gap in downtimes:
+    for gap in sorted(downtimes, key=lambda one: in_order(one.partition)):
         began, ended = gap.last_delivered, gap.first_delivered
         inside = row.began - 1.0 <= gap.assigned <= row.ended + 1.0
         if inside and gap.moved and began is not None and ended is not None and gap.downtime_ms:
@@ -180,4 +193,4 @@ def _pauses(row: Rebalance, downtimes: Sequence[Downtime]) -> list[_Step]:
             name = f"{short(topic, 14)}-{number} to {short(gap.to_consumer or '?', 12)}"
             steps.append(_Step(name, NOBODY, began, ended, say))
     longest = sorted(steps, key=lambda one: one.began - one.ended)[:PAUSES]
-    return sorted(longest, key=lambda one: (one.began, one.name))
+    return sorted(longest, key=lambda one: one.began), len(steps) - len(longest)

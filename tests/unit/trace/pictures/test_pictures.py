@@ -271,6 +271,24 @@ def test_many_partitions_share_rows_and_many_members_are_left_out() -> None:
     assert any("10 members are left out" in line for line in timeline.lines)
 
 
+def test_the_steps_of_one_rebalance_say_how_many_members_and_partitions_they_leave_out() -> None:
+    steps = pictures_of(many())["rebalance-2"]
+
+    rows = [one["row"] for one in steps.data["steps"]]
+    assert sum(row.endswith("its part") for row in rows) == 15
+    moved = [row for row in rows if " to worker-" in row]
+    assert [row.partition(" ")[0] for row in moved] == [f"orders-{one}" for one in range(12)]
+    _, members, partitions = steps.lines
+    assert members == "35 more members have a part in it, and are left out."
+    assert partitions == "488 more partitions moved, and were silent no longer than these."
+
+
+def test_the_causes_say_when_the_traces_end_as_their_axis_goes_further() -> None:
+    causes = pictures_of(Tables(tell(of_two())[0]))["causes"]
+
+    assert causes.lines == ["The traces end at 2027-01-15 08:00:17.000 UTC."]
+
+
 def test_members_without_a_row_share_a_colour_that_is_nobody_elses_and_the_legend_says_so() -> None:
     timeline = pictures_of(many())["timeline"]
     owned = [one for one in timeline.data["owned"] if one["owner"] == "one of 10 other members"]
