@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -116,7 +117,7 @@ class TraceFile:
                 self.is_given_up = True
                 self._forget()
                 self._close()
-                _say_once(self._path, f"cannot be written and is given up: {text_of(error)}")
+                _say_once(self._path, f"cannot be written and is given up: {_words(error)}")
             finally:
                 self._is_writing = False
 
@@ -248,6 +249,13 @@ def _locked(file: int) -> Iterator[None]:
 
 #: What was said of which file in this process.
 _SAID: Final[set[tuple[str, str]]] = set()
+
+
+def _words(error: Exception) -> str:
+    """What hinders. (Of a pipe without a reader the system says "No such device or address".)"""
+    if isinstance(error, OSError) and error.errno == errno.ENXIO:
+        return "it is a named pipe, and no program reads it"
+    return text_of(error)
 
 
 def _say_once(path: str, what: str) -> None:

@@ -321,6 +321,19 @@ def test_a_file_that_cannot_be_written_is_given_up_with_one_line_on_stderr(
     assert line.startswith(f"aktor: the trace file {path!r} (AKTOR_TRACE) cannot be written and is")
 
 
+def test_a_pipe_without_a_reader_is_told_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = a_pipe_without_a_reader(tmp_path)
+    monkeypatch.setenv("AKTOR_TRACE", path)
+    open_trace(consumer="c").info("commit.sent")
+    trace_file(path).flush()
+
+    assert capfd.readouterr().err.endswith(
+        "is given up: it is a named pipe, and no program reads it\n"
+    )
+
+
 def test_a_path_that_no_file_can_have_is_given_up(capfd: pytest.CaptureFixture[str]) -> None:
     file = TraceFile("a\0b", max_bytes=100)
     file.add({"n": 1})
