@@ -49,6 +49,14 @@ DRAWN: Final = frozenset({"spans", "owned_partitions"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _Table(list[Row]):
+    """The rows of one table. Also of an empty one it is known which columns it has."""
+
+    def __init__(self, kind: type[Row]) -> None:
+        super().__init__()
+        self.kind = kind
+
+
 class Tables:
     """The rows of each table, in the order of their times.
 
@@ -58,7 +66,7 @@ class Tables:
 
     def __init__(self, rows: Iterable[Row] = (), counts: Mapping[str, int] | None = None) -> None:
         self.counts: Counter[str] = Counter(counts or {})
-        self._rows: dict[type[Row], list[Row]] = {kind: [] for kind in TABLES.values()}
+        self._rows: dict[type[Row], _Table] = {kind: _Table(kind) for kind in TABLES.values()}
         for row in rows:
             self._rows[type(row)].append(row)
         for kind, of_kind in self._rows.items():
@@ -140,6 +148,7 @@ def times_of(kind: type[Row]) -> frozenset[str]:
 
 
 def _columns(rows: Sequence[Row], kind: type[Row] | None) -> dict[str, list[Any]]:
+    kind = rows.kind if kind is None and isinstance(rows, _Table) else kind
     kinds = {type(row) for row in rows} or ({kind} if kind is not None else set())
     if len(kinds) != 1:
         raise ValueError("the rows of one table are wanted, and of an empty one its kind")
@@ -160,9 +169,9 @@ def _moment(at: float | None) -> datetime | None:
 
 
 def to_pandas(rows: Sequence[Row], kind: type[Row] | None = None) -> Any:
-    """A DataFrame of these rows of one table; times in UTC. `kind` is the class of the rows, and is
-    needed if there are none. Raises ModuleNotFoundError without pandas, ValueError for rows of
-    several tables."""
+    """A DataFrame of these rows of one table; times in UTC. An empty list that is no table of
+    `Tables` needs `kind`, the class of its rows. Raises ModuleNotFoundError without pandas,
+    ValueError for rows of several tables."""
     pandas = importlib.import_module("pandas")  # it has no types, and need not be installed
     return pandas.DataFrame(_columns(rows, kind))
 

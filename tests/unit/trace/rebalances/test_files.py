@@ -159,6 +159,16 @@ def test_rows_are_frames_of_pandas_with_times_in_utc() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_is_a_frame_with_its_columns(name: str) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    columns = [field.name for field in fields(TABLES[name])]
+
+    assert list(to_pandas(Tables()[name]).columns) == columns
+    assert to_polars(Tables()[name]).columns == columns
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_rows_of_each_table_are_frames_of_polars_with_times_in_utc(name: str) -> None:
     polars = pytest.importorskip("polars")
     rows = expected()[name]
