@@ -19,7 +19,7 @@ from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
     from aktor.trace.rebalances import Tables
-    from aktor.trace.rebalances.rows import Rebalance, Row
+    from aktor.trace.rebalances.rows import Rebalance, RefusedCommit, Row
 
 __all__ = ["add_arguments", "check_pictures", "run", "write_pictures"]
 
@@ -34,6 +34,9 @@ DOWNTIME_MIN: Final = 1000.0
 
 #: An attempt so many seconds after the one before is another one of a row.
 AGAIN: Final = 60.0
+
+#: By these the reasons of commits differ that were refused for the same reason.
+_OFFSETS_OR_NUMBERS: Final = re.compile(r"(?<=the offsets of ).*? (?=were )|[0-9]+")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,13 +241,14 @@ def _print(tables: Tables, *, around: str | None) -> None:
             f"{row.group}: {row.partition}, {seconds(row.downtime_ms or 0.0)}, from"
             f" {called(before)} to {called(after)}",
         )
-    refused = Counter(
-        (row.group, row.consumer, row.because or "its trace does not say why")
-        for row in tables.refused_commits
-    )
+    refused = _refused(tables.refused_commits)
     _print_head("Commits that were refused", len(refused))
-    for (group, consumer, because), count in refused.most_common(MOST):
-        _print_line(f"{count:>6} x  ", f"{group}: {consumer}: {because}")
+    for commits in refused[:MOST]:
+        first, last = commits[0], commits[-1]
+        name = called((first.consumer, first.host))
+        until = f", {len(commits)} times until {_clock(last.at)}" if len(commits) > 1 else ""
+        because = last.because or "its trace does not say why"
+        _print_line(f"{_clock(first.at)}  ", f"{first.group}: {name}{until}: {because}")
     resets = [row for row in tables.resets if row.from_offset is not None]
     _print_head("Positions that were reset", len(resets))
     for reset in resets[:MOST]:
@@ -270,6 +274,16 @@ def _print(tables: Tables, *, around: str | None) -> None:
         words += [_count(count, what) for what, count in others.items() if count]
         name = called((total.consumer, total.host))
         _print_line("        ", f"{total.group}: {name}: {', '.join(words)}")
+
+
+def _refused(rows: Iterable[RefusedCommit]) -> list[list[RefusedCommit]]:
+    """Those of a member that were refused for the same reason, whatever the partitions and the
+    broker were: the most first."""
+    alike: dict[tuple[str | None, ...], list[RefusedCommit]] = {}
+    for row in rows:
+        kind = _OFFSETS_OR_NUMBERS.sub("", row.because or "")
+        alike.setdefault((row.group, row.consumer, row.host, kind), []).append(row)
+    return sorted(alike.values(), key=lambda commits: -len(commits))
 
 
 def _count(count: int, what: str) -> str:

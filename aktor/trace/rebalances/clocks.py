@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aktor.trace.rebalances.parts import Name
+from aktor.trace.rebalances.parts import Name, one_clock
 
 __all__ = ["Clocks"]
 
@@ -51,7 +51,7 @@ class Clocks:
         self.ends(source, at)
         for other, (theirs, epochs) in self._epochs.items() if joins else ():
             greater = [since for known, since in epochs.items() if known > epoch]
-            if greater and theirs != name:
+            if greater and not one_clock(theirs, name):
                 self._behind.setdefault(other, []).append((at, name, at - min(greater)))
         epochs = self._epochs.setdefault(source, (name, {}))[1]
         epochs.setdefault(epoch, at)
@@ -91,6 +91,8 @@ class Clocks:
             _cut(self._answers, ANSWERS)
 
     def _compare(self, one: Name, at: float, other: Name, other_at: float) -> None:
+        if one_clock(one, other):
+            return
         count, least = self._apart.get((one, other), (0, float("inf")))
         self._apart[one, other] = count + 1, min(least, abs(at - other_at))
         _cut(self._apart, ANSWERS)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.parts import Expelled, Name, Part, milliseconds
+from aktor.trace.rebalances.parts import Expelled, Name, Part, milliseconds, one_clock
 from aktor.trace.rebalances.rows import At, Downtime, OwnedPartition
 
 __all__ = ["OVERLAP", "Owner", "Ownership"]
@@ -254,5 +254,5 @@ class Ownership:
 def _note(ahead: dict[tuple[Name, Name], float], one: Name, other: Name, seconds: float) -> None:
     """The clock of the one is so much ahead of the other's, at least."""
     names = one, other
-    if one != other and (names in ahead or len(ahead) < PAIRS):
+    if not one_clock(one, other) and (names in ahead or len(ahead) < PAIRS):
         ahead[names] = max(ahead.get(names, 0.0), seconds)

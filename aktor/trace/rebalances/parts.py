@@ -9,7 +9,7 @@ from typing import Final
 from aktor.trace.rebalances.causes import Cause
 
 __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
-__all__ += ["Name", "Part"]
+__all__ += ["Name", "Part", "milliseconds", "one_clock"]
 
 #: The phases of a part, by the states of `membership.moved`.
 PHASES: Final = {
@@ -352,6 +352,11 @@ class Life:
         if phase is not None:
             spent = milliseconds(max(self.since, part.began), at)
             part.spent[phase] = round(part.spent.get(phase, 0.0) + spent, 3)
+
+
+def one_clock(one: Name, other: Name) -> bool:
+    """Whether these are known to have the same wall clock: processes of one host have."""
+    return one == other or (one[1] is not None and one[1] == other[1])
 
 
 def milliseconds(since: float, until: float) -> float:

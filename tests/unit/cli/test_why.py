@@ -331,3 +331,62 @@ def test_a_clock_that_was_set_without_a_rebalance_is_told(
     err = capsys.readouterr().err
     assert "the clock of alice on host-alice was set by 3600.0 s, or its machine slept" in err
     assert "its times from 2027-01-15 09:01:00Z on are shifted" in err
+
+
+def test_members_of_one_host_have_one_clock_whatever_offsets_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster was replaced: its offsets begin at 0 again."""
+    events: list[dict[str, Any]] = []
+    bob, carol = Member(events, "bob", "vm"), Member(events, "carol", "vm")
+    owns = {"partitions": {"t-0": 1}, "by_group": True}
+    bob.tells(BEGAN, "partitions.assigned", **owns)
+    bob.is_given(BEGAN + 1, "t-0", 100, 109)
+    bob.tells(BEGAN + 11, "membership.moved", after="stable")
+    bob.tells(BEGAN + 30, "partitions.released", partitions={"t-0": 110})
+    carol.tells(BEGAN + 13, "partitions.assigned", **owns)
+    carol.is_given(BEGAN + 32, "t-0", 0, 9)
+    for generation in (1, 2, 3):
+        ids = {"bob-1": None, "carol-1": None}
+        at = BEGAN + 100 * generation
+        bob.tells(at, "rebalance.joined", generation=generation, member="bob-1", member_ids=ids)
+        carol.tells(at + 30, "rebalance.joined", generation=generation, member="carol-1")
+    bob.tells(BEGAN + 500, "member.epoch", before=0, after=3)
+    carol.tells(BEGAN + 549, "member.epoch", before=0, after=4)
+    bob.tells(BEGAN + 550, "member.epoch", before=3, after=5)
+    bob.tells(BEGAN + 560, "membership.moved", after="stable")
+    file = tmp_path / "trace.jsonl"
+    events.sort(key=lambda event: event["t"])
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    assert "clock" not in capsys.readouterr().err
+
+
+def test_commits_that_were_refused_for_one_reason_are_one_line_whatever_partitions_they_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events: list[dict[str, Any]] = []
+    alice = Member(events, "alice")
+    for number in range(30):
+        because = (
+            f"NotCoordinatorError: the offsets of t-{number}, t-{number + 1} were not committed in"
+            f" group 'g': the coordinator, broker {number % 3} at b{number % 3}:9092, moved"
+        )
+        alice.tells(BEGAN + number, "commit.failed", kind="auto", because=because)
+    alice.tells(
+        BEGAN + 40, "commit.failed", kind="auto", because="TopicAuthorizationFailedError: t"
+    )
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    main(["why", str(file)])
+
+    out = said(capsys)
+    assert (
+        "2027-01-15 08:00:00Z g: alice on host-alice, 30 times until 2027-01-15 08:00:29Z:"
+        " NotCoordinatorError: the offsets of t-29, t-30 were not committed" in out
+    )
+    assert out.count("NotCoordinatorError") == 1
+    assert "2027-01-15 08:00:40Z g: alice on host-alice: TopicAuthorizationFailedError: t" in out
