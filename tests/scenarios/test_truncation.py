@@ -218,6 +218,27 @@ def test_records_that_were_only_fetched_are_dropped_and_nothing_is_said(
 
 
 @pytest.mark.usefixtures("told_by")
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+def test_records_that_an_iteration_has_left_are_dropped_and_nothing_is_said(
+    world: World, policy: str
+) -> None:
+    """They are decoded, and the last ones are of a newer epoch. The position is in the old one."""
+    world.cluster.move_leader("orders", 0)
+    world.cluster.fill("orders", 10)
+    consumer = a_reader(world, auto_offset_reset=policy, consumer_timeout_ms=2000)
+    consumer.seek_to_beginning()
+    consumer.pause(T1)
+    given = [next(consumer), *read(world, consumer, 4, max_records=2)]
+
+    world.cluster.elect_uncleanly("orders", 0, 20, *NEW)
+    world.sleep(3.0)
+    given += read(world, consumer, 30)
+
+    assert [one.offset for one in given] == list(range(35))
+    assert [one.value for one in given[20:]] == NEW
+
+
+@pytest.mark.usefixtures("told_by")
 def test_a_seek_while_the_truncation_is_being_found_wins(world: World) -> None:
     consumer = a_member(world)
     read(world, consumer, 40)

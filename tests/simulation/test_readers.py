@@ -8,19 +8,34 @@ import pytest
 
 from aktor import KafkaConsumer
 from aktor.simulation import Simulation
-from aktor.simulation.programs.ways import WAYS
+from aktor.simulation.programs.ways import WAYS, WAYS_BY_TURNS
 from aktor.simulation.selftest.books import Books
 from aktor.simulation.world.interrupts import HANDLERS
 from tests.gate import all_but_the_first
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, *WAYS_BY_TURNS])
 def test_everything_is_read_in_every_way(way: str) -> None:
     with Simulation(3) as sim:
         orders = sim.topic("orders", partitions=3, records=300)
         sim.consumers(group="g", topics=[orders], count=2, way=way, looked_at=True)
         sim.chaos(rate=0.3, for_=20).run(for_=20)
         sim.heal().progress().check()
+
+
+def test_elections_in_what_an_iteration_has_left_show_in_no_commit() -> None:
+    """Each committed offset has the leader epoch of the record before it: the check compares."""
+    with Simulation(3) as sim:
+        orders = sim.topic("orders", partitions=1)
+        for _ in range(5):
+            orders.write(20)
+            sim.brokers.move_leader(orders, 0)
+        sim.consumers(group="g", topics=[orders], way="leaves some", enable_auto_commit=False)
+
+        sim.progress().check()
+
+        stored = {one["epoch"] for one in sim.history.named("offset.committed")}
+        assert len(stored) == 5
 
 
 def test_a_thread_that_looks_at_the_consumer_looks_on() -> None:

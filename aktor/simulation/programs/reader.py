@@ -15,7 +15,7 @@ from aktor.simulation.programs.habits import HABITS
 from aktor.simulation.programs.listeners import LISTENERS
 from aktor.simulation.programs.loop import Loop, LoopByHand, Manner
 from aktor.simulation.programs.service import Service
-from aktor.simulation.programs.ways import SETTINGS, WAYS, WAYS_BY_COLUMNS
+from aktor.simulation.programs.ways import SETTINGS, WAYS, WAYS_BY_COLUMNS, WAYS_BY_TURNS
 from aktor.simulation.world.world import World
 
 __all__ = ["Reader"]
@@ -48,7 +48,7 @@ class Reader:
         self._manner = Manner(
             topics=topics,
             listener=LISTENERS[kind],
-            way={**WAYS, **WAYS_BY_COLUMNS, ASYNCIO: WAYS["polls"]}[way],
+            way={**WAYS, **WAYS_BY_TURNS, **WAYS_BY_COLUMNS, ASYNCIO: WAYS["polls"]}[way],
             habits=HABITS,
             elsewhere={},
         )

@@ -21,10 +21,10 @@ WAIT_MS: Final = 200
 MOST: Final = 30
 
 
-def _polls(loop: Loop, consumer: KafkaConsumer) -> None:
+def _polls(loop: Loop, consumer: KafkaConsumer, limit: int | None = None) -> None:
     """Poll, finish, poll again."""
     loop.finish()
-    records = consumer.poll(timeout_ms=WAIT_MS)
+    records = consumer.poll(timeout_ms=WAIT_MS, max_records=limit)
     for partition, some in records.items():
         loop.take(partition, some[-1].offset)
     loop.settle(consumer, has_read=bool(records))
@@ -41,6 +41,15 @@ def _iterates(loop: Loop, consumer: KafkaConsumer) -> None:
             break
     _see_whether_it_is_open(consumer, has_read=bool(count))
     loop.settle(consumer, has_read=bool(count))
+
+
+def _leaves_some(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Leave an iteration; or poll a few records, perhaps some of those that an iteration has left.
+    The others stay, decoded already."""
+    if loop.draw.random() < 0.5:
+        _iterates(loop, consumer)
+    else:
+        _polls(loop, consumer, loop.draw.randint(1, 3))
 
 
 def _takes_one(loop: Loop, consumer: KafkaConsumer) -> None:
@@ -86,6 +95,9 @@ WAYS: Final[Mapping[str, Act]] = {
     "takes one": _takes_one,
     "mixes": _mixes,
 }
+
+#: A way that few storms have, drawn apart, so that the storms of the other seeds stay as they were.
+WAYS_BY_TURNS: Final[Mapping[str, Act]] = {"leaves some": _leaves_some}
 
 #: Ways with columns.
 WAYS_BY_COLUMNS: Final[Mapping[str, Act]] = {

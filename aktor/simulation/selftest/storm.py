@@ -40,7 +40,7 @@ from aktor.simulation.programs.habits import (
     waver,
 )
 from aktor.simulation.programs.listeners import LISTENERS
-from aktor.simulation.programs.ways import WAYS, WAYS_BY_COLUMNS
+from aktor.simulation.programs.ways import WAYS, WAYS_BY_COLUMNS, WAYS_BY_TURNS
 from aktor.simulation.selftest.books import Books
 from aktor.simulation.selftest.protocol import CHOICES, MIX, Protocol, draw_protocol
 from aktor.simulation.selftest.strangers import Strangers
@@ -103,6 +103,9 @@ BATCHES: Final = 3
 
 #: The share of groups, and of members without one, whose loops take columns.
 COLUMNS: Final = 0.2
+
+#: The same of members that iterate and poll by turns, and leave records.
+BY_TURNS: Final = 0.05
 
 #: The share of storms with a second group, which reads the same.
 TWO_GROUPS: Final = 0.1
@@ -401,6 +404,7 @@ def _read(
     settings |= {**login, **_racks(sim, random.Random(f"{seed} racks"))}
 
     columns = random.Random(f"{seed} columns")
+    turns = random.Random(f"{seed} turns")
 
     def join(group: str, count: int) -> None:
         sim.consumers(
@@ -408,7 +412,7 @@ def _read(
             topics=SubscriptionPattern("ord.*") if spoken.has_regex else topics,
             count=count,
             kind=kind,
-            way=_way(readers, columns),
+            way=_way(readers, columns, turns),
             looked_at=readers.random() < LOOKED_AT,
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
             **settings,
@@ -416,14 +420,16 @@ def _read(
 
     join("g", members)
     if readers.random() < BY_HAND and others:
-        _read_by_hand(sim, topics, readers, columns, login)
+        _read_by_hand(sim, topics, readers, columns, turns, login)
     if readers.random() < TWO_GROUPS and others:
         join("k", readers.randint(1, 2))
 
 
-def _way(draw: random.Random, columns: random.Random) -> str:
-    """How members take their records; some take columns."""
+def _way(draw: random.Random, columns: random.Random, turns: random.Random) -> str:
+    """How members take their records; some take columns, some leave what an iteration has here."""
     way = draw.choice(list(WAYS))
+    if turns.random() < BY_TURNS:
+        way = turns.choice(list(WAYS_BY_TURNS))
     return columns.choice(list(WAYS_BY_COLUMNS)) if columns.random() < COLUMNS else way
 
 
@@ -441,6 +447,7 @@ def _read_by_hand(
     topics: Sequence[Topic],
     draw: random.Random,
     columns: random.Random,
+    turns: random.Random,
     login: Mapping[str, Any],
 ) -> None:
     """One more member, which assigns itself all partitions: for a group of its own, or for none."""
@@ -448,7 +455,7 @@ def _read_by_hand(
         group=draw.choice(["h", None]),
         topics=topics,
         by_hand=True,
-        way=_way(draw, columns),
+        way=_way(draw, columns, turns),
         looked_at=draw.random() < LOOKED_AT,
         enable_auto_commit=draw.random() < 0.5,
         isolation_level=draw.choice(["read_uncommitted", "read_committed"]),
