@@ -58,6 +58,10 @@ REST_WAIT: Final = 0.5
 #: Why the thread of a dispatcher is gone late in a program.
 TAKEN_AWAY: Final = "the interpreter shuts down, and runs no other thread any more"
 
+#: What came last may wait so long, in seconds, to be looked at (`watch_by`), if the thread wakes
+#: then.
+UNSEEN_FOR: Final = 3.0
+
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
 
@@ -455,6 +459,8 @@ class Dispatcher:
         self._watch: Callable[[float], tuple[float, bool]] | None = None
         self._watch_at = math.inf
         self._wakes_to_watch = False
+        #: Something was delivered since it looked last.
+        self._is_unseen = False
         self._stopping = False
         #: The program exits: outside of calls the thread rests.
         self.exits = False
@@ -593,7 +599,11 @@ class Dispatcher:
             self._look(now)
         due = ticks.due(now)
         if due is None:
-            return min(ticks.wake_at, self._watch_at) if self._wakes_to_watch else ticks.wake_at
+            # What came last is looked at, too, if nothing else wakes the thread for long: a buffer
+            # is full, so that nothing is asked for.
+            unseen = self._is_unseen and ticks.wake_at > self._watch_at + UNSEEN_FOR
+            wakes = self._wakes_to_watch or unseen
+            return min(ticks.wake_at, self._watch_at) if wakes else ticks.wake_at
         self.publish(due)
         return None
 
@@ -605,6 +615,7 @@ class Dispatcher:
 
     def _look(self, now: float) -> None:
         assert self._watch is not None, "there is a time for it"
+        self._is_unseen = False
         try:
             self._watch_at, self._wakes_to_watch = self._watch(now)
         except Exception as error:
@@ -624,6 +635,7 @@ class Dispatcher:
             return
         kind = type(message)
         if kind not in CLOCKWORK:
+            self._is_unseen = True
             self.ticks.told(actor.name)
         elif kind is Tick:
             self.ticks.asked(actor.name)

@@ -106,9 +106,9 @@ class Watch:
         suspect = bool(count) and _is_suspect(p)
         if not suspect and not self._stalls:
             self._seen.clear()
-            # Without a group there are no heartbeats. If the buffer is full, and the application
-            # does not poll, nothing wakes the thread.
-            return now + LOOK_EVERY, not p.in_group
+            # Without a group there are no heartbeats: nothing may wake the thread when the
+            # application has not polled for a second.
+            return now + LOOK_EVERY, bool(count) and not p.in_group and _lateness(p) > 0.0
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
         self._look_at_partitions(p)
         return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), True
