@@ -65,6 +65,7 @@ const contrast = (one, other) => {
 for (const figure of document.querySelectorAll("figure")) {
   const name = figure.getAttribute("aria-label"), svg = figure.querySelector("svg");
   const ground = getComputedStyle(svg).backgroundColor, edge = svg.getBoundingClientRect();
+  if (edge.right > innerWidth + 1) wrong.push(`${name}: it is wider than the page`);
   const marks = [...figure.querySelectorAll(".mark-rect path, .mark-symbol path, .mark-rule line")];
   if (!marks.some(one => one.getBoundingClientRect().width > 1)) wrong.push(`${name}: no marks`);
   const seen = [];

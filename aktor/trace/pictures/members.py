@@ -182,7 +182,10 @@ def members_chart(
         for what, hue, name in ((_SILENT, colours.SILENT, "silent"), (_HELD, colours.HELD, "held"))
         if data[name]
     }
-    named = alt.Legend(title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3)
+    # One below the other: beside the states there is no room for both.
+    named = alt.Legend(
+        title=None, orient="top", columns=1, symbolType="stroke", symbolStrokeWidth=3
+    )
     second = alt.Stroke(
         "what:N",
         scale=alt.Scale(domain=list(lines), range=list(lines.values())),

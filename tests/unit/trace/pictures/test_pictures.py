@@ -25,7 +25,7 @@ from aktor.trace.rebalances import Tables, read, tell
 from tests.gate import all_but_the_first
 from tests.unit.trace.pictures.many import many
 from tests.unit.trace.rebalances.incidents import Incident
-from tests.unit.trace.rebalances.told import BEGAN, Member
+from tests.unit.trace.rebalances.told import BEGAN, Member, storm_lines
 
 
 @cache
@@ -269,6 +269,16 @@ def test_many_partitions_share_rows_and_many_members_are_left_out() -> None:
     assert "10 x orders: 0-9" in rows
     assert len({one["lane"] for one in timeline.data["spans"]}) == 40
     assert any("10 members are left out" in line for line in timeline.lines)
+
+
+@pytest.mark.gate
+def test_the_legends_of_a_timeline_are_no_wider_than_its_page() -> None:
+    """With all that members of a storm do, one beside the other was cut off at the right."""
+    tables = Tables(read(storm_lines(1, "classic"))[0])
+    width = re.search(r'<svg[^>]* width="([0-9.]+)"', pictures_of(tables)["timeline"].svg())
+
+    assert width is not None
+    assert float(width[1]) <= 1120
 
 
 def test_the_steps_of_one_rebalance_say_how_many_members_and_partitions_they_leave_out() -> None:
