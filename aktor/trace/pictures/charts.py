@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +24,10 @@ LABELS: Final = 230
 
 #: An axis of more seconds has no seconds.
 _HOURS: Final = 4 * 3600.0
+
+#: Characters that have two places in a text of JavaScript (emoji, mostly). Vega cuts a label to its
+#: room, also between the two, and then no SVG can be made of it.
+_ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
 
 #: The rows of a data set.
 Values = list[dict[str, Any]]
@@ -116,7 +122,8 @@ class Picture:
 
     def svg(self) -> str:
         """A picture of its own, in light and in dark colours."""
-        drawn: str = vl_convert().vegalite_to_svg(self.spec(titled=True))
+        spec = json.dumps(self.spec(titled=True), ensure_ascii=False)
+        drawn: str = vl_convert().vegalite_to_svg(_ASTRAL.sub("□", spec))
         head, _, rest = drawn.partition(">")
         head = head.replace('class="marks"', 'class="aktor"')
         return f"{head}><style>{colours.style()}</style>{rest}\n"

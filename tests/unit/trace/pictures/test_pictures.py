@@ -195,6 +195,11 @@ def test_a_name_is_shown_short_and_never_as_code(first: int) -> None:
     assert shown.count("<h3>") == shown.count("</h3>")
 
 
+def test_an_emoji_in_a_name_that_is_cut_to_its_room_hinders_no_picture() -> None:
+    for picture in pictures_of(Tables(tell(of_two(alice="🐙" * 50))[0])).values():
+        assert "□□□" in picture.svg() or picture.name == "causes"
+
+
 def test_names_that_look_alike_when_they_are_short_stay_different() -> None:
     labels = Labels({number: [f"{'x' * 40}{number}{'y' * 40}"] for number in range(3)})
 
