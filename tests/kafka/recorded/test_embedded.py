@@ -11,7 +11,7 @@ from tests.kafka.recorded import record
 from tests.kafka.recorded.embedded import Ticking, embedded_kafka
 from tests.kafka.recorded.known import KNOWN
 from tests.kafka.recorded.scenarios import all_scenarios
-from tests.kafka.recorded.world import Scenario
+from tests.kafka.recorded.world import Scenario, use_up_the_first_producer_id
 
 SCENARIOS = all_scenarios()
 ROOT = Path(__file__).parents[3]
@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[3]
 def embedded() -> Iterator[str]:
     """The address of an embedded broker, shared by all scenarios."""
     with Ticking() as clock, embedded_kafka(clock) as cluster:
+        use_up_the_first_producer_id(cluster.address(1))
         yield cluster.address(1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.kafka.real import KafkaCluster
 from tests.kafka.recorded import record
 from tests.kafka.recorded.scenarios import all_scenarios
-from tests.kafka.recorded.world import Scenario
+from tests.kafka.recorded.world import Scenario, use_up_the_first_producer_id
 
 pytestmark = pytest.mark.real("it asks whether the records are true")
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.real("it asks whether the records are true")
 def address() -> Iterator[str]:
     """Where a broker is that has the settings of the records."""
     with KafkaCluster(settings=record.SETTINGS) as cluster:
+        use_up_the_first_producer_id(cluster.bootstrap_servers[0])
         yield cluster.bootstrap_servers[0]
 
 

@@ -12,7 +12,7 @@ from tests.kafka.recorded.batches import batch
 from tests.kafka.recorded.client import Later, RawClient
 from tests.kafka.recorded.observe import Observer
 
-__all__ = ["Scenario", "Topic", "World"]
+__all__ = ["Scenario", "Topic", "World", "use_up_the_first_producer_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +194,9 @@ class Scenario:
             world = World(client)
             self.act(world)
             return world.notes
+
+
+def use_up_the_first_producer_id(address: str) -> None:
+    """A scenario that is run alone would get it. It is 0, which an answer does not show."""
+    with RawClient(address) as client:
+        client.settled("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=0)
