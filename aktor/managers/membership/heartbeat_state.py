@@ -214,6 +214,12 @@ class HeartbeatState:
         """Whether the session has run out, as far as is known here."""
         return now > self._session_until
 
+    def silent_for(self, now: float) -> float:
+        """For how long all heartbeats have failed, if a session may have ended by that, which
+        begins with the heartbeat before them; else 0."""
+        silent = now - self.failing_since
+        return silent if silent + self.interval >= self.session else 0.0
+
     def hurry(self) -> None:
         """Send the next heartbeat as soon as possible, unless one is in flight."""
         if not self._exchange.in_flight:

@@ -348,6 +348,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """Why the group does not know the member any more: the error, and what has led to it, as
         far as is known here."""
         led_to_it = self._replacement.words or self._standstill.words
+        silent = self._heartbeat_state.silent_for(self._timer.now)
+        if not led_to_it and silent:
+            led_to_it = f"the coordinator had confirmed no heartbeat for {silent:.1f} s"
         after = f" after {led_to_it}" if led_to_it else ""
         return f"{reasons.FENCED}{error.rstrip('.')}{after}"
 

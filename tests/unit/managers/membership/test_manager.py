@@ -636,6 +636,24 @@ def test_a_member_of_a_cluster_that_was_replaced_is_fenced_because_of_that(kind:
     assert lost["because"].endswith(words)
 
 
+def test_a_member_whose_heartbeats_were_not_answered_for_a_session_is_fenced_because_of_that(
+    kind: Kind,
+) -> None:
+    harness = a_stable_member(kind)
+    harness.confirm(harness.next_beat())
+    session_ends = harness.now + harness.manager._heartbeat_state.session
+    while harness.now < session_ends:
+        heartbeat = harness.next_beat()
+        harness.fail(heartbeat)
+
+    harness.refuse(harness.next_beat(), UNKNOWN_MEMBER_ID)
+
+    (lost,) = harness.traced("member.lost")
+    assert (
+        "UNKNOWN_MEMBER_ID after the coordinator had confirmed no heartbeat for " in lost["because"]
+    )
+
+
 def test_who_was_confirmed_since_the_cluster_was_replaced_is_fenced_for_another_reason(
     kind: Kind,
 ) -> None:
