@@ -54,9 +54,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.epoch = 0
         self._target = Target()
         self._claim = Claim()
-        #: Everything that targets gave us since the coordinator last read what we own. If a later
-        #: target takes a partition away, the coordinator waits until we report that we do not own
-        #: it, even if we never did.
+        #: Everything that the coordinator has given us: the target, and what earlier ones gave us
+        #: since it last read what we own. If a later target takes a partition away, the coordinator
+        #: waits until we report that we do not own it, even if we never did.
         self._given: LocalAssignment = {}
         self._names = TopicNames(say=say, log=log)
         self._reconciliation = Reconciliation()
@@ -127,6 +127,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         """A heartbeat was answered: with our epoch, and with a target if that has changed."""
         if self._claim.is_unanswered:
             self._given = {}
+        self._given = claimed(self._given, self._target.assignment if target is None else target)
         self._claim.answered()
         self._names.doubt_anew()
         if epoch != self.epoch:
@@ -134,7 +135,6 @@ class ConsumerMember(GroupMember[State, Trigger]):
             self.epoch = epoch
         if target is not None:
             self._target = Target(self._target.number + 1, target)
-            self._given = claimed(self._given, target)
             self.log.info(
                 "rebalance.target",
                 generation=epoch,

@@ -293,6 +293,21 @@ def test_the_coordinator_waits_for_partitions_too_that_were_never_taken_on() -> 
     assert harness.last_said(SessionExtended).until == reported.context.at + 45.0
 
 
+def test_the_coordinator_waits_for_what_it_gave_before_the_last_report_and_takes_back() -> None:
+    """Found by a simulation (seed 220001024). The report is of the time before the partition is
+    taken back: the coordinator waits for a later one."""
+    harness = a_stable_member("a-0", max_poll_interval=30.0).is_quiet()
+    harness.is_told("a-0 c-0")
+    assert tells(harness.is_told()) == partitions("a-0"), "the name of topic c is awaited"
+    told_at = harness.is_told("a-0").context.at
+
+    assert harness.last_said(SessionExtended).until == told_at + 30.0
+
+    while tells(reported := harness.is_told()) is None:
+        assert harness.last_said(SessionExtended).until == told_at + 30.0
+    assert harness.last_said(SessionExtended).until == reported.context.at + 45.0
+
+
 def test_topics_whose_names_are_awaited_do_not_make_the_coordinator_wait() -> None:
     harness = a_stable_member("a-0 a-1", max_poll_interval=60.0).is_quiet()
     harness.is_told("a-0 a-1 c-0")
