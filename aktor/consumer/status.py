@@ -136,6 +136,9 @@ class ConsumerStatus(_Look):
     last_heartbeat: float | None = None
     last_record: float | None = None
     last_commit: float | None = None
+    #: For how long commits have failed that were not made good, and the error of the last one.
+    commit_failing: float | None = None
+    commit_error: str = ""
     brokers: Mapping[int, BrokerStatus] = field(default_factory=dict)
 
     @property
@@ -252,6 +255,7 @@ def make(
 ) -> ConsumerStatus:
     """The status of the consumer of which `p` is the picture."""
     findings = functools.cache(lambda: Findings.of(p))
+    fail = None if p.commits is None else p.commits.fail
     return looked(
         {
             "state": lambda: _state(p, findings()),
@@ -274,6 +278,8 @@ def make(
         last_heartbeat=None if p.member is None else _age(p.member.answered_at, p.now),
         last_record=_age(p.application.delivered_at, p.now),
         last_commit=None if p.commits is None else _age(p.commits.committed_at, p.now),
+        commit_failing=None if fail is None else _age(fail.since, p.now),
+        commit_error="" if fail is None else fail.error,
         brokers={node: _broker(one, p.now) for node, one in sorted(p.network.brokers.items())},
     )
 

@@ -19,6 +19,7 @@ from aktor.values import Value, replace
 __all__ = [
     "UNUSED_AFTER",
     "BrokerNow",
+    "CommitsFail",
     "CommitsNow",
     "CoordinatorNow",
     "Crowded",
@@ -263,9 +264,21 @@ class PositionsNow(Value):
     waiting: Mapping[TopicPartition, PositionNow] = field(default_factory=dict)
 
 
+class CommitsFail(Value):
+    """Offsets of partitions that are ours could not be committed, and were not since: `attempts`
+    have failed, the first at `since`, the last at `at`, with this error."""
+
+    since: float
+    at: float
+    attempts: int
+    error: str
+
+
 class CommitsNow(Value):
     """When offsets were last stored; -inf: never. `trouble` is how the last look-up of committed
-    offsets ended for which positions wait; "" if none is under way, or was answered yet."""
+    offsets ended for which positions wait; "" if none is under way, or was answered yet. `fail`:
+    which commits failed, if that was not made good."""
 
     committed_at: float = -math.inf
     trouble: str = ""
+    fail: CommitsFail | None = None

@@ -563,6 +563,53 @@ def test_who_waits_in_a_commit_is_not_said_to_be_fetched_nor_to_wait_in_a_poll(
     assert "a poll is waiting" not in status.why
 
 
+@pytest.mark.parametrize("error", [TopicAuthorizationFailedError, GroupAuthorizationFailedError])
+def test_while_commits_are_refused_it_says_so_though_records_are_delivered(
+    world: World, error: type[Exception]
+) -> None:
+    consumer = a_member(world, auto_commit_interval_ms=1000)
+    world.cluster.fail_next("OffsetCommit", error, times=10)
+    assert len(read(world, consumer, 80)) == 80
+
+    status = poll_for(world, consumer, 8.0)
+
+    said = re.search(
+        r"Commits have failed for (\d+\.\d) s \((\d+) attempts, the last \d\.\d s ago\): (\w+): ",
+        status.why,
+    )
+    assert said is not None, status.why
+    assert status.why.startswith("There is nothing new")
+    assert 6.0 < float(said[1]) < 9.0
+    assert 6 <= int(said[2]) <= 9
+    assert said[3] == error.__name__
+    assert status.state.startswith("running, but commits have failed for ")
+    assert status.commit_failing is not None
+    assert error.__name__ in status.commit_error
+    assert status.last_commit is None
+
+    status = poll_for(world, consumer, 5.0)
+
+    assert "ommit" not in status.why
+    assert (status.state, status.commit_failing, status.commit_error) == ("running", None, "")
+    assert status.last_commit is not None
+
+
+def test_a_commit_that_waits_and_is_sent_again_says_how_its_attempts_end(world: World) -> None:
+    consumer = world.consumer(group_id="g", auto_offset_reset="earliest", max_poll_records=1)
+    consumer.assign([T0])
+    assert len(read(world, consumer, 10)) == 10
+    world.cluster.fail_next("OffsetCommit", CoordinatorLoadInProgressError, times=1000)
+    said: list[str] = []
+    world.after(3.0, lambda: said.append(consumer.why()))
+
+    with pytest.raises(KafkaTimeoutError):
+        consumer.commit(timeout_ms=4000)
+
+    assert "the application waits in commit" in said[0]
+    assert re.search(r"Commits have failed for \d\.\d s \(\d+ attempts, .* ago\): ", said[0])
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in said[0]
+
+
 def test_an_application_whose_polls_raise_has_polled(world: World) -> None:
     consumer = a_member(world, value_deserializer=int)
     for _ in range(30):

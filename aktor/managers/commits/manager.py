@@ -47,6 +47,7 @@ from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
 from aktor.managers.commits.consumed import UNHEARD, AutoCommitClock, Consumed
 from aktor.managers.commits.context import CommitMember, CommitTopics
 from aktor.managers.commits.errors import CommitErrors, Coordinator, meaning_of, worst
+from aktor.managers.commits.failures import CommitFailures
 from aktor.managers.commits.look_up import OffsetFetchSent
 from aktor.managers.commits.look_ups import LookUps
 from aktor.managers.commits.notes import CommitNotes
@@ -123,6 +124,7 @@ class CommitManager(RequestManager):
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)
         self._queue = CommitQueue()
+        self._failures = CommitFailures()
         #: What is shown, once there is something to show.
         self._shown = CommitsNow()
         self._look_ups = LookUps(
@@ -296,6 +298,7 @@ class CommitManager(RequestManager):
         if not self._consumed.owned:
             self._clock.stop()
         self._consumed.assign(changed.partitions)
+        self._failures.assigned(changed.partitions)
         for commit in self._queue:
             if changed.let_go:
                 commit.let_go_of(commit.owned.keys() - changed.partitions.keys())
@@ -525,10 +528,11 @@ class CommitManager(RequestManager):
     # -- what is shown
 
     def note_present(self, now: float) -> None:
-        """Show why committed offsets are not found, if positions wait for them."""
-        trouble = self._look_ups.trouble
-        if trouble != self._shown.trouble:
-            self._show(trouble=trouble)
+        """Show why committed offsets are not found, if positions wait for them; and which commits
+        failed."""
+        trouble, fail = self._look_ups.trouble, self._failures.shown(now)
+        if trouble != self._shown.trouble or fail != self._shown.fail:
+            self._show(trouble=trouble, fail=fail)
 
     def _show(self, **changed: Any) -> None:
         self.present = self._shown = replace(self._shown, **changed)
@@ -558,6 +562,7 @@ class CommitManager(RequestManager):
             if codes.get(partition) == NoError.errno
         }
         if stored:
+            self._failures.stored(stored)
             self._say(OffsetsCommitted(offsets=stored))
         return bool(stored)
 
@@ -652,6 +657,7 @@ class CommitManager(RequestManager):
             self._end(commit, error)
             return
         retry_at = commit.exchange.failed(now, jitter)
+        self._note_failure(commit, error)
         self.log.info(
             "commit.retried",
             kind=commit.kind,
@@ -659,6 +665,16 @@ class CommitManager(RequestManager):
             attempts=commit.attempts.made,
             wait_ms=round((retry_at - now) * 1000),
         )
+
+    def _note_failure(self, commit: Commit, error: Exception) -> None:
+        """An attempt has failed: it is shown, but for partitions that are not ours any more."""
+        ours = self._consumed
+        if commit.kind is Kind.AUTO:
+            partitions = commit.remaining.keys() & ours.owned.keys()
+        else:
+            gone = {tp for tp, owned in commit.owned.items() if ours.changed_hands(tp, owned)}
+            partitions = commit.remaining.keys() - gone
+        self._failures.failed(partitions, error)
 
     def _is_retried(self, commit: Commit, sent: _CommitSent, error: Exception) -> bool:
         meaning = meaning_of(error)
@@ -693,6 +709,7 @@ class CommitManager(RequestManager):
         if error is None and commit.outdated:
             error = self._outdated(commit)
         if error is not None:
+            self._note_failure(commit, error)
             self.log.warning(
                 "commit.failed",
                 kind=commit.kind,

@@ -13,6 +13,7 @@ from aktor.consumer.present.reasons.application import (
     poll_deadline,
     polls_late,
 )
+from aktor.consumer.present.reasons.commits import commits_fail
 from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.group import may_be_removed, session
 from aktor.consumer.present.reasons.partition import is_fed, of_partitions
@@ -58,22 +59,23 @@ def why(p: Picture) -> str:
 def sentence(findings: Findings) -> str:
     """The sentence of `why`."""
     p, reason = findings.picture, findings.main
+    commits = commits_fail(p)
+    commits = _stopped(f"{commits[0].upper()}{commits[1:]}") if commits else ""
     if reason is None:
-        return _of_the_partitions(findings)
-    return " ".join(
-        filter(None, (_head(p, reason), _withheld(p), reason.then, _not_yours(p, reason)))
-    )
+        return " ".join(filter(None, (_of_the_partitions(findings), commits)))
+    said = _head(p, reason), _withheld(p), reason.then, _not_yours(p, reason), commits
+    return " ".join(filter(None, said))
 
 
 def wrong(findings: Findings) -> str:
     """The worst that is wrong, in a clause; "" if nothing is."""
     p, reason = findings.picture, findings.main
     if reason is not None:
-        return reason.text if reason.fault else ""
+        return reason.text if reason.fault else commits_fail(p)
     faulty = findings.faulty
     if not faulty:
         topic = no_topic(p) if p.subscribed else None
-        return topic.text if topic is not None and topic.fault else ""
+        return topic.text if topic is not None and topic.fault else commits_fail(p)
     first = _oldest(faulty)
     more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
     new = "new " if is_fed(p, p.partitions[first], faulty[first]) else ""
