@@ -83,6 +83,7 @@ class _Outlet:
         self._file = _file_of(path)
         #: (A signal handler that comes in between may tell an event.)
         self._lock = threading.RLock()
+        self.has_file = self._file is not None
         self._lines = 0
         #: What a line of the file has besides the event. Files of many hosts are read together:
         #: client ids are not unique there, and the shipping of logs loses or repeats lines.
@@ -184,10 +185,11 @@ class Trace:
             }
         )
 
-    @property
+    # (Not a property: that takes twice as long, and each poll asks.)
     def hears_debug(self) -> bool:
         """Whether a debug event goes anywhere: to be asked before its values are worked out."""
-        return self._outlet.wants(logging.DEBUG)
+        outlet = self._outlet
+        return outlet.has_file or outlet.wants(logging.DEBUG)
 
     @property
     def may_hold(self) -> bool:

@@ -27,8 +27,8 @@ from aktor.trace.plain import text_of
 __all__ = ["MAX_BYTES", "PAUSE", "TraceFile", "trace_file"]
 
 #: How long a line waits for others, in seconds. A process that is killed loses them: what it gave
-#: out last, too, from which a downtime is counted.
-PAUSE: Final = 0.05
+#: out last, too, from which a downtime is counted. (It may be `HOLD` seconds older, see `runs`.)
+PAUSE: Final = 0.02
 
 #: So many events wait to be written. Beyond them events are lost: the disk, or who reads a pipe,
 #: does not keep up.

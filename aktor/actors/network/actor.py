@@ -618,7 +618,7 @@ class NetworkActor(CooperativeActor):
     def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
         link.sent(waiting, now)
         self._metrics.sent(link.name, waiting.body_name, now)
-        if self.log.hears_debug:
+        if self.log.hears_debug():
             self.log.debug(
                 "request.sent",
                 api=waiting.body_name,

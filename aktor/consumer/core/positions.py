@@ -54,7 +54,7 @@ class Positions:
         """
         core = self._core
         core.delivery.assign(partitions, offsets)
-        if offsets and core.log.hears_debug:
+        if offsets and core.log.hears_debug():
             core.log.debug("position.sought", partitions=dict(offsets))
         core.subscription.track_topics(core.delivery.partitions)
         self.say()
@@ -145,7 +145,7 @@ class Positions:
             stays = delivery.pass_to(topic_partition, position.offset)
         if not stays:
             delivery.seek(topic_partition, position)
-        if core.log.hears_debug:
+        if core.log.hears_debug():
             core.log.debug("position.sought", partitions={topic_partition: position.offset})
         if not stays:
             assigned = delivery.partitions[topic_partition].assigned
@@ -164,7 +164,7 @@ class Positions:
         resets = {
             partition: core.delivery.reset(partition, strategy) for partition in topic_partitions
         }
-        if core.log.hears_debug:
+        if core.log.hears_debug():
             core.log.debug("position.sought", partitions=dict.fromkeys(resets))
         core.publish(ResetPositions(partitions=resets, because="the application asked for it"))
 
@@ -326,7 +326,7 @@ class Positions:
         core = self._core
         in_order = tuple(topic_partitions)
         core.delivery.pause(in_order, paused=True)
-        if core.log.hears_debug:
+        if core.log.hears_debug():
             core.log.debug("partitions.paused", partitions=core.delivery.offsets(in_order))
         core.publish(PausePartitions(partitions=frozenset(in_order)))
         self._drop_surplus(in_order)
@@ -336,7 +336,7 @@ class Positions:
         core = self._core
         in_order = tuple(topic_partitions)
         core.delivery.pause(in_order, paused=False)
-        if core.log.hears_debug:
+        if core.log.hears_debug():
             core.log.debug("partitions.resumed", partitions=core.delivery.offsets(in_order))
         core.publish(PausePartitions(resumed=core.delivery.fetchable(in_order)))
 

@@ -3,13 +3,14 @@ polls together."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = ["HOLD", "RUNS_MAX", "Untold", "runs"]
 
 #: What polls give out within so many seconds of each other is traced together.
-HOLD: Final = 0.04
+HOLD: Final = 0.025
 
 #: The most runs in one trace event: a longer list would be cut.
 RUNS_MAX: Final = 50
@@ -20,7 +21,7 @@ class Untold:
     together. (A consumer that is behind polls thousands of times a second, and to trace a poll took
     as long as the poll.)"""
 
-    __slots__ = ("epoch", "first", "first_at", "last_at", "next", "time", "until")
+    __slots__ = ("epoch", "first", "first_at", "goes_on_until", "last_at", "next", "time", "until")
 
     def __init__(self, told: Any, now: float) -> None:
         """`told` is the last record that was traced, at once."""
@@ -31,6 +32,8 @@ class Untold:
     def begin(self, now: float) -> None:
         """All was traced."""
         self.until = now + HOLD
+        #: Until when records that follow those which are held are held, too; -inf: none are held.
+        self.goes_on_until = -math.inf
         #: The first offset, and its timestamp; None: there are no records.
         self.first: int | None = None
         self.time = -1
@@ -48,6 +51,7 @@ class Untold:
             return False
         if self.first is None:
             self.first, self.time, self.first_at = begin, first.timestamp, now
+            self.goes_on_until = self.until
         self.last_at, self.next = now, end + 1
         return True
 

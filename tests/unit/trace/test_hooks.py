@@ -35,12 +35,12 @@ def test_a_hook_gets_the_events_of_its_level_and_above_until_it_is_taken_back(
 
 
 def test_a_hook_of_states_does_not_cost_the_events_of_requests(trace: Trace) -> None:
-    assert not trace.hears_debug
+    assert not trace.hears_debug()
     unsubscribe = trace.subscribe(lambda _: None)
-    assert not trace.hears_debug
+    assert not trace.hears_debug()
     unsubscribe()
     trace.subscribe(lambda _: None, level="debug")
-    assert trace.hears_debug
+    assert trace.hears_debug()
 
 
 def test_what_no_hook_has_named_is_not_even_numbered(trace: Trace) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
 from aktor.consumer.core.delivery import Delivery
+from aktor.consumer.core.runs import HOLD
 from aktor.events.positions import Position
 from aktor.trace import open_trace, recording
 from tests.unit.consumer.core.builders_chunks import (
@@ -107,7 +108,7 @@ class Polls:
         self.events: list[dict[str, Any]] = []
         self.trace = open_trace()
         self.trace._outlet.listeners = ()  # the one that compares all events with the schema
-        self.trace.subscribe(self.events.append, level="debug")
+        self.unsubscribe = self.trace.subscribe(self.events.append, level="debug")
         self.delivery = Delivery(read, self.trace, clock=lambda: self.now)
         self.delivery.assign([A, B])
         resolve(self.delivery)
@@ -128,11 +129,11 @@ class Polls:
 def test_polls_that_follow_each_other_closely_are_traced_together() -> None:
     polls = Polls()
     for _ in range(9):
-        polls.poll()
+        polls.poll(every=HOLD / 4 + 1e-6)
     assert polls.told() == [
         ("orders-0", [[0, 0]], None, None),
-        ("orders-0", [[1, 4]], 0.03, 0.0),
-        ("orders-0", [[5, 8]], 0.03, 0.0),
+        ("orders-0", [[1, 4]], round(3 / 4 * HOLD, 3), 0.0),
+        ("orders-0", [[5, 8]], round(3 / 4 * HOLD, 3), 0.0),
     ]
 
     polls.poll(every=1.0)
@@ -157,6 +158,20 @@ def test_what_is_not_traced_yet_comes_before_the_next_event_of_the_application()
         ("orders-0", [[1, 2]], 0.014, 0.01),
         ("orders-1", [[1, 1]], 0.012, 0.012),
     ]
+
+
+def test_nothing_is_held_for_a_hook_that_is_gone() -> None:
+    polls = Polls()
+    polls.poll()
+    polls.poll()
+    polls.unsubscribe()
+    for _ in range(9):
+        polls.poll()
+
+    polls.trace.subscribe(polls.events.append, level="debug")
+    polls.poll()
+
+    assert [offsets for _, offsets, *_ in polls.told()] == [[[0, 0]], [[11, 11]]]
 
 
 @pytest.mark.parametrize("then", ["finds nothing", "is taken back"])
