@@ -161,17 +161,25 @@ def test_what_is_not_traced_yet_comes_before_the_next_event_of_the_application()
 
 
 def test_nothing_is_held_for_a_hook_that_is_gone() -> None:
-    polls = Polls()
-    polls.poll()
-    polls.poll()
+    polls = Polls(filled=False)
+
+    def poll_both(offset: int) -> None:
+        for partition in (A, B):
+            epoch = polls.delivery.partitions[partition].epoch
+            polls.delivery.put(a_chunk(partition, offset, count=1, epoch=epoch))
+        polls.now += 0.01
+        assert len(polls.delivery.take(10)) == 2
+
+    poll_both(0)
+    poll_both(1)
     polls.unsubscribe()
-    for _ in range(9):
-        polls.poll()
+    for offset in range(2, 11):
+        poll_both(offset)
 
     polls.trace.subscribe(polls.events.append, level="debug")
-    polls.poll()
+    poll_both(11)
 
-    assert [offsets for _, offsets, *_ in polls.told()] == [[[0, 0]], [[11, 11]]]
+    assert [offsets for _, offsets, *_ in polls.told()[2:]] == [[[11, 11]], [[11, 11]]]
 
 
 @pytest.mark.parametrize("then", ["finds nothing", "is taken back"])
