@@ -6,6 +6,7 @@ refused by its name before a job starts.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -41,6 +42,9 @@ _READ: Final = frozenset(
         "is_string",
     )
 )
+
+#: A decimal of Spark has so many digits at most.
+DIGITS_MAX: Final = 38
 
 _KNOWN: Final = (
     "known are = <> < <= > >= <=>, and, or, not, in, between, like, is null, startswith, endswith,"
@@ -239,11 +243,14 @@ def _value(node: Any) -> Value:
 
 
 def _number(text: str) -> int | float | Decimal:
-    if re.fullmatch("[0-9]+", text):
-        return int(text)
-    if re.fullmatch(r"[0-9]+\.[0-9]*|\.[0-9]+", text):
-        return Decimal(text)
+    """As Spark reads it, with the bounds of its literals."""
+    if re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text):
+        if len(text.replace(".", "")) > DIGITS_MAX:
+            raise ConfigurationError(f"Spark has no number with more than {DIGITS_MAX} digits")
+        return Decimal(text) if "." in text else int(text)
     if re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+", text):
+        if math.isinf(float(text)):
+            raise ConfigurationError(f"Spark has no number as large as {text}")
         return float(text)
     raise ConfigurationError(f"{text} is a number of a kind that is not known here")
 

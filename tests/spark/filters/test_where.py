@@ -123,6 +123,10 @@ def test_keys_and_values_may_be_strings_and_filtered_as_such(kafka: EmbeddedKafk
         ("value.id = 1; value.id = 2", "it is not one condition"),
         ("__import__('os').getpid() = 1", "is not known here"),
         ("(" * 5000 + "value.id = 1" + ")" * 5000, "nested too deeply"),
+        ("offset = " + "1" * 5000, "no number with more than 38 digits"),
+        ("offset = " + "1" * 39, "no number with more than 38 digits"),
+        ("offset = 1e", "of a kind that is not known"),
+        ("offset < -1e400", "no number as large as 1e400"),
     ],
 )
 def test_what_is_no_condition_is_refused_before_a_job_starts_and_named(
