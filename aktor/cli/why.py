@@ -29,6 +29,9 @@ AROUND: Final = 120.0
 #: Rows of a table that are printed; `--json` has all.
 MOST: Final = 10
 
+#: Files that are no traces, of which the names are printed.
+FEW: Final = 3
+
 #: A downtime that is shorter, in ms, is not printed.
 DOWNTIME_MIN: Final = 1000.0
 
@@ -356,18 +359,25 @@ def _print_json(tables: Tables) -> None:
 
 
 def _say_what_was_read(files: list[str], counts: Counter[str], *, lines: str) -> None:
-    """On stderr: how many lines there were, and which were not understood; and whose clocks were
-    set, or are so far apart that causes and pauses between them are in doubt."""
+    """On stderr: how many lines there were, and which were not understood; which files are no
+    traces; and whose clocks were set, or are so far apart that causes and pauses between them are
+    in doubt."""
     from aktor.trace.rebalances.files import CLOCK
+    from aktor.trace.rebalances.lines import NOT_A_TRACE
 
     of_files = f"{len(files)} file{'s' if len(files) > 1 else ''}"
     clocks = sorted(what for what in counts if what.startswith(CLOCK))
     for what in clocks[:MOST]:
         _warn(what)
+    others = sorted(what for what in counts if what.startswith(NOT_A_TRACE))
+    if others:
+        names = ", ".join(what.removeprefix(f"{NOT_A_TRACE}: ") for what in others[:FEW])
+        more = f", and {len(others) - FEW} more" if len(others) > FEW else ""
+        _warn(f"no trace is in {names}{more}")
     odd = [
         f"{what}: {count}"
         for what, count in sorted(counts.items())
-        if count and what != lines and what not in clocks
+        if count and what not in (lines, *clocks, *others)
     ]
     left_out = f"; not understood, or left out: {', '.join(odd)}" if odd else ""
     print(f"\n{counts[lines]:,} lines of {of_files}{left_out}", file=sys.stderr)

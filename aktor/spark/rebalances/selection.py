@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,16 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from aktor.trace.rebalances.deliveries import Deliveries
-from aktor.trace.rebalances.lines import PATTERN, Glance, NotUnderstoodError, glance, parse
+from aktor.trace.rebalances.lines import (
+    NOT_A_TRACE,
+    OURS,
+    PATTERN,
+    TORN,
+    Glance,
+    NotUnderstoodError,
+    glance,
+    parse,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +44,8 @@ EVENTS_DDL: Final = "group string, t double, source string, line bigint, body st
 
 #: Lines that go on at once.
 _ROWS: Final = 5000
+
+_OURS: Final = re.compile(OURS)
 
 _Row = tuple[str | None, float | None, str, int, str | None]
 
@@ -83,6 +95,9 @@ class _Selection:
         self._deliveries = Deliveries()
         self._rows: list[_Row] = []
         self._counts: Counter[str] = Counter()
+        #: By file: the torn lines, and whether one of its lines is of a trace.
+        self._torn: Counter[str] = Counter()
+        self._traces: set[str] = set()
 
     @property
     def is_full(self) -> bool:
@@ -96,11 +111,14 @@ class _Selection:
         if seen is None:
             self._parse(line, file)
         else:
+            self._traces.add(file)
             self._keep(self._deliveries.take(line, seen))
 
     def end(self) -> None:
         """No line comes any more."""
         self._keep(self._deliveries.rest())
+        for file, torn in self._torn.items():
+            self._counts[TORN if file in self._traces else NOT_A_TRACE] += torn
         counts = sorted(self._counts.items())
         self._rows += [(None, None, reason, count, None) for reason, count in counts]
 
@@ -112,8 +130,14 @@ class _Selection:
         try:
             event = parse(line, file)
         except NotUnderstoodError as error:
-            self._counts[error.reason] += 1
+            if error.reason == TORN:
+                self._torn[file] += 1
+                if _OURS.search(line):
+                    self._traces.add(file)
+            else:
+                self._counts[error.reason] += 1
             return
+        self._traces.add(file)
         number = event.get("line")
         number = number if type(number) is int else 0
         self._rows.append((event["group"], event["t"], event["source"], number, line))

@@ -21,7 +21,15 @@ from typing import Any, Final
 from aktor.trace.rebalances.assembly import SKEW
 from aktor.trace.rebalances.group import GroupTraces, order
 from aktor.trace.rebalances.holds import called
-from aktor.trace.rebalances.lines import PATTERN, TORN, Event, NotUnderstoodError, parse
+from aktor.trace.rebalances.lines import (
+    NOT_A_TRACE,
+    OURS,
+    PATTERN,
+    TORN,
+    Event,
+    NotUnderstoodError,
+    parse,
+)
 from aktor.trace.rebalances.rows import Row
 
 __all__ = ["CLOCK", "LATE", "UNREADABLE", "find", "rows_of"]
@@ -40,11 +48,12 @@ EARLY: Final = 60.0
 #: A longer line is none of aktor's: it is read in pieces.
 _LINE_MAX: Final = 4 << 20
 
-#: What is counted besides the reasons of `NotUnderstoodError`: all lines; those that came too late;
-#: and files that could be read in part only.
+#: What is counted besides the reasons of `NotUnderstoodError` and files without any event: all
+#: lines; those that came too late; and files that could be read in part only.
 LINES, LATE, UNREADABLE = "lines", "late", "unreadable files"
 
 _WANTED: Final = re.compile(PATTERN.encode())
+_OURS: Final = re.compile(OURS.encode())
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -151,17 +160,25 @@ def _in_order(events: Iterator[Event], window: int, counts: Counter[str]) -> Ite
 
 
 def _events(file: str, counts: Counter[str]) -> Iterator[Event]:
-    """The events of a file, in the order of its lines."""
+    """The events of a file, in the order of its lines. (The first may come late: lines of other
+    programs may be between them.)"""
+    is_trace, others, torn = False, 0, 0
     for line in _lines(file, counts):
+        is_trace = is_trace or _OURS.search(line) is not None
         if _WANTED.search(line) is None:
             # A line without its end may have been any event.
             text = line.rstrip()
-            counts[TORN] += bool(text) and not text.endswith(b"}")
+            others += bool(text)
+            torn += bool(text) and not text.endswith(b"}")
             continue
         try:
             yield parse(line.decode(errors="replace"), file)
         except NotUnderstoodError as error:
             counts[error.reason] += 1
+    if is_trace:
+        counts[TORN] += torn
+    elif others:
+        counts[f"{NOT_A_TRACE}: {file}"] += 1
 
 
 def _lines(file: str, counts: Counter[str]) -> Iterator[bytes]:

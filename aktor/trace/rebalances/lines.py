@@ -12,7 +12,17 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-__all__ = ["DELIVERED", "EVENTS", "PATTERN", "REASONS", "TORN", "Event", "Glance"]
+__all__ = [
+    "DELIVERED",
+    "EVENTS",
+    "NOT_A_TRACE",
+    "OURS",
+    "PATTERN",
+    "REASONS",
+    "TORN",
+    "Event",
+    "Glance",
+]
 __all__ += ["NotUnderstoodError", "glance", "parse"]
 
 #: An event of a trace, as it was read: "event", "t", "group" and "source" are there.
@@ -38,9 +48,15 @@ EVENTS: Final = frozenset(
 #: Finds every line with one of them, by a regular expression that Java and Python know alike.
 PATTERN: Final = f'"event": ?"(?:{"|".join(re.escape(event) for event in sorted(EVENTS))})"'
 
+#: Finds a line that a trace may have: an event by its name, or a line that was cut off before it.
+OURS: Final = r'"event": ?"[a-z_]+\.[a-z_]+"|\{"consumer":'
+
 #: Why a line is not understood.
 TORN, NO_TIME, NO_GROUP, OTHER = "torn", "no time", "no group", "another event"
 REASONS: Final = (TORN, NO_TIME, NO_GROUP, OTHER)
+
+#: What is counted of a file that has no line of a trace.
+NOT_A_TRACE: Final = "not a trace"
 
 #: How a line begins that aktor writes.
 _BEGINNING: Final = '{"consumer":'

@@ -61,7 +61,8 @@ class Tables:
     """The rows of each table, in the order of their times.
 
     `counts` says how many lines were read ("lines"), and how many of them were not understood, by
-    the reason ("torn", "no time", "no group", "another event", "late", "repeated").
+    the reason ("torn", "no time", "no group", "another event", "late", "repeated"). A file that has
+    no line of a trace counts as one "not a trace: <file>".
     """
 
     def __init__(self, rows: Iterable[Row] = (), counts: Mapping[str, int] | None = None) -> None:

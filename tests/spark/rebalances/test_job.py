@@ -136,11 +136,13 @@ def test_lines_that_are_torn_or_come_twice_are_counted_and_change_nothing(
     triggered = [one for one in told if '"rebalance.triggered"' in one]
     write(tmp_path / "1.jsonl", [*told, "Traceback (most recent call last):", ""])
     write(tmp_path / "2.jsonl", [*triggered, triggered[0][:-5]], end="")
+    write(tmp_path / "of_another_program.log", ["INFO ready"] * 7)
 
     tables = analyse_logs(spark, str(tmp_path))
 
     found = assert_same(tables, told)
     assert (found["repeated"], found["torn"]) == (len(triggered), 2)
+    assert found["not a trace"] == 7
     tables.close()
 
 

@@ -132,6 +132,23 @@ def test_what_was_not_understood_is_counted_on_stderr(
     assert told.replace("repeated: 0, ", "") in capsys.readouterr().err
 
 
+def test_files_that_are_no_traces_are_named_once(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(5):
+        log.with_name(f"app-{number}.log").write_text("INFO ready\n" * 7)
+
+    assert main(["why", str(log.parent)]) == 0
+
+    names = ", ".join(str(log.with_name(f"app-{number}.log")) for number in range(3))
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "no trace" in line)
+    assert told == f"no trace is in {names}, and 2 more"
+    assert main(["why", str(log.with_name("app-0.log"))]) == 1
+    captured = capsys.readouterr()
+    assert "torn" not in captured.err
+    assert f"no trace is in {log.with_name('app-0.log')}\n" in captured.err
+
+
 def test_nothing_that_a_log_holds_steers_the_terminal(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -182,3 +182,45 @@ def test_rows_of_each_table_are_frames_of_polars_with_times_in_utc(name: str) ->
         assert [None if one is None else one.timestamp() for one in frame[at]] == pytest.approx(
             [getattr(row, at) for row in rows]
         )
+
+
+ORDINARY = "INFO ready\nWARN the disk is slow\nTraceback (most recent call last):\n\n" * 50
+
+
+@pytest.mark.parametrize(
+    "content",
+    [ORDINARY, '{"event": "user logged in", "level": "info"}\n' * 3, "\x00\x01\n"],
+    ids=["text", "JSON of others", "bytes"],
+)
+def test_a_file_without_any_event_is_named_and_its_lines_are_not_torn(
+    tmp_path: Path, content: str
+) -> None:
+    lines, told = beginning()
+    (tmp_path / "good.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "app.log").write_text(content)
+    (tmp_path / "empty.log").write_text("\n")
+
+    tables = read_files([str(tmp_path)])
+
+    assert tables.rebalances == told.rebalances
+    odd = {what for what, count in tables.counts.items() if count and what != "lines"}
+    assert odd == {f"not a trace: {tmp_path / 'app.log'}"}
+
+
+def test_lines_of_others_in_a_trace_are_torn_however_late_its_first_event_comes(
+    tmp_path: Path,
+) -> None:
+    lines, told = beginning()
+    (tmp_path / "mixed.log").write_text(ORDINARY + "".join(f"{line}\n" for line in lines))
+
+    tables = read_files([str(tmp_path)])
+
+    assert tables.rebalances == told.rebalances
+    assert tables.counts["torn"] == 150
+    assert not [what for what in tables.counts if what.startswith("not a trace")]
+
+
+def test_a_trace_of_one_line_that_is_torn_is_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "bob.jsonl").write_text('{"consumer": "bob", "gro')
+
+    assert read_files([str(tmp_path)]).counts["torn"] == 1
