@@ -18,6 +18,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from aktor.actors.sockets.frames import SCRATCH_SIZE
@@ -95,6 +96,8 @@ class Network:
         #: What brokers whose knowledge stands still have said: by the question, in words.
         self.outdated: dict[int, dict[str, Any]] = {}
         self.scratch = bytearray(SCRATCH_SIZE)
+        #: The directions of connections in which something is under way.
+        self.carrying: dict[OneWay, None] = {}
         #: The brokers' ends of connections.
         self._ends: dict[Connection, BrokersEnd] = {}
         self._ready: dict[Connection, None] = {}
@@ -122,7 +125,11 @@ class Network:
         self._release(lambda direction: direction in both)
 
     def mend(self) -> None:
-        """All links are well; what was held back goes on."""
+        """All links are well; what was held back goes on, and what a slow link carries arrives.
+
+        (What a killed process had sent would arrive after the commits of the one in its place.
+        Kafka takes it, if they are no members, and the group would not have finished any more.)
+        """
         self.cut.clear()
         self.faults.clear()
         self.outdated.clear()
@@ -130,6 +137,8 @@ class Network:
         for node in list(self._silent):
             self.speak(node)
         self._release(lambda _: True)
+        for line in list(self.carrying):
+            line.hurry(self.scheduler.now + SLOWEST)
 
     def silence(self, node: int) -> None:
         """From now on this broker looks at no request and sends no answer; connections stay."""
@@ -306,7 +315,7 @@ def _remembering(call: Call, said: dict[str, Any], question: str) -> Call:
 class OneWay:
     """One direction of a connection: what is sent arrives in order."""
 
-    __slots__ = ("_busy_until", "_direction", "_line", "_network", "dead")
+    __slots__ = ("_busy_until", "_direction", "_line", "_network", "_turn", "_under_way", "dead")
 
     def __init__(self, network: Network, direction: Direction) -> None:
         self._network = network
@@ -314,6 +323,8 @@ class OneWay:
         #: Nothing arrives any more, and nobody is told.
         self.dead = False
         self._busy_until = 0.0
+        #: How many have not arrived. Those that were hurried belong to the turns before this one.
+        self._under_way = self._turn = 0
         self._line: deque[Callable[[], None]] = deque()
 
     def send(self, act: Callable[[], None], delay: float = 0.0) -> None:
@@ -322,7 +333,20 @@ class OneWay:
         self._busy_until = when = max(network.arrival(self._direction) + delay, self._busy_until)
         # What was held back while the link was cut comes first, whenever it is let go.
         self._line.append(act)
-        network.scheduler.at(when, self._arrive)
+        self._under_way += 1
+        network.carrying[self] = None
+        network.scheduler.at(when, partial(self._arrive, self._turn))
+
+    def hurry(self, when: float) -> None:
+        """All that is under way arrives at this time, unless it does so before."""
+        if self._busy_until > when:
+            self._busy_until = when
+            self._network.scheduler.at(when, self._arrive_all)
+
+    def _arrive_all(self) -> None:
+        self._turn += 1  # they do not come again at the times that they had
+        for _ in range(self._under_way):
+            self._carry()
 
     @property
     def is_cut(self) -> bool:
@@ -333,7 +357,14 @@ class OneWay:
         """What has not arrived never will."""
         self._line = deque([_nothing] * len(self._line))
 
-    def _arrive(self) -> None:
+    def _arrive(self, turn: int) -> None:
+        if turn == self._turn:
+            self._carry()
+
+    def _carry(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            del self._network.carrying[self]
         self._network.carry(self._direction, self._next)
 
     def _next(self) -> None:
