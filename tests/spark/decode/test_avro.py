@@ -132,7 +132,13 @@ def test_values_are_those_that_were_written_and_a_broken_one_spoils_no_other(
     broken = data.draw(st.binary(max_size=20))
     place = data.draw(st.integers(0, len(sound)))
 
-    found, errors, raws = decoded([*sound[:place], broken, None, *sound[place:]], decoder(schema))
+    rows = [*sound[:place], broken, None, *sound[place:]]
+    values_read = decoder(schema)
+    found, errors, raws = decoded(rows, values_read)
+    # Nothing is left of a batch for the next one; in that one, several are broken.
+    again, *beside = decoded(rows * 4, values_read)
+    assert same(again, found * 4)
+    assert beside == [errors * 4, raws * 4]
 
     assert same(found[:place] + found[place + 2 :], given_values)
     assert not any(errors[:place] + errors[place + 1 :])
@@ -150,6 +156,34 @@ def a_record(*fields: Any, **more: Any) -> Schema:
 
 _BIG = {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}
 _LIST = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
+
+
+def test_a_value_that_ends_anywhere_leaves_nothing_in_any_column() -> None:
+    inner = a_record(("a", "int"), ("b", ["null", "string"]), ("c", ["null", "boolean"]), name="I")
+    schema = a_record(
+        ("r", inner),
+        ("n", ["null", "long"]),
+        ("s", "string"),
+        ("l", {"type": "array", "items": {"type": "array", "items": "I"}}),
+        ("m", {"type": "map", "values": "I"}),
+        ("u", ["string", "I", "double"]),
+        ("d", "double"),
+    )
+    part = {"a": 300, "b": "é", "c": None}
+    value = {"n": None, "s": "text", "l": [[part, part], [], [part]], "m": {"k": part, "": part}}
+    value |= {"u": part, "r": part | {"b": None, "c": True}, "d": 2.5}
+    whole = written(schema, value)
+    rows: list[bytes | None] = []
+    for size in range(len(whole)):
+        rows += [whole, whole[:size]]
+
+    found, errors, _ = decoded(rows, decoder(schema))
+
+    assert found[1::2] == [None] * len(whole)
+    assert set(errors[1::2]) == {"the value ends too early"}
+    [same_value] = {str(one) for one in found[::2]}
+    assert same_value == str(decoded([whole], decoder(schema))[0][0])
+    assert errors[::2] == [None] * len(whole)
 
 
 @pytest.mark.parametrize(

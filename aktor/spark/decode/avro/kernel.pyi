@@ -6,6 +6,7 @@ from typing import Any, Protocol
 class Malformed(ValueError): ...
 
 class Column:
+    def clear(self) -> None: ...
     def take(self) -> tuple[int, int, list[bytes | None]]: ...
 
 class Fixed(Column):
@@ -85,7 +86,6 @@ class Programs(Protocol):
     def step(self, schema_id: int | None, row: int) -> Step | str: ...
 
 def read_values(
-    columns: list[Column],
     root: Column,
     data: Any,
     offsets: Any,

@@ -63,13 +63,21 @@ cdef bytes _taken(Memory *memory):
 
 
 cdef bytes _bits(Memory *memory):
-    """A bit for each byte."""
-    cdef Py_ssize_t row
-    cdef Py_ssize_t size = (memory.size + 7) // 8
-    found = PyBytes_FromStringAndSize(NULL, size)
+    """A bit for each byte, which is 0 or 1."""
+    cdef Py_ssize_t place, row
+    cdef Py_ssize_t whole = memory.size // 8
+    cdef uint64_t eight = 1
+    cdef bint first_is_lowest = (<uint8_t *>&eight)[0] == 1
+    found = PyBytes_FromStringAndSize(NULL, (memory.size + 7) // 8)
     cdef uint8_t *bits = <uint8_t *>PyBytes_AS_STRING(found)
-    memset(bits, 0, size)
-    for row in range(memory.size):
+    if not first_is_lowest:
+        whole = 0
+    for place in range(whole):
+        memcpy(&eight, memory.data + 8 * place, 8)
+        # The product has the lowest bits of all eight bytes side by side, in its highest byte.
+        bits[place] = <uint8_t>(eight * <uint64_t>0x0102040810204080 >> 56)
+    memset(bits + whole, 0, PyBytes_GET_SIZE(found) - whole)
+    for row in range(8 * whole, memory.size):
         bits[row >> 3] |= memory.data[row] << (row & 7)
     memory.size = 0
     return found
@@ -81,47 +89,55 @@ cdef bytes _bits(Memory *memory):
 cdef class Column:
     """Owns which rows are null. A column of nulls has nothing else."""
 
-    cdef Memory valid
+    cdef Py_ssize_t rows
     cdef Py_ssize_t nulls
-    cdef Py_ssize_t marked
-    cdef Py_ssize_t marked_nulls
+    #: A byte for each row, as long as there is a null; else nothing.
+    cdef Memory valid
 
     def __dealloc__(self):
         PyMem_RawFree(self.valid.data)
 
     cdef inline int is_there(self) except -1:
-        _more(&self.valid, 1)[0] = 1
+        if self.nulls:
+            _more(&self.valid, 1)[0] = 1
+        self.rows += 1
         return 0
 
     cdef int null(self) except -1:
+        if not self.nulls:
+            memset(_more(&self.valid, self.rows), 1, self.rows)
         _more(&self.valid, 1)[0] = 0
         self.nulls += 1
+        self.rows += 1
         return 0
 
-    cdef void mark(self) noexcept:
-        """Here the value begins that may be refused."""
-        self.marked = self.valid.size
-        self.marked_nulls = self.nulls
+    cdef void cut(self, Py_ssize_t rows) noexcept:
+        """Leave only the first rows: a value was refused, of which something may be here."""
+        cdef Py_ssize_t row
+        if self.nulls:
+            for row in range(rows, self.rows):
+                self.nulls -= self.valid.data[row] == 0
+        self.valid.size = rows if self.nulls else 0
+        self.rows = rows
 
-    cdef void reset(self) noexcept:
-        """It was refused."""
-        self.valid.size = self.marked
-        self.nulls = self.marked_nulls
+    def clear(self):
+        """Leave nothing here, and in the children."""
+        self.cut(0)
 
     def take(self):
         """How many rows there are, how many of them are null, and the buffers of the array. The
-        column is empty then."""
-        rows, nulls = self.valid.size, self.nulls
-        valid = _bits(&self.valid)
-        self.nulls = 0
-        return rows, nulls, [valid if nulls else None, *self.buffers(rows)]
+        column is empty then, its children are not."""
+        rows, nulls = self.rows, self.nulls
+        valid = _bits(&self.valid) if nulls else None
+        self.rows = self.nulls = 0
+        return rows, nulls, [valid, *self.buffers(rows)]
 
     def buffers(self, rows):
         return []
 
 
 cdef class Fixed(Column):
-    """Values of one width."""
+    """Values of one width: 1, 4, 8 or 16 bytes."""
 
     cdef Memory data
     cdef Py_ssize_t width
@@ -137,12 +153,21 @@ cdef class Fixed(Column):
         return Column.null(self)
 
     cdef inline int add(self, const void *value) except -1:
-        memcpy(_more(&self.data, self.width), value, self.width)
+        cdef uint8_t *to = _more(&self.data, self.width)
+        # A width that the compiler knows is no call.
+        if self.width == 8:
+            memcpy(to, value, 8)
+        elif self.width == 4:
+            memcpy(to, value, 4)
+        elif self.width == 1:
+            to[0] = (<const uint8_t *>value)[0]
+        else:
+            memcpy(to, value, self.width)
         return self.is_there()
 
-    cdef void reset(self) noexcept:
-        Column.reset(self)
-        self.data.size = self.valid.size * self.width
+    cdef void cut(self, Py_ssize_t rows) noexcept:
+        Column.cut(self, rows)
+        self.data.size = rows * self.width
 
     def buffers(self, rows):
         return [_taken(&self.data)]
@@ -160,7 +185,6 @@ cdef class Lengths(Column):
 
     cdef Memory ends
     cdef int32_t end
-    cdef int32_t marked_end
 
     def __dealloc__(self):
         PyMem_RawFree(self.ends.data)
@@ -176,14 +200,10 @@ cdef class Lengths(Column):
         (<int32_t *>_more(&self.ends, 4))[0] = self.end
         return Column.null(self)
 
-    cdef void mark(self) noexcept:
-        Column.mark(self)
-        self.marked_end = self.end
-
-    cdef void reset(self) noexcept:
-        Column.reset(self)
-        self.end = self.marked_end
-        self.ends.size = self.valid.size * 4
+    cdef void cut(self, Py_ssize_t rows) noexcept:
+        Column.cut(self, rows)
+        self.ends.size = rows * 4
+        self.end = (<int32_t *>self.ends.data)[rows - 1] if rows else 0
 
     def buffers(self, rows):
         found = b"\0\0\0\0" + _taken(&self.ends)
@@ -204,8 +224,8 @@ cdef class Bytes(Lengths):
         memcpy(_more(&self.data, size), at, size)
         return 0
 
-    cdef void reset(self) noexcept:
-        Lengths.reset(self)
+    cdef void cut(self, Py_ssize_t rows) noexcept:
+        Lengths.cut(self, rows)
         self.data.size = self.end
 
     def buffers(self, rows):
@@ -220,6 +240,11 @@ cdef class List(Lengths):
     def __cinit__(self, *children):
         self.children = children
 
+    cdef void cut(self, Py_ssize_t rows) noexcept:
+        Lengths.cut(self, rows)
+        for child in self.children:
+            (<Column>child).cut(self.end)
+
 
 cdef class Struct(Column):
     cdef readonly tuple children
@@ -231,6 +256,11 @@ cdef class Struct(Column):
         for child in self.children:
             (<Column>child).null()
         return Column.null(self)
+
+    cdef void cut(self, Py_ssize_t rows) noexcept:
+        Column.cut(self, rows)
+        for child in self.children:
+            (<Column>child).cut(rows)
 
 
 # -- steps
@@ -645,14 +675,14 @@ cdef class ToMember(Step):
 
 
 def read_values(
-    list columns, Column root, data, offsets, valid, Py_ssize_t first, Py_ssize_t rows, programs
+    Column root, data, offsets, valid, Py_ssize_t first, Py_ssize_t rows, programs
 ):
     """Read the values of an array of Arrow into `root`; the errors of those that are refused, by
     row.
 
-    `columns` are all columns of the tree. `data`, `offsets` and `valid` are the buffers of the
-    array, which begins with row `first` of them. `programs(schema_id, row)` gives a step or the
-    text of an error; with None for `schema_id` the values have no frame.
+    `root` is empty. `data`, `offsets` and `valid` are the buffers of the array, which begins with
+    row `first` of them. `programs.step(schema_id, row)` gives a step or the text of an error; with
+    None for `schema_id` the values have no frame.
     """
     cdef const uint8_t[::1] bytes_view = data
     cdef const int32_t[::1] ends = offsets
@@ -674,8 +704,6 @@ def read_values(
         if has_nulls and not bits[place >> 3] >> (place & 7) & 1:
             root.null()
             continue
-        for column in columns:
-            (<Column>column).mark()
         schema_id = -1
         read.at = &bytes_view[0] + ends[place]
         read.end = &bytes_view[0] + ends[place + 1]
@@ -707,8 +735,7 @@ def read_values(
             if read.at != read.end:
                 raise Malformed(f"{read.end - read.at} bytes are left at its end")
         except Malformed as error:
-            for column in columns:
-                (<Column>column).reset()
+            root.cut(row)
             root.null()
             refused[row] = str(error) if schema_id < 0 else f"schema {schema_id}: {error}"
     return refused

@@ -89,7 +89,6 @@ class AvroValues:
         from pyspark.sql.pandas.types import to_arrow_type
 
         self._type: pa.DataType = to_arrow_type(kind, timezone="UTC")
-        self._columns = _all_of(self._root)
         self._options = options
         self._registry: Registry | None = None
         self._rows: pa.RecordBatch | None = None
@@ -106,7 +105,6 @@ class AvroValues:
         count = len(values)
         try:
             bad = kernel.read_values(
-                self._columns,
                 self._root,
                 memoryview(data if data else b"\0").cast("B"),
                 memoryview(offsets if offsets else bytes(4)).cast("B").cast("i"),
@@ -117,8 +115,7 @@ class AvroValues:
             )
             value = _array(self._root, self._type)
         except BaseException:
-            for column in self._columns:
-                column.take()
+            self._root.clear()
             raise
         finally:
             self._rows = None
@@ -146,13 +143,6 @@ class AvroValues:
             return Resolution().step(written, self._kind, self._root)
         except SchemaError as error:
             return str(error)
-
-
-def _all_of(column: Any) -> list[Any]:
-    found = [column]
-    for child in getattr(column, "children", ()):
-        found += _all_of(child)
-    return found
 
 
 def _array(column: Any, kind: pa.DataType) -> pa.Array:
