@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from aktor.trace.rebalances.deliveries import Deliveries
 from aktor.trace.rebalances.lines import (
+    ALIVE,
     NOT_A_TRACE,
     OURS,
     PATTERN,
@@ -55,7 +56,7 @@ def select_events(lines: DataFrame) -> DataFrame:
     value = F.col("value")
     # A line without its end is looked at in Python, whatever it is: it is counted there.
     is_torn = ~value.endswith("}") & (F.length(F.trim(value)) > 0)
-    wanted = lines.where(value.rlike(PATTERN) | is_torn)
+    wanted = lines.where(value.rlike(PATTERN) | value.rlike(ALIVE) | is_torn)
     return wanted.select("file", "value").mapInArrow(_select, EVENTS_DDL)
 
 

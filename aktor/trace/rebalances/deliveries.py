@@ -8,10 +8,12 @@ the first and the last of every few seconds are kept, less than `ownership.OVERL
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from aktor.trace.rebalances.lines import DELIVERED, Glance
+from aktor.trace.rebalances.lines import DELIVERED, HEARTBEAT, Glance
+from aktor.trace.rebalances.parts import INTERVALS_KEPT
 
 __all__ = ["CHANGES", "SPAN", "Deliveries"]
 
@@ -26,15 +28,20 @@ Seen = tuple[str, Glance]
 
 
 class Deliveries:
-    """Owns the deliveries that are held back: by consumer and partition the first and the last."""
+    """Owns the deliveries that are held back: by consumer and partition the first and the last. And
+    the last heartbeats of each consumer: only those at the end of its trace say anything."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], dict[str, _Run]] = {}
+        self._heartbeats: dict[tuple[str, str], deque[Seen]] = {}
 
     def take(self, line: str, seen: Glance) -> Iterator[Seen]:
         """The lines that go on, now that this line has come."""
         if seen.event == DELIVERED:
             yield from self._hold(line, seen)
+            return
+        if seen.event == HEARTBEAT:
+            self._keep(line, seen)
             return
         if seen.event in CHANGES:
             for run in self._held.pop((seen.source, seen.group), {}).values():
@@ -43,10 +50,21 @@ class Deliveries:
 
     def rest(self) -> Iterator[Seen]:
         """No line comes any more."""
+        heartbeats, self._heartbeats = self._heartbeats, {}
+        for last in heartbeats.values():
+            yield from last
         held, self._held = self._held, {}
         for runs in held.values():
             for run in runs.values():
                 yield from run.lines()
+
+    def _keep(self, line: str, seen: Glance) -> None:
+        last = self._heartbeats.get((seen.source, seen.group))
+        if last is None:
+            last = deque(maxlen=INTERVALS_KEPT + 1)
+            self._heartbeats[seen.source, seen.group] = last
+        if not last or last[-1][1].t != seen.t:  # (or the line came twice)
+            last.append((line, seen))
 
     def _hold(self, line: str, seen: Glance) -> Iterator[Seen]:
         # What comes before the offsets names the partition. (In a line that is none of aktor's own

@@ -22,6 +22,7 @@ from aktor.trace.rebalances.assembly import SKEW
 from aktor.trace.rebalances.group import GroupTraces, order
 from aktor.trace.rebalances.holds import called
 from aktor.trace.rebalances.lines import (
+    ALIVE,
     NOT_A_TRACE,
     OURS,
     PATTERN,
@@ -53,6 +54,7 @@ _LINE_MAX: Final = 4 << 20
 LINES, LATE, UNREADABLE = "lines", "late", "unreadable files"
 
 _WANTED: Final = re.compile(PATTERN.encode())
+_ALIVE: Final = re.compile(ALIVE.encode())
 _OURS: Final = re.compile(OURS.encode())
 _GZIP: Final = b"\x1f\x8b"
 
@@ -165,7 +167,7 @@ def _events(file: str, counts: Counter[str]) -> Iterator[Event]:
     is_trace, others, torn = False, 0, 0
     for line in _lines(file, counts):
         is_trace = is_trace or _OURS.search(line) is not None
-        if _WANTED.search(line) is None:
+        if _WANTED.search(line) is None and _ALIVE.search(line) is None:
             # A line without its end may have been any event.
             text = line.rstrip()
             others += bool(text)

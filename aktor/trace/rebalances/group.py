@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aktor.trace.rebalances import fields
+from aktor.trace.rebalances.absent import ENDED, ENDED_WORDS, absent
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
-from aktor.trace.rebalances.lines import DELIVERED, Event
+from aktor.trace.rebalances.lines import DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
@@ -52,6 +53,13 @@ SETTLED: Final = 30.0
 #: A part of which nothing is told for so many seconds ends: its member was killed, or its trace is
 #: not here.
 ABANDONED: Final = 600.0
+
+
+#: Events by which a member says only that it lives: nothing else depends on them.
+_SIGNS: Final = frozenset({HEARTBEAT, HEARTBEAT_LATE})
+
+#: Those that do not belong to a rebalance.
+_NO_PART: Final = _SIGNS | {DELIVERED}
 
 
 def order(event: Event) -> tuple[float, str, int]:
@@ -101,8 +109,12 @@ class GroupTraces:
         self.wait(at)
         self._now = at
         life = self._life(event)
+        name = event["event"]
+        life.hear(at, name)
+        if name in _SIGNS:
+            return
         self._spans.tell(life, at, event)
-        _HANDLERS[event["event"]](self, life, at, event)
+        _HANDLERS[name](self, life, at, event)
         if life.aways:
             self._spans.coordinator_was_away(life)
         self._collect()
@@ -153,11 +165,14 @@ class GroupTraces:
 
     def end(self) -> list[Row]:
         """The traces end here: rows of everything that is under way, too."""
+        self._note_absent()
         for life in self._lives.values():
             if life.part is not None:
                 self._end_part(life, life.part.seen, "unfinished")
             self.clocks.ends(life.source, self._spans.end(life))
-        self._rows += self._silences.close(self._now)
+        # (Not `_now`: a stream may have waited for longer than there are events.)
+        last = max((life.told for life in self._lives.values()), default=self._now)
+        self._rows += self._silences.close(last)
         self._rows += self._refusals.close()
         self._rows += self._ownership.end()
         self._collect()
@@ -167,6 +182,21 @@ class GroupTraces:
         self._rows += self._storms.end()
         self._rows += self._totals.rows()
         return self.rows()
+
+    def _note_absent(self) -> None:
+        """Begin the silences of members that are gone, or so it seems: see `absent`."""
+        was_set = {name for _, name in self.clocks.sets()}  # nobody knows when these told what
+        lives = {
+            source: life
+            for source, life in self._lives.items()
+            if life.name not in was_set and not self._spans.is_expelled(life)
+        }
+        apart = {**self.clocks.apart(SKEW), **self.ahead, **self.surely_ahead}
+        for life, partitions in absent(lives, self._ownership.now(lives), apart.keys()):
+            for partition in partitions:
+                self._silences.begin(
+                    *(life.source, life.name, partition, life.told, life.told), ENDED, ENDED_WORDS
+                )
 
     # -- who it is
 
@@ -181,7 +211,7 @@ class GroupTraces:
         if member:
             life.member = member
         part = life.part
-        if part is not None and event["event"] != DELIVERED:
+        if part is not None and event["event"] not in _NO_PART:
             part.seen = event["t"]
             part.member = life.member
         return life

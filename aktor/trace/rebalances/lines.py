@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 __all__ = [
+    "ALIVE",
+    "HEARTBEAT",
+    "HEARTBEAT_LATE",
     "DELIVERED",
     "EVENTS",
     "NOT_A_TRACE",
@@ -31,12 +34,19 @@ Event = dict[str, Any]
 #: By far the most frequent of the events.
 DELIVERED: Final = "records.delivered"
 
-#: The events that are needed.
+#: That a member lives, and that the coordinator answers it: the answer to a heartbeat (an answer to
+#: another request is no event that is needed), and that it is late.
+HEARTBEAT: Final = "request.answered"
+HEARTBEAT_LATE: Final = "heartbeat.late"
+_HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
+
+#: The events that are needed, besides the answers to heartbeats.
 EVENTS: Final = frozenset(
     {"bootstrap.failed", "bootstrap.started", "brokers.unreachable", "clock.set"}
     | {"callback.failed", "callback.finished"}
     | {"commit.failed", "connection.failed", "coordinator.found", "coordinator.lost"}
     | {"coordinator.refused", "coordinator.retried", "group.failed", "heartbeat.failed"}
+    | {HEARTBEAT_LATE}
     | {"member.epoch", "member.left", "member.lost"}
     | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
     | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}
@@ -47,6 +57,9 @@ EVENTS: Final = frozenset(
 
 #: Finds every line with one of them, by a regular expression that Java and Python know alike.
 PATTERN: Final = f'"event": ?"(?:{"|".join(re.escape(event) for event in sorted(EVENTS))})"'
+
+#: Finds every answer to a heartbeat.
+ALIVE: Final = rf'"api": ?"(?:{"|".join(_HEARTBEATS)})".*"event": ?"{re.escape(HEARTBEAT)}"'
 
 #: Finds a line that a trace may have: an event by its name, or a line that was cut off before it.
 OURS: Final = r'"event": ?"[a-z_]+\.[a-z_]+"|\{"consumer":'
@@ -69,6 +82,7 @@ _TAIL: Final = re.compile(
     r' "trace": "([0-9a-f]+)", "line": ([0-9]{1,15})\}$'
 )
 _TAIL_MAX: Final = 400
+_API: Final = re.compile(rf'"api": "(?:{"|".join(_HEARTBEATS)})"')
 
 #: A time (`t`) from here on (the year 5138) is not understood, and a number as great as _GREATEST
 #: is replaced by null.
@@ -99,7 +113,9 @@ def glance(line: str) -> Glance | None:
     writes it: then call `parse`."""
     tail = _TAIL.search(line, max(0, len(line) - _TAIL_MAX))
     head = None if tail is None else _HEAD.match(line)
-    if tail is None or head is None or tail[1] not in EVENTS:
+    if tail is None or head is None:
+        return None
+    if tail[1] not in EVENTS and not (tail[1] == HEARTBEAT and _API.search(line)):
         return None
     return Glance(tail[1], float(tail[2]), head[1], tail[4], int(tail[5]))
 
@@ -122,7 +138,7 @@ def parse(line: str, file: str = "") -> Event:
     if event is None:
         raise NotUnderstoodError(TORN)
     name = event.get("event")
-    if not isinstance(name, str) or name not in EVENTS:
+    if not isinstance(name, str) or not (name in EVENTS or _is_heartbeat(name, event)):
         raise NotUnderstoodError(OTHER)
     t = event.get("t")
     if isinstance(t, bool) or not isinstance(t, int | float) or not 0 <= t < _T_END:
@@ -132,6 +148,10 @@ def parse(line: str, file: str = "") -> Event:
     event["t"] = float(t)
     event["source"] = str(event.get("trace") or f"{file}#{event.get('consumer')}")
     return event
+
+
+def _is_heartbeat(name: str, event: Event) -> bool:
+    return name == HEARTBEAT and event.get("api") in _HEARTBEATS
 
 
 def _load(line: str) -> Event | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aktor.trace.rebalances.causes import Cause
+from aktor.trace.rebalances.lines import HEARTBEAT, HEARTBEAT_LATE
 
 __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
 __all__ += ["Name", "Part", "milliseconds", "one_clock"]
@@ -64,6 +65,9 @@ _CONSUMER: Final = {
 #: A member's new epoch (`member.epoch`) is that of a part which begins at most so many seconds
 #: after it, or has ended at most so many seconds before it.
 _FRESH: Final = 1.0
+
+#: So many times between heartbeats are kept.
+INTERVALS_KEPT: Final = 5
 
 #: A consumer's client id and its host.
 Name = tuple[str | None, str | None]
@@ -215,6 +219,36 @@ class Life:
     epoch: tuple[int, float] | None = None
     #: Another member was given its partition, and it has not said since that it left or was lost.
     expelled: Expelled | None = None
+    #: When its trace told of it last; when the coordinator last answered a heartbeat, and the times
+    #: between the last such answers; and whether it did not answer the next one in time.
+    told: float = -math.inf
+    heartbeat: float | None = None
+    intervals: list[float] = field(default_factory=list)
+    is_late: bool = False
+
+    def hear(self, at: float, event: str) -> None:
+        """Its trace tells of this event."""
+        self.told = max(self.told, at)
+        if event == HEARTBEAT:
+            if self.heartbeat is not None:
+                self.intervals = [*self.intervals[1 - INTERVALS_KEPT :], at - self.heartbeat]
+            self.heartbeat, self.is_late = at, False
+        elif event == HEARTBEAT_LATE:
+            self.is_late = True
+
+    @property
+    def heartbeat_interval(self) -> float:
+        """The longest of the last ones: a member that has just been given partitions sends some
+        heartbeats at once."""
+        return max(self.intervals, default=math.inf)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether its trace would go on, if its process did: it is in its group, and the
+        coordinator has answered its heartbeats."""
+        is_away = self.away is not None and self.away.ended is None
+        is_member = self.in_group and not self.departed
+        return bool(is_member and self.intervals and not self.is_late and not is_away)
 
     @property
     def generation(self) -> int | None:

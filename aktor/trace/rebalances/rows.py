@@ -163,8 +163,8 @@ class Silence(Row):
     #: None: it goes on at the end of the traces.
     ended: At | None
     duration_ms: float | None
-    #: What the next record waited for longest (`waiting_for` of `status()`), or "paused"; and in
-    #: words, with who it was.
+    #: What the next record waited for longest (`waiting_for` of `status()`), "paused", or "trace
+    #: ended": the owner's trace ends, and those of others go on. And in words, with who it was.
     reason: str | None
     because: str | None
     sentence: str

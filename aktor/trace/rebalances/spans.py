@@ -64,6 +64,11 @@ class Spans:
         if state is not None and state.expelled is None:
             state.expelled = at
 
+    def is_expelled(self, life: Life) -> bool:
+        """Whether it was taken out, and has told nothing since."""
+        state = self._states.get(life.source)
+        return state is not None and state.expelled is not None
+
     def called_back(self, life: Life, call: str, at: float, ms: float) -> None:
         """Its rebalance listener has returned, after so many milliseconds."""
         self._add(life, CALLBACK, call, at - ms / 1000, at)

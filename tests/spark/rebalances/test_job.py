@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from aktor.simulation import Simulation
 from aktor.spark.rebalances import Tables, analyse_logs, follow_logs, read_stream
 from aktor.spark.rebalances.__main__ import main
 from aktor.spark.rebalances.page import drawn
@@ -25,8 +26,11 @@ from aktor.spark.rebalances.tables import COUNTS, TABLES, arrow_table
 from aktor.trace.pictures import draw
 from aktor.trace.rebalances import Tables as RowTables
 from aktor.trace.rebalances import read
+from aktor.trace.rebalances.absent import ENDED
+from aktor.trace.rebalances.lines import Event
 from examples import spark_rebalances
 from tests.spark.session import of_a_program
+from tests.unit.trace.rebalances.incidents import Incident
 from tests.unit.trace.rebalances.told import storm_lines
 
 #: A group of each protocol.
@@ -39,6 +43,17 @@ PICTURED = ("rebalances", "parts", "downtimes", "silences", "spans", "owned_part
 LATENESS = 30.0
 
 
+def of_a_killed_member() -> list[Event]:
+    """Its session is not over yet: nobody but its trace, which ends, shows it."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "consumer")
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=20)
+        bob.kill()
+        sim.run(for_=20)
+        return group.events()
+
+
 @cache
 def lines_of_groups() -> tuple[str, ...]:
     """The lines of several groups, in the order of their times."""
@@ -48,6 +63,7 @@ def lines_of_groups() -> tuple[str, ...]:
             event = json.loads(line)
             renamed = {"group": event["group"] and f"{event['group']}-{seed}"}
             lines.append({**event, **renamed, "trace": f"{seed}{event['trace'][1:]}"})
+    lines += [{**event, "group": "g-killed"} for event in of_a_killed_member()]
     return tuple(json.dumps(one) for one in sorted(lines, key=lambda one: float(one["t"])))
 
 
@@ -107,6 +123,8 @@ def test_the_job_finds_what_is_found_without_spark(
     tables = analyse_logs(spark, str(tmp_path))
 
     assert_same(tables, told)
+    silences = tables["silences"].where("group = 'g-killed'").toArrow()
+    assert set(silences.column("reason").to_pylist()) == {ENDED}
     tables.close()
 
 

@@ -107,6 +107,31 @@ def test_a_time_that_is_none_is_refused_in_one_line(
     assert "is no time: write 14:03" in capsys.readouterr().err
 
 
+def test_a_member_whose_trace_ends_is_one_sentence_at_the_time_of_its_last_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, owned, until in (("alice", ["t-0"], 60), ("bob", ["t-1", "t-2"], 30)):
+        events: list[dict[str, Any]] = []
+        member = Member(events, name)
+        member.rebalances(BEGAN, BEGAN + 1, 1, because="first join", owns=owned)
+        for second in range(0, until + 1, 5):
+            api = "ConsumerGroupHeartbeat"
+            member.tells(BEGAN + second, "request.answered", api=api, node=1)
+        # (A line of aktor names the API before the event.)
+        lines = (json.dumps(dict(sorted(event.items()))) + "\n" for event in events)
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+
+    assert main(["why", str(tmp_path)]) == 0
+
+    out = said(capsys)
+    told = (
+        "2027-01-15 08:00:30Z g: bob on host-bob was given nothing from t-1, t-2 for up to 30.0 s"
+    )
+    assert f"{told}, and it goes on: its trace ends there, while those of others go on" in out
+    assert main(["why", str(tmp_path / "bob.jsonl")]) == 0
+    assert "its trace ends" not in said(capsys)
+
+
 def test_all_rows_are_printed_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(log), "--json"]) == 0
 

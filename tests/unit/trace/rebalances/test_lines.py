@@ -7,7 +7,14 @@ import re
 
 import pytest
 
-from aktor.trace.rebalances.lines import PATTERN, NotUnderstoodError, glance, parse
+from aktor.trace.rebalances.lines import (
+    ALIVE,
+    HEARTBEAT,
+    PATTERN,
+    NotUnderstoodError,
+    glance,
+    parse,
+)
 from tests.unit.trace.rebalances.told import STORMS, storm_lines
 
 LINE = json.dumps(
@@ -89,16 +96,20 @@ def test_what_no_table_can_hold_is_left_out_of_an_event() -> None:
 
 @pytest.mark.parametrize(("seed", "protocol"), STORMS[:2])
 def test_a_glance_sees_what_parsing_finds(seed: int, protocol: str) -> None:
-    seen = 0
+    seen = beats = 0
     for line in storm_lines(seed, protocol):
         try:
             event = parse(line)
         except NotUnderstoodError:
             assert glance(line) is None
+            assert not re.search(f"{PATTERN}|{ALIVE}", line)
             continue
         glanced = glance(line)
         assert glanced is not None
         assert glanced == tuple(event[key] for key in ("event", "t", "group", "source", "line"))
-        assert re.search(PATTERN, line)
+        found = [bool(re.search(pattern, line)) for pattern in (PATTERN, ALIVE)]
+        assert found == [event["event"] != HEARTBEAT, event["event"] == HEARTBEAT]
         seen += 1
+        beats += found[1]
     assert seen > 100
+    assert beats > 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aktor.trace.rebalances.group import GroupTraces
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Silence
 from aktor.trace.rebalances.silences import in_sentences
@@ -141,3 +142,19 @@ def test_partitions_that_were_silent_together_for_one_reason_are_one_sentence(
         " to 16.3 s; it said after 1.0 s: its leader (broker 1, b1:9092) has not answered for"
         " 1.7 s."
     )
+
+
+def test_a_silence_that_goes_on_lasts_until_the_last_event_however_long_a_stream_waits(
+    events: list[Event], alice: Member
+) -> None:
+    alice.tells(BEGAN, "rebalance.triggered", because="first join", rebalance=1)
+    stalls(alice, BEGAN + 11, "broker", "its leader is away", since=BEGAN + 10)
+    alice.tells(BEGAN + 30, "rebalance.completed", generation=1, ms=30_000)
+    traces = GroupTraces("g")
+    for event in events:
+        traces.take(event)
+
+    traces.wait(BEGAN + 1000)
+
+    (row,) = (row for row in traces.end() if isinstance(row, Silence))
+    assert " for 20.0 s, and it goes on" in row.sentence
