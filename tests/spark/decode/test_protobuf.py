@@ -418,6 +418,19 @@ def test_values_with_a_frame_are_those_of_the_message_that_it_names(a_registry: 
     assert sorted(a_registry.asked) == paths
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_a_batch_of_values_with_frames_may_have_any_number_of_rows(
+    rows: int, a_registry: Any
+) -> None:
+    registry = a_registry({1: registered(people())}, kind="PROTOBUF")
+    wanted = a_struct(name=StringType())
+    decode = decoder(a_set(people()), wanted, message="Person", registry=registry)
+
+    found, errors, _ = decoded([framed(1, b"\0", b"\x0a\1a")] * rows, decode)
+
+    assert (found, errors) == ([{"name": "a"}] * rows, [None] * rows)
+
+
 def test_a_schema_may_import_another_one_and_be_that_of_the_query(a_registry: Any) -> None:
     shared = descriptor_pb2.FileDescriptorProto(name="x", package="shared", syntax="proto3")
     shared.message_type.add(name="Money").field.append(a_field("cents", 1, F.TYPE_INT64))

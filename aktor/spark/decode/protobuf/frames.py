@@ -25,6 +25,9 @@ class Frame:
 
 #: More bytes than the frame of any message that is nested less than twenty deep.
 _LONGEST = 64
+#: Arrow multiplies the longest slice by the number of rows: without an end that is beyond 64 bits,
+#: and for an even number of rows below zero.
+_END = 2**31 - 1
 
 
 def frames(values: pa.Array) -> Iterator[tuple[Frame | None, pa.Array]]:
@@ -55,7 +58,7 @@ def without_frames(values: pa.Array, sizes: pa.Array) -> pa.Array:
     there = compute.unique(sizes.drop_null()).to_pylist()
     found = pa.nulls(len(values), pa.binary())
     for size in there:
-        rest = compute.binary_slice(values, size)
+        rest = compute.binary_slice(values, size, _END)
         if len(there) == 1 and not sizes.null_count:
             return rest
         found = compute.if_else(compute.equal(sizes, size), rest, found)
