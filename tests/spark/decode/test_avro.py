@@ -8,6 +8,8 @@ import io
 import itertools
 import json
 import math
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -605,3 +607,18 @@ def test_a_query_reads_avro(embedded_kafka: EmbeddedKafka) -> None:
     assert everything["valueError"].null_count == 4
     assert some["value"].to_pylist() == [{"id": 3, "country": "DE"}]
     assert without["offset"].to_pylist() == [4]
+
+
+def test_without_a_compiler_avro_is_refused_before_a_job_starts() -> None:
+    hidden = "import sys; sys.modules['aktor.spark.decode.avro.kernel'] = None; "
+    program = hidden + (
+        "from aktor.errors import ConfigurationError\n"
+        "from aktor.spark.decode.avro.values import value_type\n"
+        "from aktor.spark.options.avro import AvroOptions\n"
+        "try: value_type(AvroOptions(schema='\"int\"'))\n"
+        "except ConfigurationError as error: print(error)\n"
+    )
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert "decode=avro needs the compiled modules of aktor" in said.stdout, said.stderr

@@ -8,28 +8,12 @@ from typing import Any, Final
 
 from aktor.spark.decode.avro import kernel
 from aktor.spark.decode.avro.kernel import Column, Step
-from aktor.spark.decode.avro.schema import NO_DEFAULT, Field, Kind, SchemaError
+from aktor.spark.decode.avro.schema import NO_DEFAULT, Field, Kind, SchemaError, alone
 
-__all__ = ["Resolution", "alone", "column_of"]
+__all__ = ["Resolution", "column_of"]
 
 #: Microseconds, as which Spark has times.
 _MICROSECONDS: Final = {"millis": 1000, "micros": 1}
-
-
-def alone(kind: Kind) -> Kind | None:
-    """What a union is besides null, if it is one type; any other type is that itself. None: a union
-    of several types, each of which has a place of its own. (As Spark's `from_avro` has it.)"""
-    if kind.type != "union":
-        return kind
-    others = [branch for branch in kind.branches if branch.type != "null"]
-    if not others:
-        return Kind("null")
-    if len(others) == 1:
-        return others[0]
-    for wide in ("long", "double"):
-        if {other.type for other in others} == {"int" if wide == "long" else "float", wide}:
-            return Kind(wide)
-    return None
 
 
 def column_of(kind: Kind) -> Column:

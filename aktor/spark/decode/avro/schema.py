@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["NO_DEFAULT", "Field", "Kind", "SchemaError", "parse"]
+__all__ = ["NO_DEFAULT", "Field", "Kind", "SchemaError", "alone", "parse"]
 
 #: The types that have no name of their own.
 PRIMITIVE: Final = frozenset(
@@ -49,6 +49,22 @@ class Kind:
 
     def __str__(self) -> str:
         return self.name or (f"{self.type} ({self.logical})" if self.logical else self.type)
+
+
+def alone(kind: Kind) -> Kind | None:
+    """What a union is besides null, if it is one type; any other type is that itself. None: a union
+    of several types, each of which has a place of its own. (As Spark's `from_avro` has it.)"""
+    if kind.type != "union":
+        return kind
+    others = [branch for branch in kind.branches if branch.type != "null"]
+    if not others:
+        return Kind("null")
+    if len(others) == 1:
+        return others[0]
+    for wide in ("long", "double"):
+        if {other.type for other in others} == {"int" if wide == "long" else "float", wide}:
+            return Kind(wide)
+    return None
 
 
 def parse(text: str, named: dict[str, Kind] | None = None) -> Kind:

@@ -24,8 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aktor.spark.decode.avro.resolution import alone
-from aktor.spark.decode.avro.schema import Kind, SchemaError
+from aktor.spark.decode.avro.schema import Kind, SchemaError, alone
 
 __all__ = ["part_of", "type_of"]
 

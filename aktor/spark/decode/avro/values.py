@@ -32,10 +32,19 @@ __all__ = ["AvroValues", "newest_schema", "value_type"]
 
 def value_type(options: AvroOptions) -> DataType:
     """Spark's type of the values."""
+    _check_compiled()
     try:
         return type_of(parse(options.schema))
     except SchemaError as error:
         raise ConfigurationError(f"avroSchema: {error}") from None
+
+
+def _check_compiled() -> None:
+    if kernel is None:
+        raise ConfigurationError(
+            "decode=avro needs the compiled modules of aktor, and there was no compiler when"
+            " it was installed: read value as bytes, and use from_avro of Spark"
+        )
 
 
 def _read_schema(text: str, references: References) -> Kind:
@@ -66,11 +75,7 @@ class AvroValues:
     and the bytes. Its neighbours are as if it were not there."""
 
     def __init__(self, schema: StructType, options: AvroOptions) -> None:
-        if kernel is None:
-            raise ConfigurationError(
-                "decode=avro needs the compiled modules of aktor, and there was no compiler when"
-                " it was installed: read value as bytes, and use from_avro of Spark"
-            )
+        _check_compiled()
         try:
             whole = parse(options.schema)
             kind = type_of(whole)
