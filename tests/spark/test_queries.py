@@ -225,6 +225,48 @@ def test_json_fields_that_may_not_be_null_are_refused(
     assert f"write '{advice}" in str(found.value)
 
 
+AVRO = (
+    '{"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", "long"]},'
+    ' {"name": "all", "type": {"type": "array", "items": "long"}}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "named"),
+    [
+        ({"decode": "avro", "avroSchema": AVRO}, StructField("value", ID), "value.id"),
+        (
+            {"decode": "avro", "avroSchema": AVRO},
+            StructField("value", a_schema(all=ArrayType(LongType(), containsNull=False))),
+            "value.all.element",
+        ),
+        (
+            {"decode": "avro", "avroSchema": AVRO},
+            StructField("value", a_schema(id=LongType()), False),
+            "value",
+        ),
+        ({"decode": "string"}, StructField("key", StringType(), False), "key"),
+        ({}, StructField("value", BinaryType(), False), "value"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_columns_that_a_record_may_not_have_cannot_be_not_null(
+    options: dict[str, str], field: StructField, named: str, reader: str
+) -> None:
+    """Spark would not look for the null, and read what is in its place: 0, false or nothing."""
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", **options})
+
+    with pytest.raises(ConfigurationError, match=f"{named} is not null in the schema"):
+        getattr(source, reader)(StructType([field]))
+
+
+def test_columns_that_each_record_has_may_be_not_null() -> None:
+    """Nothing is lost by it."""
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a"})
+
+    source.reader(StructType([StructField("offset", LongType(), nullable=False)]))
+
+
 @pytest.mark.parametrize(
     ("kind", "named"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Final
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     CharType,
-    DataType,
     DateType,
     MapType,
     NumericType,
@@ -27,11 +26,9 @@ from pyspark.sql.types import (
 
 from aktor.consumer.columns.json_columns import JsonReader
 from aktor.errors import ConfigurationError
+from aktor.spark.decode.fields import children
 
 __all__ = ["JsonValues"]
-
-#: The struct, why a value could not be decoded, and its bytes.
-_NAMES: Final = ("value", "valueError", "rawValue")
 
 #: The types that JSON values are read as.
 _READ: Final = (
@@ -46,9 +43,6 @@ class JsonValues:
 
     def __init__(self, schema: StructType) -> None:
         decoded = _decoded(schema)
-        for name in schema.names:
-            if name in _NAMES:
-                _check_nullable(schema[name], name)
         self._fields = list(decoded)
         self._reader = JsonReader(decoded)
 
@@ -99,32 +93,8 @@ def _check_type(field: StructField, path: str) -> None:
     double = [name for name, times in Counter(names).items() if times > 1]
     if double:
         raise ConfigurationError(f"the struct {path} names a field twice: {', '.join(double)}")
-    for child in _children(field.dataType):
+    for child in children(field.dataType):
         _check_type(child, f"{path}.{child.name}")
-
-
-def _check_nullable(field: StructField, path: str) -> None:
-    """Any field may be missing in the JSON. Where the schema says `not null`, Spark's JVM would end
-    the task with an IllegalStateException, which names neither the field nor the record."""
-    if not field.nullable:
-        raise ConfigurationError(
-            f"{path} is not null in the schema, and it is null if the JSON does not have it: write"
-            f" '{field.name} {field.dataType.simpleString()}' (nullable), and filter the rows"
-        )
-    for child in _children(field.dataType):
-        _check_nullable(child, f"{path}.{child.name}")
-
-
-def _children(kind: DataType) -> Iterable[StructField]:
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ArrayType):
-        return [StructField("element", kind.elementType, kind.containsNull)]
-    if isinstance(kind, MapType):
-        # A key is never null.
-        key = StructField("key", kind.keyType)
-        return [key, StructField("value", kind.valueType, kind.valueContainsNull)]
-    return ()
 
 
 def _places(count: int, bad: Container[int]) -> pa.Array:

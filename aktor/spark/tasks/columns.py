@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from aktor.errors import ConfigurationError
+from aktor.spark.decode.fields import check_nullable
 from aktor.spark.filters.conditions import All, Condition, columns_of, parts_of
 from aktor.spark.options.avro import AvroOptions
 from aktor.spark.options.source import SourceOptions, unknown_option
@@ -51,6 +52,9 @@ _BESIDE: Final = {"valueError": StringType(), "rawValue": BinaryType()}
 
 #: The columns that a decoder makes.
 _MADE: Final = {"value", *_BESIDE}
+
+#: The columns that each record has.
+_ALWAYS_THERE: Final = {"topic", "partition", "offset"}
 
 #: Our column for each of Spark's.
 _OURS: Final = {name: name for name in _TYPES} | {"timestampType": "timestamp_type"}
@@ -258,6 +262,8 @@ def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:
             raise ConfigurationError(
                 f"unknown column {field.name}{hint} Columns are {', '.join(kinds)}"
             )
+        if field.name not in _ALWAYS_THERE:
+            check_nullable(field, field.name)
         kind = kinds[field.name]
         if kind is not None and field.dataType != kind:
             raise ConfigurationError(
