@@ -27,7 +27,7 @@ from aktor.spark.decode.protobuf.values import ProtobufValues, value_type
 from aktor.spark.options.protobuf import ProtobufOptions
 from aktor.spark.options.source import read_options
 from tests.spark.decode.decoding import decoded
-from tests.spark.harness import read_batch
+from tests.spark.harness import a_source, read_batch
 
 F = descriptor_pb2.FieldDescriptorProto
 KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
@@ -516,6 +516,24 @@ def test_a_secret_that_spark_would_show_is_refused() -> None:
         read_options(options, stream=False)
 
     assert "a-secret" not in str(refused.value)
+
+
+def test_a_field_cannot_be_not_null() -> None:
+    """A value may lack it, or be none that can be read."""
+    made: Callable[..., Any] = a_class(a_set(people()), "t.Person.Dog")
+    source = a_source(
+        {
+            "kafka.bootstrap.servers": "no:1",
+            "subscribe": "dogs",
+            "decode": "protobuf",
+            "messageName": "Dog",
+            "binaryDescriptorSet": aktor.spark.descriptor_set(made),
+        }
+    )
+    value = StructType([StructField("age", IntegerType(), nullable=False)])
+
+    with pytest.raises(ConfigurationError, match=r"value\.age is not null in the schema"):
+        source.reader(StructType([StructField("value", value)]))
 
 
 def test_a_query_reads_protobuf(embedded_kafka: EmbeddedKafka, tmp_path: Any) -> None:
