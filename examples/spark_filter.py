@@ -2,7 +2,7 @@
 
     python -m examples.spark_filter localhost:9092 orders DE
 
-Needs `pip install '.[spark]'` and Java 17.
+Needs `pip install -e '.[spark]'` and Java 17.
 """
 
 from __future__ import annotations

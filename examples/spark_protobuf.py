@@ -3,7 +3,7 @@
     protoc --include_imports --descriptor_set_out=orders.desc orders.proto
     python -m examples.spark_protobuf localhost:9092 orders orders.desc shop.Order
 
-Needs `pip install '.[spark,protobuf]'` and Java 17.
+Needs `pip install -e '.[spark,protobuf]'` and Java 17.
 """
 
 from __future__ import annotations

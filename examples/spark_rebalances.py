@@ -3,7 +3,7 @@
     python -m examples.spark_rebalances 'logs/*.jsonl'
 
 The files are what applications write that run with AKTOR_TRACE=trace.jsonl. Needs
-`pip install '.[spark]'` and Java 17. See docs/spark_rebalances.md.
+`pip install -e '.[spark]'` and Java 17. See docs/spark_rebalances.md.
 """
 
 from __future__ import annotations

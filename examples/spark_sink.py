@@ -3,7 +3,7 @@
     python -m examples.spark_sink localhost:9092 orders orders-clean /data/checkpoint
 
 Values that are no JSON with a customer are left out; the customer becomes the key. Run it again and
-it goes on where it was. Needs `pip install '.[spark]' confluent-kafka` and Java 17.
+it goes on where it was. Needs `pip install -e '.[spark]' confluent-kafka` and Java 17.
 """
 
 from __future__ import annotations

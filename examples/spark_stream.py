@@ -2,7 +2,7 @@
 
     python -m examples.spark_stream localhost:9092 orders /data/orders
 
-Run it again and it goes on where it was. Needs `pip install '.[spark]'` and Java 17.
+Run it again and it goes on where it was. Needs `pip install -e '.[spark]'` and Java 17.
 """
 
 from __future__ import annotations

@@ -606,7 +606,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "tasks": {"decode", "decode.avro", "decode.protobuf", "filters", "offsets", "options"},
         "driver": {"offsets", "options", "tasks"},
         "sink": {"options", "tasks"},
-        "source": {"driver", "filters", "offsets", "options", "sink", "tasks"},
+        "source": {"driver", "filters", "log", "offsets", "options", "sink", "tasks"},
         "planners": {"driver", "source"},
         # What Spark starts, and what has imported what the others need.
         "daemon": {"driver", "planners", "tasks"},

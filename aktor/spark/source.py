@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from aktor.errors import ConfigurationError
 from aktor.spark.filters.pruning import pruned
 from aktor.spark.filters.pushed_filters import read_filters
+from aktor.spark.log import tell
 from aktor.spark.offsets import data_loss, ranges
 from aktor.spark.offsets.ranges import OffsetRange
 from aktor.spark.options.sink import read_sink_options
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from aktor.spark.sink.writer import BatchWriter, StreamWriter
 
 __all__ = ["KafkaDataSource"]
-
-_LOG: Final = logging.getLogger("aktor.spark")
 
 
 class KafkaDataSource(DataSource):
@@ -130,8 +128,10 @@ class BatchReader(DataSourceReader):
         which came last (`PythonDataSourceV2.setReadInfo`). A query without a filter, or another
         branch of the same query, would get the rows of that filter.
         """
+        if not filters:
+            return filters
         if not self._options.push_filters:
-            _LOG.info(
+            tell(
                 "filters of the query are left to Spark (pushFilters=true: for a DataFrame that is"
                 " used once): %s",
                 filters,
@@ -140,7 +140,7 @@ class BatchReader(DataSourceReader):
         kinds = columns.condition_kinds(self._schema, self._options)
         found, left = read_filters(filters, kinds)
         self._where = (*self._where, *found)
-        _LOG.info("filters of the query: %s; Spark applies these itself: %s", filters, left)
+        tell("filters of the query: %s; Spark applies these itself: %s", filters, left)
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -158,7 +158,7 @@ class BatchReader(DataSourceReader):
             cluster.close()
         if self._where:
             left, there = (sum(span.size for span in some) for some in (found, whole))
-            _LOG.info("conditions leave %d of %d offsets to read", left, there)
+            tell("conditions leave %d of %d offsets to read", left, there)
         # Spark runs one task even if there is none, and would give it no partition of ours.
         tasks = ranges.tasks(found, self._options.range_limits) or [()]
         return [RangesPartition(task) for task in tasks]

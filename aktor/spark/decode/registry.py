@@ -122,11 +122,16 @@ class Registry:
         """
         try:
             schema = self._client.get_latest_version(subject, fmt=self._kind.format).schema
-            return str(schema.schema_str), self._references(schema)
+            if not (other := self._other_kind(schema)):
+                return str(schema.schema_str), self._references(schema)
         except Exception as error:  # of any kind: the client's libraries have many
-            raise ConfigurationError(
-                f"the schema of {subject} in the registry {self.name}: {_said(error)}"
-            ) from None
+            other = _said(error)
+        raise ConfigurationError(f"the schema of {subject} in the registry {self.name}: {other}")
+
+    def _other_kind(self, schema: Any) -> str:
+        """That it is none of ours; "" if it is."""
+        kind = schema.schema_type or "AVRO"
+        return "" if kind == self._kind.name else f"it is of type {kind}, not {self._kind.name}"
 
     def not_looked_up(
         self, schema_id: int, rows: pa.RecordBatch, row: int, error: RegistryUnavailable
@@ -157,8 +162,8 @@ class Registry:
         kind = self._kind
         try:
             schema = self._client.get_schema(schema_id, fmt=kind.format)
-            if (schema.schema_type or "AVRO") != kind.name:
-                return f"it is of type {schema.schema_type or 'AVRO'}, not {kind.name}"
+            if other := self._other_kind(schema):
+                return other
             text, references = schema.schema_str, self._references(schema)
         except Exception as error:  # of any kind: the client's libraries have many
             if getattr(error, "http_status_code", None) == 404:

@@ -80,6 +80,7 @@ def read_where(text: str, kinds: Mapping[str, DataType]) -> Condition:
         return _Reader(Columns(kinds)).condition(expressions[0])
     except sqlglot.errors.SqlglotError as error:
         said = re.sub(r"\x1b\[[0-9]*m", "", str(error)).splitlines()[0]
+        said = re.sub(r"<class '[\w.]*\.(\w+)'>", r"\1", said)
     except ConfigurationError as error:
         said = error.args[0]
     except RecursionError:

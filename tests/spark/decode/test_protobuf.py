@@ -448,6 +448,16 @@ def test_a_schema_may_import_another_one_and_be_that_of_the_query(a_registry: An
     assert (found, errors) == ([{"price": {"cents": 5}}], [None])
 
 
+def test_the_newest_schema_is_of_the_kind_that_is_asked_for(a_registry: Any) -> None:
+    of_protobuf = a_registry({1: registered(people())}, kind="PROTOBUF")
+    of_avro = a_registry({1: {"type": "string"}})
+
+    with pytest.raises(ConfigurationError, match="it is of type PROTOBUF, not AVRO"):
+        aktor.spark.avro_schema(of_protobuf, "orders-value")
+    with pytest.raises(ConfigurationError, match="it is of type AVRO, not PROTOBUF"):
+        aktor.spark.descriptor_set(registry=of_avro, subject="orders-value")
+
+
 def test_a_registry_that_does_not_answer_ends_the_task_and_names_the_record(
     a_registry: Any,
 ) -> None:

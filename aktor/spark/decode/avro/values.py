@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
+import aktor
 from aktor.errors import ConfigurationError
 from aktor.spark.decode import bad_values
 from aktor.spark.decode.avro.schema import Kind, SchemaError, parse
@@ -42,8 +44,10 @@ def value_type(options: AvroOptions) -> DataType:
 def _check_compiled() -> None:
     if kernel is None:
         raise ConfigurationError(
-            "decode=avro needs the compiled modules of aktor, and there was no compiler when"
-            " it was installed: read value as bytes, and use from_avro of Spark"
+            "decode=avro needs the compiled modules of aktor, which"
+            f" {os.path.dirname(aktor.__file__)} does not have. If that is a checkout: pip install"
+            " -e . there; else there was no compiler when it was installed: read value as bytes,"
+            " and use from_avro of Spark"
         )
 
 
