@@ -65,6 +65,10 @@ UNSEEN_FOR: Final = 3.0
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
 
+#: If so many seconds have passed unforeseen, the process stood still, or its thread had no turn.
+#: What has come meanwhile is read before anybody judges by the time who has not answered.
+STOOD_STILL: Final = 0.1
+
 #: The receiver, the message, and the event of the trace that led to it (0: none).
 _Mail: TypeAlias = tuple["CooperativeActor", "_Letter", int]
 
@@ -867,7 +871,7 @@ class Dispatcher:
             wake_at = self.turn()
             if wake_at is not None:
                 return wake_at
-            if self._stopping:
+            if self._stopping or self.clock() > self._awake_since + STOOD_STILL:
                 break
         return -math.inf
 
@@ -897,7 +901,12 @@ class Dispatcher:
                 self._deliver(self._order.take())
                 self.sleeper.wait(0.0)
                 return
-            self.sleeper.wait(max(0.0, wake_at - self.clock()))
+            began = self.clock()
+            self.sleeper.wait(max(0.0, wake_at - began))
+            # (Who is stopped in a wait, and continued, comes back from it with nothing once its
+            # time has passed, whatever there is to be read: PEP 475.)
+            if self.clock() > max(wake_at, began) + STOOD_STILL:
+                self.sleeper.wait(0.0)
         finally:
             self._awake_since = self.clock()
             self._sleeping = False

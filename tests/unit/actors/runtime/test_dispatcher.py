@@ -423,6 +423,75 @@ def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
     assert len(heard) <= 100
 
 
+class Stopped:
+    """Sockets of a process that is stopped for 14 s and continued: in a wait, or between two of
+    them. An answer is there then, and is read by the next look. A wait that was stopped ends with
+    nothing, since its time has passed (PEP 475)."""
+
+    def __init__(self, dispatcher: Dispatcher, clock: VirtualTime) -> None:
+        self.dispatcher = dispatcher
+        self.clock = clock
+        self.stops_in_wait = False
+        self.has_answer = False
+
+    def stop(self) -> None:
+        self.clock.now += 14.0
+        self.has_answer = True
+
+    def wait(self, timeout: float) -> None:
+        if self.has_answer:
+            self.has_answer = False
+            self.dispatcher.publish("an answer")
+        elif timeout > 0 and self.stops_in_wait:
+            self.stops_in_wait = False
+            self.stop()
+        else:
+            self.clock.now += timeout
+
+    def wake(self) -> None:
+        pass
+
+    def prepare_to_rest(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("where", ["in a wait", "while a message is handled"])
+def test_who_was_stopped_reads_what_came_before_it_judges_by_the_time(where: str) -> None:
+    """Else brokers that have answered count as dead: their requests are given up by the tick."""
+    clock, heard, bell = VirtualTime(), list[Any](), Bell()
+    dispatcher = Dispatcher({**_clockwork_routes(), str: ("one",)}, clock=clock)
+    dispatcher.sleeper = sockets = Stopped(dispatcher, clock)
+
+    class Ticked(Refresher):
+        def _note(self, now: float, _jitter: float) -> float:
+            heard.append(now)
+            return now + 5.0
+
+    class Hears(Listener):
+        def on_text(self, message: str) -> None:
+            super().on_text(message)
+            if message == "stop":
+                sockets.stop()
+
+    dispatcher.connect("one", Hears.launch("one", heard, dispatcher=dispatcher))
+
+    def make(incarnation: int) -> Refresher:
+        return Ticked.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
+
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
+    dispatcher.turn_until_rung(bell, 2.0)
+    assert heard == [0.0]
+
+    if where == "in a wait":
+        sockets.stops_in_wait = True
+    else:
+        dispatcher.publish("stop")
+    dispatcher.turn_until_rung(bell, 14.5)
+
+    expected = [] if where == "in a wait" else [("one", "stop")]
+    assert heard[1:] == [*expected, ("one", "an answer"), 16.0]
+
+
 class _Sleeper:
     """Raises, or ends its thread, as soon as the thread would sleep."""
 
