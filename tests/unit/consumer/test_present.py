@@ -1124,6 +1124,34 @@ def test_an_outage_counts_from_its_first_failure_and_not_from_the_last_answer(wh
     assert health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
+#: A Fetch has been on its way for 4.5 s, and Metadata that was asked for later has failed; who else
+#: is there, when it last answered anything, and words of the sentence.
+FETCH_IS_OLDER: dict[str, tuple[list[BrokerNow], float, str]] = {
+    "the leader": ([a_broker(1)], 60.0, "kafka-2:9092) has not answered for 4.5 s (it did"),
+    "all brokers": ([], 60.0, "no broker has been reachable for 4.5 s"),
+    "it has answered something since": ([a_broker(1)], 4.2, "has not answered for 4.2 s (it did"),
+    "another has answered since": (
+        [a_dead_broker(1, since=3.0, answered=NOW - 4.2)],
+        60.0,
+        "no broker has been reachable for 4.0 s",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FETCH_IS_OLDER)
+def test_an_outage_counts_from_a_fetch_that_is_older_than_what_failed_first(what: str) -> None:
+    others, answered, words = FETCH_IS_OLDER[what]
+    stopped = a_dead_broker(
+        2,
+        since=4.0,
+        answered=NOW - answered,
+        error="it did not answer Metadata in time",
+    )
+    fetch = FetchNow(late={2: NOW - 4.5})
+
+    assert words in sentence.why(a_picture(network=network(*others, stopped), fetch=fetch))
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -32,13 +32,13 @@ def broker_name(broker: BrokerNow) -> str:
     return broker.address if broker.node < 0 else f"broker {broker.node}, {broker.address}"
 
 
-def silence(broker: BrokerNow, now: float) -> str:
+def silence(p: Picture, broker: BrokerNow) -> str:
     """ "has not answered for 7.2 s (connection refused, 14 attempts)"."""
-    since = down_since(broker, now)
+    since = down_since(p, broker)
     if broker.heard_at > -math.inf:
-        return f"has not answered{for_long(since, now)}{how_it_failed(broker)}"
+        return f"has not answered{for_long(since, p.now)}{how_it_failed(broker)}"
     # (This consumer may not have asked it before.)
-    first = f"; the first attempt was {seconds(now - since)} ago" if since > -math.inf else ""
+    first = f"; the first attempt was {seconds(p.now - since)} ago" if since > -math.inf else ""
     return f"has not answered yet{first}{how_it_failed(broker)}"
 
 
@@ -75,11 +75,20 @@ def _begun(broker: BrokerNow, now: float) -> float | None:
     return None if broker.connected else broker.connecting_since
 
 
-def down_since(broker: BrokerNow, now: float) -> float:
+def down_since(p: Picture, broker: BrokerNow) -> float:
     """From when on a broker that is down has answered nothing that it was asked; -inf: not known.
     (Its last answer may be of long before: nobody has asked since.)"""
-    begun = _begun(broker, now)
-    return broker.heard_at if begun is None else max(begun, broker.heard_at)
+    return max(min(_not_answered(p, broker), default=-math.inf), broker.heard_at)
+
+
+def _not_answered(p: Picture, broker: BrokerNow) -> list[float]:
+    """When that began which a broker that is down has not answered: the failures in a row, or the
+    attempt to connect to it; and a Fetch on its way, which may be older than what failed first."""
+    begun = _begun(broker, p.now)
+    if begun is None:
+        return []
+    fetch = p.fetch.late.get(broker.node)
+    return [begun] if fetch is None else [begun, fetch]
 
 
 def login_refused(p: Picture) -> Reason | None:
@@ -103,7 +112,7 @@ def nobody_there(p: Picture) -> Reason | None:
     """No broker that was tried answers, neither one of the cluster nor a bootstrap server."""
     brokers = _all_brokers(p)
     if p.unreachable:
-        since = _all_down_since(brokers, p.now)
+        since = _all_down_since(p, brokers)
         text = first_line(p.unreachable, 400)
         return Reason(WaitingFor.BROKER, text, since, fault=True, only_new=True)
     if any(one.connected and not one.fails for one in brokers):
@@ -111,7 +120,7 @@ def nobody_there(p: Picture) -> Reason | None:
     down = [one for one in brokers if is_down(one, p.now)]
     if not down:
         return None
-    since = _all_down_since(brokers, p.now)
+    since = _all_down_since(p, brokers)
     if p.now - since < FAULT_AFTER:
         return None  # one of them has answered just now, even if not what it was asked
     named = ", ".join(f"{broker_name(one)}{how_it_failed(one)}" for one in down[:3])
@@ -122,10 +131,11 @@ def nobody_there(p: Picture) -> Reason | None:
     return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
 
 
-def _all_down_since(brokers: list[BrokerNow], now: float) -> float:
+def _all_down_since(p: Picture, brokers: list[BrokerNow]) -> float:
     """From when on none of them has answered anything: the first failure after the last answer."""
     heard = max([one.heard_at for one in brokers], default=-math.inf)
-    begun = [down_since(one, now) for one in brokers if is_down(one, now)]
+    down = [one for one in brokers if is_down(one, p.now)]
+    begun = [max(at, one.heard_at) for one in down for at in _not_answered(p, one)]
     return min([at for at in begun if at >= heard], default=heard)
 
 

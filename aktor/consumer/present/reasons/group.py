@@ -53,8 +53,8 @@ def coordinator(p: Picture) -> Reason | None:
         return Reason(WaitingFor.REFUSED, text, it.since, True, _again(it.retry_at, p.now))
     if is_down(broker, p.now):
         assert broker is not None, "a broker that is down is known"
-        text = f"the coordinator ({broker_name(broker)}) {silence(broker, p.now)}"
-        since = down_since(broker, p.now)
+        text = f"the coordinator ({broker_name(broker)}) {silence(p, broker)}"
+        since = down_since(p, broker)
         if member is not None and member.failing_since < since - FAULT_AFTER:
             since = member.failing_since  # it has answered something since, but no heartbeat
             text += f"; no heartbeat has been answered{for_long(since, p.now)}"

@@ -105,8 +105,8 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     broker = _source(p, tp)
     if broker is None or not is_down(broker, p.now):
         return None
-    text = f"{_source_word(p, tp)} ({broker_name(broker)}) {silence(broker, p.now)}"
-    since, then = down_since(broker, p.now), next_attempt(broker, p.now)
+    text = f"{_source_word(p, tp)} ({broker_name(broker)}) {silence(p, broker)}"
+    since, then = down_since(p, broker), next_attempt(broker, p.now)
     return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
 
 
