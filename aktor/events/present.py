@@ -198,7 +198,8 @@ class MemberNow(Value):
     `trouble` says how the last request to the coordinator ended that did not confirm the member;
     `refused`: it was answered, with that error. `refusal` is why the group does not want the member
     (only the user can mend that), since `refusal_since`; `for_good`: the member does not join again
-    by itself.
+    by itself. `left_late_at`: when it left the group by itself, because the application polled too
+    late (-inf: it did not, or the group has confirmed it since).
     """
 
     state: str
@@ -216,6 +217,7 @@ class MemberNow(Value):
     refusal_since: float = -math.inf
     for_good: bool = False
     way_since: float = -math.inf
+    left_late_at: float = -math.inf
 
 
 class Hindrance(Value):

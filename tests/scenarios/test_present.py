@@ -22,9 +22,12 @@ from kafka.errors import (
 
 from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.present.reasons.sentence import why
 from aktor.consumer.status import ConsumerStatus, WaitingFor
 from aktor.errors import RecordDeserializationError
+from aktor.simulation import Simulation
 from aktor.structs import TopicPartition
+from aktor.values import replace
 from tests.gate import all_but_the_first
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
@@ -378,6 +381,41 @@ def test_an_application_that_does_not_poll_is_told_so_with_its_line(world: World
     world.sleep(290.0)
     assert not consumer.status().alive
     assert "the member has left its group" in consumer.why().lower()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_left_since_it_polled_late_says_so_when_it_polls_until_it_is_back(
+    protocol: str,
+) -> None:
+    """At the moment of the poll it still has its partitions. No heartbeat is due, and however long
+    the session is, its records are not given out any more."""
+    seen: list[str] = []
+
+    def works(_: Any, consumer: Any) -> None:
+        sim.sleep(11.0)
+        p = consumer._picture()
+        seen.append(why(replace(p, application=replace(p.application, polled_at=p.now))))
+
+    with Simulation(1) as sim:
+        orders = sim.topic("orders", partitions=2)
+        sim.trickle(orders, per_second=10, seconds=40.0)
+        given = {"group_protocol": protocol, "max_poll_interval_ms": 6000}
+        (bob,) = sim.consumers(group="g", topics=[orders], each=lambda config, _: config | given)
+        sim.run(for_=10)
+        bob.does_next = works
+        sim.run(for_=20)
+        back = bob.consumer.why()
+
+    (said,) = seen
+    assert re.match(
+        r"Nothing is delivered: the member left its group [45]\.\d s ago, since the application had"
+        r" not polled for max_poll_interval_ms\. ",
+        said,
+    )
+    assert said.endswith("It joins again, now that the application polls.")
+    assert "heartbeat" not in said
+    assert "session" not in said
+    assert back.startswith(("Records are fetched and delivered", "There is nothing new"))
 
 
 def test_a_listener_that_does_not_return_is_named_with_its_line(world: World) -> None:

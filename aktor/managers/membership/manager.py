@@ -188,6 +188,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         because = self._trace_late()
         self._member.subscription.await_poll()
         self._leave_late(because, now + self.settings.request_timeout)
+        self._shown.left_late(now)
         return AGAIN
 
     @abstractmethod

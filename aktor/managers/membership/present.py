@@ -24,6 +24,7 @@ class Present:
     """
 
     __slots__ = (
+        "_left_late_at",
         "_since",
         "_trouble",
         "_unwanted",
@@ -47,6 +48,8 @@ class Present:
         self._since: tuple[tuple[Enum | None, str], float] = (None, ""), -math.inf
         #: Since when it is on its way into the group, by many steps perhaps; -inf: it is not.
         self._way_since = -math.inf
+        #: When it left the group because of a late poll, until the group has confirmed it again.
+        self._left_late_at = -math.inf
 
     def differs(self) -> None:
         """Something has happened: what is shown may be out of date."""
@@ -56,6 +59,11 @@ class Present:
         """The group has confirmed the member."""
         self._trouble = ""
         self._was_answered, self._unwanted = False, None
+        self._left_late_at = -math.inf
+
+    def left_late(self, now: float) -> None:
+        """The member leaves the group, because the application polls too late."""
+        self._left_late_at = now
 
     def unanswered(self, error: str) -> None:
         """A request to the coordinator has failed."""
@@ -99,6 +107,7 @@ class Present:
             refusal="" if unwanted is None else _text_of(unwanted[0]),
             refusal_since=-math.inf if unwanted is None else unwanted[1],
             for_good=unwanted is not None and stops_when_refused,
+            left_late_at=self._left_late_at,
         )
 
 

@@ -984,6 +984,33 @@ def test_records_of_a_member_that_left_since_nobody_polled_do_not_wait_for_its_s
     assert "session" not in sentence.why(p)
 
 
+def test_a_member_that_left_since_nobody_polled_says_so_too_when_the_application_polls_again() -> (
+    None
+):
+    """No heartbeat was due, so none was not answered."""
+    said: dict[str, Any] = {
+        "max_poll_interval": 6.0,
+        "session_until": NOW - 4.9,
+        "member": a_member(state="stale", step="callback", left_late_at=NOW - 5.0),
+        "partitions": {T0: seen(records=131, buffered=500, lag=131)},
+    }
+    text = (
+        "the member left its group 5.0 s ago, since the application had not polled for"
+        " max_poll_interval_ms"
+    )
+
+    p = a_picture(**said, application=an_application(polled_at=NOW, waits=True))
+    (reason,) = of_partitions(p).values()
+    assert (reason.waiting_for, reason.text) == (WaitingFor.APPLICATION, text)
+    assert sentence.why(p) == (
+        f"Nothing is delivered: {text}. 131 records are buffered and withheld, since the member had"
+        " not polled for max_poll_interval_ms. It joins again, now that the application polls."
+    )
+
+    commits = an_application(polled_at=NOW - 11.0, waits=True, waits_in="commit")
+    assert "joins again with the next poll" in sentence.why(a_picture(**said, application=commits))
+
+
 def test_a_consumer_without_a_group_that_was_never_polled_does_not_say_that_nothing_is_new() -> (
     None
 ):

@@ -128,6 +128,8 @@ def _session_reason(p: Picture) -> Reason | None:
     late = polls_late(p)
     if late is not None and late.fault:
         return late  # so the member has left its group, and nobody expects an answer
+    if unconfirmed.waiting_for is WaitingFor.APPLICATION:
+        return unconfirmed  # the same; it has polled since
     cause = coordinator(p)
     text = unconfirmed.text
     if cause is not None and cause.text.startswith("no heartbeat"):

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from aktor.consumer.present.picture import Picture
-from aktor.consumer.present.reasons.application import never_polled
+from aktor.consumer.present.reasons.application import never_polled, poll_deadline
 from aktor.consumer.present.reasons.brokers import (
     broker_name,
     down_since,
@@ -19,6 +19,7 @@ from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFo
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
 from aktor.consumer.present.reasons.words import (
     a_sentence,
+    ago,
     first_line,
     for_long,
     made_in,
@@ -218,10 +219,15 @@ NO_HEARTBEAT: Final = ": no heartbeat was answered"
 
 
 def session(p: Picture) -> Reason | None:
-    """The session may be over: nothing is given out before a heartbeat is answered."""
-    if not p.in_group or not p.partitions or p.now <= p.session_until:
-        return None
+    """The session may be over: nothing is given out before a heartbeat is answered. Or the member
+    has ended it: it has left, and still has the partitions that it is about to give up."""
     member = p.member
+    if not p.in_group or not p.partitions:
+        return None
+    if member is not None and member.left_late_at > -math.inf:
+        return _left_late(p, member)
+    if p.now <= p.session_until:
+        return None
     if member is None:
         return Reason(WaitingFor.SESSION, "the member is being restarted", -math.inf, fault=True)
     since = p.session_until
@@ -234,6 +240,17 @@ def session(p: Picture) -> Reason | None:
         text = f"the session ({length}) may have been over{for_long(since, p.now)}"
         text += NO_HEARTBEAT
     return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
+
+
+def _left_late(p: Picture, member: MemberNow) -> Reason:
+    """It has left by itself, so no heartbeat is due; now the application polls again, and gives up
+    what it owned first."""
+    text = f"the member left its group{ago(member.left_late_at, p.now)}, since the application had"
+    text += " not polled for max_poll_interval_ms"
+    then = poll_deadline(p)
+    if p.now - p.application.polled_at < p.max_poll_interval:
+        then = "It joins again, now that the application polls."
+    return Reason(WaitingFor.APPLICATION, text, member.left_late_at, fault=True, then=then)
 
 
 def may_be_removed(p: Picture, member: MemberNow) -> bool:

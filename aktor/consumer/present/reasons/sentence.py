@@ -115,6 +115,8 @@ def _withheld(p: Picture) -> str:
     late = polls_late(p)
     if late is not None and late.fault:
         return f"{withheld}, since the member has not polled for max_poll_interval_ms."
+    if unconfirmed.waiting_for is WaitingFor.APPLICATION:
+        return f"{withheld}, since the member had not polled for max_poll_interval_ms."
     if may_be_removed(p, p.member):
         return f"{withheld}, since the group may have gone on without this member."
     length = seconds(p.member.session)
