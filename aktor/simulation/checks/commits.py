@@ -104,6 +104,7 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
     complaints = []
     latest: dict[tuple[str, str], int] = {}
     moved: dict[str, set[str]] = defaultdict(set)
+    failed: set[tuple[str, str]] = set()
     for event in history.events:
         who = event["member"]
         match event["event"]:
@@ -113,6 +114,14 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
                 moved[who].difference_update(event["partitions"])
                 for partition in event["partitions"]:
                     latest.pop((who, partition), None)
+            case "commit.failed":
+                failed.update((who, partition) for partition in event["partitions"])
+            case "position.resolved" if event.get("because") == "committed":
+                # A commit of the ownership before was still sent in this one, and failed. The
+                # look-up waited for that, and the member reads on at what is committed.
+                for partition in event["partitions"]:
+                    if (who, partition) in failed:
+                        latest.pop((who, partition), None)
             case "topic.removed" | "log.truncated":
                 latest.clear()
             case "user.commits" if event.get("partitions") is not None:
@@ -126,6 +135,7 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
                             f" ({event['kind']}) after {before}"
                         )
                     latest[who, partition] = offset
+                    failed.discard((who, partition))
     return complaints
 
 

@@ -100,6 +100,9 @@ COMMITTED = ("x", "user.committed", {})
 ASYNCHRONOUSLY = ("x", "user.commits", {"partitions": None, "future": 0})
 
 #: What breaks a promise, and what the check says of it.
+COMMIT_FAILED = ("x", "commit.failed", {"partitions": ["a-0"]})
+FOUND = ("x", "position.resolved", {"because": "committed", "partitions": {"a-0": 4}})
+
 BROKEN: list[tuple[Check, Story, str]] = [
     *[
         (
@@ -122,6 +125,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (
         commits.commits_do_not_overtake_each_other,
         [*OWNED, to_commit("x", 5, "asked"), to_commit("x", 4, "auto")],
+        "commits a-0:4 (auto) after 5",
+    ),
+    (  # it was looked up while a commit was under way
+        commits.commits_do_not_overtake_each_other,
+        [*OWNED, to_commit("x", 5, "asked"), FOUND, COMMIT_FAILED, to_commit("x", 4, "auto")],
         "commits a-0:4 (auto) after 5",
     ),
     (
@@ -452,6 +460,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         commits.nothing_is_committed_that_was_given_up,
         [*OWNED, released("x"), assigned("x"), leaves(), to_commit("x", 5, "asked")],
+    ),
+    (  # seed 241000076: a commit of the ownership before failed in this one
+        commits.commits_do_not_overtake_each_other,
+        [*OWNED, to_commit("x", 5, "asked"), COMMIT_FAILED, FOUND, to_commit("x", 4, "auto")],
     ),
     *[
         (
