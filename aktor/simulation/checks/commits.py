@@ -114,7 +114,7 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
                 moved[who].difference_update(event["partitions"])
                 for partition in event["partitions"]:
                     latest.pop((who, partition), None)
-            case "commit.failed":
+            case "commit.failed" if "partitions" in event:  # else the caller tells of it again
                 failed.update((who, partition) for partition in event["partitions"])
             case "position.resolved" if event.get("because") == "committed":
                 # A commit of the ownership before was still sent in this one, and failed. The

@@ -99,10 +99,12 @@ COMMITTED = ("x", "user.committed", {})
 
 ASYNCHRONOUSLY = ("x", "user.commits", {"partitions": None, "future": 0})
 
-#: What breaks a promise, and what the check says of it.
 COMMIT_FAILED = ("x", "commit.failed", {"partitions": ["a-0"]})
+#: By who waited for it.
+TOLD_AGAIN = ("x", "commit.failed", {"at": "revocation"})
 FOUND = ("x", "position.resolved", {"because": "committed", "partitions": {"a-0": 4}})
 
+#: What breaks a promise, and what the check says of it.
 BROKEN: list[tuple[Check, Story, str]] = [
     *[
         (
@@ -461,10 +463,13 @@ FORGIVEN: list[tuple[Check, Story]] = [
         commits.nothing_is_committed_that_was_given_up,
         [*OWNED, released("x"), assigned("x"), leaves(), to_commit("x", 5, "asked")],
     ),
-    (  # seed 241000076: a commit of the ownership before failed in this one
-        commits.commits_do_not_overtake_each_other,
-        [*OWNED, to_commit("x", 5, "asked"), COMMIT_FAILED, FOUND, to_commit("x", 4, "auto")],
-    ),
+    *[  # seed 241000076: a commit of the ownership before failed in this one
+        (
+            commits.commits_do_not_overtake_each_other,
+            [*OWNED, to_commit("x", 5, "asked"), *told, FOUND, to_commit("x", 4, "auto")],
+        )
+        for told in ([COMMIT_FAILED], [COMMIT_FAILED, TOLD_AGAIN])
+    ],
     *[
         (
             commits.commits_do_not_overtake_each_other,
