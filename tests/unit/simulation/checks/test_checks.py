@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 from aktor.simulation import checks
+from aktor.trace.schema import EVENTS
 from tests.unit.simulation.checks.builders import (
     ALL,
     assigned,
@@ -57,3 +60,41 @@ def test_every_module_of_checks_has_tests_of_its_name() -> None:
     modules = {check.__module__.rpartition(".")[2] for check in checks.CHECKS}
     tested = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
     assert modules <= tested
+
+
+def test_no_check_reads_a_key_that_its_event_has_only_sometimes() -> None:
+    """Unless the guard of the case asks for it: a check that raises ends the whole simulation."""
+    folder = Path(checks.__file__).parent
+    cases = [
+        (path.name, case)
+        for path in sorted(folder.glob("*.py"))
+        for case in ast.walk(ast.parse(path.read_text()))
+        if isinstance(case, ast.match_case)
+    ]
+    assert len(cases) > 50
+    assert [(name, read) for name, case in cases for read in _read_unasked(case)] == []
+
+
+def test_a_case_that_reads_such_a_key_is_found() -> None:
+    reads = 'match event["event"]:\n    case "commit.failed"{}:\n        event["partitions"]'
+    found = []
+    for guard in ("", ' if "partitions" in event'):
+        (match,) = ast.parse(reads.format(guard)).body
+        assert isinstance(match, ast.Match)
+        found.append(list(_read_unasked(match.cases[0])))
+    assert found == [["commit.failed: partitions"], []]
+
+
+def _read_unasked(case: ast.match_case) -> Iterator[str]:
+    asked = _texts(case.guard) if case.guard else []
+    for node in (node for line in case.body for node in ast.walk(line)):
+        match node:
+            case ast.Subscript(ast.Name("event"), ast.Constant(str() as key)) if key not in asked:
+                for name in _texts(case.pattern):
+                    if name in EVENTS and key in EVENTS[name].sometimes:
+                        yield f"{name}: {key}"
+
+
+def _texts(node: ast.AST) -> list[str]:
+    constants = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    return [value for value in constants if isinstance(value, str)]
