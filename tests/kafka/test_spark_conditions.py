@@ -29,7 +29,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "dec2": (pa.decimal128(12, 4), [Decimal(x) for x in ("0.0000", "1.0000", "1.0099", "1.0100")]),
     "text": (
         pa.string(),
-        ["", "a", "A", "ab", "a%b", "a_b", "DE", "é", "e\u0301", "a\nb", "😀", "~"],
+        ["", "a", "A", "ab", "a%b", "a_b", "DE", "é", "e\u0301", "a\nb", "😀", "~", "it's", "'"],
     ),
     "text2": (pa.string(), ["", "a", "ab", "b", "é", "😀", "\uffff"]),
     "bytes": (pa.binary(), [b"", b"a", b"ab", b"\xff", "é".encode()]),
@@ -69,7 +69,13 @@ _integers = st.one_of(
 ).map(str)
 _decimals = st.sampled_from(["0.5", "1.0", "1.005", "1.01", "100.5", "-1.50", "0.1", "-0.0", "1."])
 _doubles = st.sampled_from(["1e0", "1.0E2", "9007199254740993e0", "-15e-1", "1e300", "0e0"])
-_texts = st.sampled_from(["''", "'a'", '"ab"', "'DE'", "'é'", "'😀'", "'b'", "'%'"])
+_texts = st.sampled_from(
+    [
+        *("''", "'a'", '"ab"', "'DE'", "'é'", "'😀'", "'b'", "'%'"),
+        # A quote in a text, and texts side by side, which are one.
+        *("'it''s'", "''''", '"it\'s"', "'a' 'b'", "'a'\"b\"", "'a' '' '%' 'b'"),
+    ]
+)
 _patterns = st.sampled_from(
     [
         "a%",
@@ -110,6 +116,10 @@ _literals: dict[str, SearchStrategy[str]] = {
         ["timestamp_ntz'1970-01-01 00:00:00'", "'2026-11-28 12:00:00.000001'"]
     ),
 }
+_FLAGS = [
+    *("value.flag", "value.flag = false", "value.flag <=> true"),
+    *("value.flag is true", "value.flag is not false", "true", "FALSE", "(true)"),
+]
 _PAIRS = [
     ("byte", "long"),
     ("int", "short"),
@@ -156,9 +166,7 @@ def _simple(draw: Any) -> str:
             call = draw(st.sampled_from(["startswith", "endswith", "contains"]))
             return f"{call}({column}, {draw(_texts)})"
         case "flag":
-            return draw(
-                st.sampled_from(["value.flag", "value.flag = false", "value.flag <=> true"])
-            )
+            return draw(st.sampled_from(_FLAGS))
     left, right = draw(st.sampled_from(_PAIRS))
     return f"value.{left} {draw(_signs)} value.{right}"
 
@@ -189,6 +197,7 @@ def rows(spark: Any) -> Any:
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(texts=st.lists(_condition, min_size=60, max_size=80, unique=True))
+@example(texts=["true", "not false and value.flag", "value.text like 'it''s'", "value.text = ''''"])
 @example(texts=["value.text <=> value.text2", "not (value.double > 1e0 or value.int in (0))"])
 def test_a_condition_is_true_false_and_null_where_it_is_so_for_spark(
     rows: Any, texts: list[str]

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -29,6 +30,7 @@ from pyspark.sql.types import (
     IntegerType,
     IntegralType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
@@ -79,6 +81,9 @@ _BITS: Final[dict[type[DataType], int]] = {
 _FLOAT_INTEGERS: Final = 2**24
 #: Digits that Spark has room for.
 _DIGITS: Final = 38
+#: So many names of columns stand in an error.
+_LISTED: Final = 20
+_NUMBER: Final = re.compile(r"-?\d{1,38}(\.\d{1,38})?")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIMESTAMP: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})?"
@@ -102,6 +107,12 @@ class Columns:
         for name, kind in kinds.items():
             self._root.add(name, kind)
 
+    def counted(self) -> Column:
+        """A column that is there in each row, and cheap."""
+        return self.find(
+            ["offset" if "offset" in self._root.names else self._root.names[-1]]
+        ).column
+
     def find(self, path: Sequence[str]) -> Named:
         """The column of this name, or the field. ConfigurationError: there is none."""
         kind: DataType = self._root
@@ -115,9 +126,8 @@ class Columns:
                 )
             place = _place(kind, name)
             if place is None:
-                near = difflib.get_close_matches(name, kind.names, 1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kind.names)}"
-                raise ConfigurationError(f"there is no {text}; {hint}")
+                hint = self._hint(text) if not depth else _hint_inside(kind, path[:depth], name)
+                raise ConfigurationError(f"there is no column {text}; {hint}")
             places.append(place)
             kind = kind[place].dataType
         # pyspark gives no types for this function.
@@ -127,6 +137,46 @@ class Columns:
         return Named(
             Column(name, tuple(places[1:]), to_arrow_type(kind, timezone="UTC")), kind, text
         )
+
+    def _hint(self, text: str) -> str:
+        """What the user may have meant by a name that there is not."""
+        names = _dotted(self._root)
+        last = text.rpartition(".")[2].lower()
+        near = [name for name in names if name.lower().endswith(f".{last}")]
+        near = near or _nearest(text, names) or _nearest(last, names, whole=False)
+        if near:
+            return f"did you mean {' or '.join(near[:2])}?"
+        written = "" if "." in text else f"a text is written as '{text}'; "
+        return f"{written}there are {_listed(names)}"
+
+
+def _hint_inside(kind: StructType, path: Sequence[str], name: str) -> str:
+    near = _nearest(name, kind.names)
+    if near:
+        return f"did you mean {'.'.join((*path, near[0]))}?"
+    return f"{'.'.join(path)} has {_listed(kind.names)}"
+
+
+def _nearest(text: str, names: Sequence[str], *, whole: bool = True) -> list[str]:
+    """The name that is nearest, or whose last part is; none if none is near."""
+    by_part = {
+        (name if whole else name.rpartition(".")[2]).lower(): name for name in reversed(names)
+    }
+    return [by_part[one] for one in difflib.get_close_matches(text.lower(), by_part, 1)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_LISTED], *(["..."] if len(names) > _LISTED else [])])
+
+
+def _dotted(kind: StructType, depth: int = 2) -> list[str]:
+    """The names of all columns, and after each its fields."""
+    found = []
+    for field in kind.fields:
+        found.append(field.name)
+        if isinstance(field.dataType, StructType) and depth:
+            found += [f"{field.name}.{name}" for name in _dotted(field.dataType, depth - 1)]
+    return found
 
 
 def _place(kind: StructType, name: str) -> int | None:
@@ -159,7 +209,7 @@ def compared(named: Named, sign: str, value: Value) -> Condition:
         found = _of_type(kind, value)
         if found is not None:
             return Compare(named.column, sign, found)
-    raise _refused(named, sign, value)
+    raise _refused(named, value)
 
 
 def _of_type(kind: DataType, value: Value) -> Value | None:
@@ -171,8 +221,8 @@ def _of_type(kind: DataType, value: Value) -> Value | None:
             return value.encode()
         return value if isinstance(value, bytes) else None
     if isinstance(kind, DateType):
-        if isinstance(value, str) and _DATE.fullmatch(value):
-            return _iso(date, value)
+        if isinstance(value, str):
+            return read_date(value)
         return value if isinstance(value, date) and not isinstance(value, datetime) else None
     if isinstance(kind, (TimestampType, TimestampNTZType)):
         if isinstance(value, str):
@@ -182,6 +232,11 @@ def _of_type(kind: DataType, value: Value) -> Value | None:
             if zoned == isinstance(kind, TimestampType):
                 return _in_utc(value) if zoned else value
     return None
+
+
+def read_date(text: str) -> date | None:
+    """A date; None if it is none that Python has."""
+    return _iso(date, text) if _DATE.fullmatch(text) else None
 
 
 def read_timestamp(text: str) -> datetime | None:
@@ -223,12 +278,12 @@ def _exact(named: Named, sign: str, value: int | Decimal) -> Condition:
     """A comparison of an integer or a decimal, as mathematics has it. Spark makes both wider for
     it, and then it is the same."""
     if isinstance(value, Decimal) and not value.is_finite():
-        raise _refused(named, sign, value)
+        raise _refused(named, value)
     kind = named.kind
     if isinstance(kind, DecimalType):
         scale, most = kind.scale, 10**kind.precision - 1
         least = -most
-        _check_digits(named, sign, kind, value)
+        _check_digits(named, kind, value)
     else:
         scale, most = 0, 2 ** (_BITS[type(kind)] - 1) - 1
         least = -most - 1
@@ -248,21 +303,21 @@ def _exact(named: Named, sign: str, value: int | Decimal) -> Condition:
     return Compare(named.column, sign, Decimal((int(number < 0), digits, -scale)))
 
 
-def _check_digits(named: Named, sign: str, kind: DecimalType, value: int | Decimal) -> None:
+def _check_digits(named: Named, kind: DecimalType, value: int | Decimal) -> None:
     """Spark drops digits of what it has no room for."""
     _, digits, exponent = Decimal(value).as_tuple()
     assert isinstance(exponent, int), "it is finite"
     scale = max(0, -exponent)
     whole = max(kind.precision - kind.scale, len(digits) - scale + max(0, exponent))
     if whole + max(kind.scale, scale) > _DIGITS:
-        raise _refused(named, sign, value)
+        raise _refused(named, value)
 
 
 def _float(named: Named, sign: str, value: int | float | Decimal) -> Condition:
     """A comparison of floats, in which a float column is made a double."""
     narrow = isinstance(named.kind, FloatType)
     if math.isnan(value) or (narrow and isinstance(value, int) and abs(value) > _FLOAT_INTEGERS):
-        raise _refused(named, sign, value)
+        raise _refused(named, value)
     cast = None if isinstance(named.kind, DoubleType) else pa.float64()
     return Compare(named.column, sign, float(value), cast)
 
@@ -274,7 +329,7 @@ def one_of(named: Named, values: Sequence[Value]) -> Condition:
     kinds = {isinstance(value, float) for value in values}
     if len(kinds) > 1 and not isinstance(named.kind, DoubleType):
         raise ConfigurationError(
-            f"{named.text} in (...) has doubles and other numbers: write them alike"
+            f"{named.text} in (...) has doubles and other numbers: write them alike, as (1.0, 2.5)"
         )
     each = [compared(named, "=", value) for value in values]
     if _is_text(named.kind) or isinstance(named.kind, (IntegralType, BinaryType)):
@@ -304,8 +359,9 @@ def compared_columns(left: Named, sign: str, right: Named) -> Condition:
         alike = left.kind == right.kind and sign == "="
     if not alike:
         raise ConfigurationError(
-            f"{left.text} {sign} {right.text} compares {left.kind.simpleString()} with"
-            f" {right.kind.simpleString()}: filter by Spark after reading"
+            f"{left.text} is {left.kind.simpleString()}, and {right.text} is"
+            f" {right.kind.simpleString()}: they are not compared here by {sign}; filter by Spark"
+            " after reading, or compare each with a value"
         )
     return Pair(left.column, sign, right.column, cast)
 
@@ -325,7 +381,8 @@ def like(named: Named, pattern: str, escape: str) -> Condition:
     """SQL's LIKE."""
     if not _is_text(named.kind):
         raise ConfigurationError(
-            f"{named.text} is {named.kind.simpleString()}, and like is for strings"
+            f"{named.text} is {named.kind.simpleString()}, and like is for strings; decode=string"
+            " makes strings of keys and values"
         )
     return conditions.like(named.column, pattern, escape)
 
@@ -334,18 +391,79 @@ def matches(named: Named, how: str, text: str) -> Condition:
     """A string begins or ends with a text, or has it inside (see `Matches`)."""
     if not _is_text(named.kind):
         raise ConfigurationError(
-            f"{named.text} is {named.kind.simpleString()}, and not a string (without a collation)"
+            f"{named.text} is {named.kind.simpleString()}, and not a string (without a collation);"
+            " decode=string makes strings of keys and values"
         )
     return conditions.Matches(named.column, how, text)
 
 
-def _refused(named: Named, sign: str, value: Value) -> ConfigurationError:
-    hint = "write a value of that type, or filter by Spark after reading"
-    if isinstance(named.kind, TimestampType) and isinstance(value, (str, datetime, date)):
-        hint = "write it with its zone, as timestamp'2026-01-31 12:00:00Z'"
-    elif isinstance(named.kind, TimestampNTZType) and isinstance(value, (str, datetime, date)):
-        hint = "write it as timestamp_ntz'2026-01-31 12:00:00'"
+def _refused(named: Named, value: Value) -> ConfigurationError:
+    """Neither side comes first: the user may have written it either way."""
     return ConfigurationError(
-        f"{named.text} is {named.kind.simpleString()}, and cannot be compared here by {sign} with"
-        f" {value!r}: {hint}"
+        f"{named.text} is {_kind(named.kind)}, and is not compared here with"
+        f" {_said(value)}: {_hint(named, value)}"
     )
+
+
+def _kind(kind: DataType) -> str:
+    return "a struct" if isinstance(kind, StructType) else str(kind.simpleString())
+
+
+def _said(value: Value) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"the string {value!r}"
+        case bytes():
+            return f"the bytes X'{value.hex()}'"
+        case datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            return f"the time {value.replace(tzinfo=None)}{zone}"
+        case date():
+            return f"the date {value}"
+    return str(value)
+
+
+def _hint(named: Named, value: Value) -> str:
+    """What to write in place of this value."""
+    kind = named.kind
+    day = value if isinstance(value, date) else None
+    if isinstance(value, str):  # maybe of a time
+        day = read_timestamp(value) or read_date(value)
+    if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
+        return _dated_hint(kind, day)
+    match kind:
+        case BooleanType():
+            return f"write {named.text}, not {named.text}, or {named.text} = true"
+        case StructType() if kind.names:
+            return f"compare a field of it, as {named.text}.{kind.names[0]}"
+        case IntegralType() | DecimalType() | FloatType() | DoubleType():
+            if isinstance(value, (str, bytes, bool, date)):
+                number = value if isinstance(value, str) and _NUMBER.fullmatch(value) else 5
+                return f"write a number without quotes, as {number}"
+        case StringType() | VarcharType() if _is_text(kind):
+            return f"write a string, as '{'DE' if isinstance(value, bytes) else value}'"
+        case ArrayType() | MapType() | StructType():
+            return "filter by Spark after reading"
+        case BinaryType():
+            return "write bytes, as X'00ff', or a string, as 'DE'"
+    return "Spark would change one of them before, by its settings: filter by Spark after reading"
+
+
+def _dated_hint(kind: DataType, day: date | None) -> str:
+    moment = day or date(2026, 1, 31)
+    time = moment.time() if isinstance(moment, datetime) else datetime.min.time()
+    calendar = moment.date() if isinstance(moment, datetime) else moment
+    if isinstance(kind, DateType):
+        written = f"a date, as date'{calendar}'"
+    elif isinstance(kind, TimestampType):
+        written = f"a time with its zone, as timestamp'{calendar} {time}Z'"
+    else:
+        written = f"a time without a zone, as timestamp_ntz'{calendar} {time}'"
+    is_zoned = isinstance(day, datetime) and day.tzinfo is not None
+    if day is not None and is_zoned != isinstance(kind, TimestampType):
+        return (
+            f"the zone of the session, by which Spark would go, is not known here: write {written}"
+        )
+    return f"write {written}"

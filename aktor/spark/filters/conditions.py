@@ -21,6 +21,7 @@ __all__ = [
     "Column",
     "Compare",
     "Condition",
+    "Constant",
     "Fixed",
     "IsNull",
     "Matches",
@@ -187,6 +188,20 @@ class Fixed:
 
     def columns(self) -> Iterator[Column]:
         yield self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same in each row. `counted` is a column of which nothing but the length is used."""
+
+    counted: Column
+    value: bool
+
+    def of(self, arrays: Arrays) -> pa.BooleanArray:
+        return pa.repeat(pa.scalar(self.value), len(self.counted.of(arrays)))
+
+    def columns(self) -> Iterator[Column]:
+        yield self.counted
 
 
 @dataclass(frozen=True, slots=True)

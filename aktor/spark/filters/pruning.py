@@ -13,7 +13,16 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from aktor.spark.filters.conditions import All, Any_, Compare, Condition, Fixed, OneOf, columns_of
+from aktor.spark.filters.conditions import (
+    All,
+    Any_,
+    Compare,
+    Condition,
+    Constant,
+    Fixed,
+    OneOf,
+    columns_of,
+)
 from aktor.spark.offsets.bounds import LookUps
 from aktor.spark.offsets.ranges import OffsetRange
 
@@ -87,6 +96,8 @@ def _interval(
             if not each:
                 return _NONE
             return _Interval(min(i.least for i in each), max(i.most for i in each))
+        if isinstance(part, Constant):
+            return _ALL if part.value else _NONE
         names = columns_of(part)
         if names <= _PLACE:
             return _ALL if _is_true(part, span) else _NONE

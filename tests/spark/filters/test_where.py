@@ -10,16 +10,23 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    IntegerType,
     LongType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
 from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError
+from aktor.spark.filters.where import read_where
 from aktor.spark.tasks import worker
 from tests.spark.harness import Query, a_source, read_batch
 
@@ -69,6 +76,12 @@ GOOD = [number for number in range(40) if number % 10 != 9]
         ("rawValue > X'0' and partition = 1", [-1, -1, -1, -1]),
         ("key = 'k2' and offset >= 19", [38]),
         ("value is not null", GOOD),
+        ("true", [*[-1] * 4, *GOOD]),
+        ("not true", []),
+        ("value.country <> ';' and value.country <> '(' and value.id < 2;", [0, 1]),
+        ("value.id < 3 and true", [0, 1, 2]),
+        ("false or rawValue = 'nonsense' and partition = 1", [-1] * 4),
+        ("value.country in ('it''s', 'F' 'R') and value.id < 9", [0, 4, 8]),
     ],
 )
 def test_only_rows_for_which_the_condition_is_true_leave_the_task(
@@ -109,18 +122,12 @@ def test_keys_and_values_may_be_strings_and_filtered_as_such(kafka: EmbeddedKafk
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        ("value.country = 1", "value.country is string, and cannot be compared here by = with 1"),
-        ("value.contry = 'a'", "there is no value.contry; did you mean country"),
-        ("lower(value.country) = 'a'", r"LOWER\(value.country\) is not known here"),
-        ("timestamp > timestamp'2026-01-01 00:00:00'", "write it with its zone"),
-        ("timestamp > timestamp'2026-01-01 00:00:00+25:00'", "is not known here"),
-        ("timestamp > timestamp'0001-01-01 00:00:00+01:00'", "is not known here"),
+        ("value.contry = 'a'", "there is no column value.contry; did you mean value.country?"),
+        ("timestamp > timestamp'2026-01-01 00:00:00+25:00'", "is no time here"),
+        ("timestamp > timestamp'0001-01-01 00:00:00+01:00'", "is no time here"),
         ("value.id = null", "write is null"),
-        ("value.id =", "where='value.id =': "),
-        ("value.country", "is string, and no condition"),
         ("value.country like 'a!b' escape '!'", "must stand before %, _ or itself"),
         ("value.country = 'a\\b'", "has a backslash"),
-        ("value.id = 1; value.id = 2", "it is not one condition"),
         ("__import__('os').getpid() = 1", "is not known here"),
         ("(" * 5000 + "value.id = 1" + ")" * 5000, "nested too deeply"),
         ("offset = " + "1" * 5000, "no number with more than 38 digits"),
@@ -137,6 +144,214 @@ def test_what_is_no_condition_is_refused_before_a_job_starts_and_named(
 
     with pytest.raises(ConfigurationError, match=text):
         getattr(source, reader)(schema=a_schema(timestamp=TimestampType(), key=BinaryType()))
+
+
+def test_false_reads_nothing_and_true_everything(kafka: EmbeddedKafka) -> None:
+    for where, count in (("true", 40), ("false", 0), ("partition = 0 or false", 20)):
+        reader = a_source(options(kafka, where, columns="offset")).reader(
+            schema=StructType([StructField("offset", LongType())])
+        )
+        ranges = [span for task in reader.partitions() for span in task.ranges]  # type: ignore[attr-defined]
+        assert sum(span.size for span in ranges) == count
+
+
+#: Whose fields are those of all types that a condition may compare.
+KINDS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": StructType(
+        [
+            StructField("id", LongType()),
+            StructField("country", StringType()),
+            StructField("paid", BooleanType()),
+            StructField("day", DateType()),
+            StructField("at", TimestampType()),
+            StructField("local", TimestampNTZType()),
+            StructField("items", ArrayType(StringType())),
+        ]
+    ),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+}
+_ZONE = "the zone of the session, by which Spark would go, is not known here: write"
+
+
+@pytest.mark.parametrize(
+    ("where", "place", "text"),
+    [
+        # nothing, and more than one condition
+        ("", 0, "it has no condition: write one, as value.country = 'DE', or leave where out"),
+        (" \n ", 0, "it has no condition"),
+        ("-- value.paid", 0, "it has no condition"),
+        ("offset = 1; offset = 2", 11, "; ends a statement, and where is one condition: join"),
+        ("offset = 1, offset = 2", 11, ", is not expected here; a condition is a column, a sign"),
+        ("offset = 1 offset = 2", 19, "= is not expected here"),
+        ("where offset = 1", 1, "where begins a query, and where is the condition alone, as"),
+        ("SELECT 1", 1, "SELECT begins a query"),
+        ("drop table t", 1, "drop table t is not known here"),
+        ("offset = 1 ORDER BY offset", 12, "ORDER BY belongs to a query"),
+        ("offset = 1 limit 5", 12, "limit belongs to a query"),
+        # quotes, parentheses, comments without an end
+        ("value.country = 'DE", 17, "the text that ' begins has no end: a text stands in two, as"),
+        ("value.country = DE'", 19, "the text that ' begins has no end"),
+        ('value.country = "DE', 17, 'the text that " begins has no end'),
+        ("`offset = 1", 1, "the name that ` begins has no end: write `the name`"),
+        ("value.country = ‘DE’", 17, "‘ is no quote of SQL: a text is written as 'DE'"),
+        ("value.country = 'it\\'s'", 20, "a ' in a text is written twice, as 'it''s'"),
+        ("(offset = 1 and (partition = 1)", 1, "this ( is not closed by a )"),
+        ("value.country = ')' and (offset = 1", 25, "this ( is not closed by a )"),
+        ("offset = 1) and partition = 1", 11, "this ) closes no ( before it"),
+        ("offset = 1 /* and", 12, "the comment has no end: write /* ... */"),
+        # a part is missing
+        ("offset =", 8, "something is missing at =; expected is a column and a value beside it"),
+        ("= 1", 1, "something is missing at =; expected is a column and a value"),
+        ("offset = 1 and", 12, "something is missing at and; expected is a condition on each side"),
+        ("AND offset = 1", 1, "something is missing at AND; expected is a condition on each side"),
+        ("not", 1, "expected is a condition after not, as not value.country = 'DE'"),
+        ("offset between 1", 16, "expected is two values with and, as partition between 1 and 3"),
+        ("value.country like", 15, "expected is a pattern, as value.country like 'D%'"),
+        ("contains(value.country)", 23, "as contains(value.note, 'sale')"),
+        ("offset in ()", 1, "in has no list of values after it: write it as partition in (1, 2)"),
+        ("offset in 1", 1, "in has no list of values"),
+        ("offset", 1, "offset is bigint, and no condition: compare it with a value, as"),
+        ("value.country", 1, "value.country is string, and no condition: compare it"),
+        ("value.id = 1 and 1 = 1", 18, "1 = 1 has no column: compare a column with a value"),
+        # operators of other languages, and functions
+        ("offset = 1 && partition = 1", 12, "&& is no operator of Spark's SQL: write and"),
+        ("offset === 1", 8, "=== is no operator of Spark's SQL: write ="),
+        ("lower(value.country) = 'a'", 1, "lower(value.country) is not known here: known are"),
+        ("offset = 1 or Foo(key) = 'a'", 15, "Foo(key) is not known here: known are = <>"),
+        ("value.country rlike 'a.*'", 1, "value.country rlike 'a.*' is not known here: known are"),
+        ("isnull(value.paid)", 1, "isnull(value.paid) is not known here: write is null"),
+        ("cast(key as string) = 'a'", 1, "decode=string makes strings of keys and values"),
+        ("partition % 2 = 0", 1, "partition % 2 is not known here: nothing is computed here"),
+        ("timestamp > now()", 13, "write the time itself, as timestamp'2026-01-31 12:00:00Z'"),
+        ("timestamp > current_timestamp() - interval 1 hour", 13, "write the time itself"),
+        (
+            "value.items[0] = 'a'",
+            1,
+            "value.items[0] is not known here: fields are named with a dot",
+        ),
+        ("offset = :p", 10, "write the value itself"),
+        ("(partition, offset) = (0, 1)", 1, "compare the columns one by one, joined by and"),
+        # names
+        ("partiton = 1", 1, "there is no column partiton; did you mean partition?"),
+        (
+            "offset = 1 and country = 'DE'",
+            16,
+            "there is no column country; did you mean value.country?",
+        ),
+        ("contry = 'DE'", 1, "there is no column contry; did you mean value.country?"),
+        ("value.contry = 'DE'", 1, "there is no column value.contry; did you mean value.country?"),
+        ("vlaue.id = 1", 1, "there is no column vlaue.id; did you mean value.id?"),
+        ("value.foo = 1", 1, "there is no column value.foo; value has id, country, paid, day"),
+        (
+            "value.country = DE",
+            17,
+            "there is no column DE; a text is written as 'DE'; there are key",
+        ),
+        ("offset.x = 1", 1, "offset is bigint, and offset.x would be a field of it"),
+        # types
+        (
+            "offset > '5'",
+            1,
+            "offset is bigint, and is not compared here with the string '5': write a"
+            " number without quotes, as 5",
+        ),
+        ("'5' < offset", 1, "with the string '5': write a number without quotes, as 5"),
+        (
+            "value.country = 1",
+            1,
+            "value.country is string, and is not compared here with 1: write a string, as '1'",
+        ),
+        ("value.paid = 'true'", 1, "write value.paid, not value.paid, or value.paid = true"),
+        ("value.paid is 1", 1, "after is stands null, not null, true or false"),
+        (
+            "value = 'a'",
+            1,
+            "value is a struct, and is not compared here with the string 'a':"
+            " compare a field of it, as value.id",
+        ),
+        ("key like 'a%'", 1, "key is binary, and like is for strings; decode=string makes"),
+        ("value.country like 5", 20, "5 must be a string, as 'DE'"),
+        ("offset > 5L", 10, "5L is not known here: write a number without letters"),
+        ("key = 0x10", 7, "0x10 is not known here: write a string as 'DE', bytes as X'00ff'"),
+        ("key = X'zz'", 7, "X'zz' is not made of hexadecimal digits, as X'00ff' is"),
+        ("offset = null", 1, "nothing is equal to null: write is null, or is not null"),
+        ("offset in (1, NULL)", 1, "nothing is equal to null"),
+        ("offset = 1 and null", 16, "null is not known here: write is null, or is not null"),
+        # dates and times, either side first
+        (
+            "value.day > timestamp'2026-01-31 12:00:00Z'",
+            1,
+            "value.day is date, and is not compared"
+            f" here with the time 2026-01-31 12:00:00Z: {_ZONE} a date, as date'2026-01-31'",
+        ),
+        (
+            "timestamp'2026-01-31 12:00:00Z' < value.day",
+            1,
+            "value.day is date, and is not compared"
+            f" here with the time 2026-01-31 12:00:00Z: {_ZONE} a date, as date'2026-01-31'",
+        ),
+        (
+            "value.at > date'2026-02-01'",
+            1,
+            "value.at is timestamp, and is not compared here with the"
+            f" date 2026-02-01: {_ZONE} a time with its zone, as timestamp'2026-02-01 00:00:00Z'",
+        ),
+        (
+            "date'2026-02-01' < value.at",
+            1,
+            "value.at is timestamp, and is not compared here with the"
+            f" date 2026-02-01: {_ZONE} a time with its zone, as timestamp'2026-02-01 00:00:00Z'",
+        ),
+        ("value.at between date'2026-02-01' and date'2026-02-02'", 1, "with the date 2026-02-01"),
+        (
+            "value.local > date'2026-02-01'",
+            1,
+            "with the date 2026-02-01: write a time without a zone,"
+            " as timestamp_ntz'2026-02-01 00:00:00'",
+        ),
+        ("value.local > timestamp'2026-02-01 12:00:00Z'", 1, f"{_ZONE} a time without a zone, as"),
+        (
+            "timestamp > '2026-02-01 12:00:00'",
+            1,
+            f"{_ZONE} a time with its zone, as timestamp'2026-02-01 12:00:00Z'",
+        ),
+        (
+            "timestamp > timestamp'2026-02-01 12:00:00'",
+            13,
+            "would be in the session's zone, which is not known where rows are read: write it with"
+            " its zone, as timestamp'2026-02-01 12:00:00Z'",
+        ),
+        ("timestamp > 1700000000000", 1, "write a time with its zone, as timestamp'2026-01-31"),
+        (
+            "value.day > value.at",
+            1,
+            "value.day is date, and value.at is timestamp: they are not compared here by >",
+        ),
+        (
+            "value.at < value.day",
+            1,
+            "value.at is timestamp, and value.day is date: they are not compared here by <",
+        ),
+        ("value.day = date'2026-02-30'", 13, "date'2026-02-30' is no date here: write it as"),
+        (
+            "value.day = 'yesterday'",
+            1,
+            "with the string 'yesterday': write a date, as date'2026-01-31'",
+        ),
+    ],
+)
+def test_a_refusal_names_the_place_what_was_expected_and_an_example(
+    where: str, place: int, text: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_where(where, KINDS)
+
+    said = refused.value.args[0].removeprefix(f"where={where!r}: ")
+    assert said.startswith(f"character {place}: " if place else text), said
+    assert text in said
 
 
 @pytest.mark.gate
