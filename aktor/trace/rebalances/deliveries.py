@@ -4,6 +4,8 @@ Of the deliveries of a partition between two changes of what its consumer owns, 
 the last matter. (A trace has one for each poll and partition: on a busy group nearly all lines.)
 But a consumer that does not know yet that it was fenced delivers beside the new owner: to see that,
 the first and the last of every few seconds are kept, less than `ownership.OVERLAP`.
+
+Of the answers to heartbeats those matter between which the coordinator did not answer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ __all__ = ["CHANGES", "SPAN", "Deliveries"]
 #: The events that change what their consumer owns.
 CHANGES: Final = frozenset({"partitions.assigned", "partitions.released"})
 
+#: The coordinator was lost; and after these events a heartbeat may be the first that is answered.
+LOST: Final = "coordinator.lost"
+_AWAIT: Final = frozenset({"coordinator.found", "heartbeat.failed"})
+
 #: Seconds.
 SPAN: Final = 10.0
 
@@ -29,20 +35,31 @@ Seen = tuple[str, Glance]
 
 class Deliveries:
     """Owns the deliveries that are held back: by consumer and partition the first and the last. And
-    the last heartbeats of each consumer: only those at the end of its trace say anything."""
+    the last heartbeats of each consumer: those at the end of its trace, and before its coordinator
+    was lost, say something."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], dict[str, _Run]] = {}
         self._heartbeats: dict[tuple[str, str], deque[Seen]] = {}
+        #: Consumers whose next heartbeat does not say that a coordinator answers which was found.
+        #: (The first heartbeat may: what was found may be in the part of the file before.)
+        self._answered: set[tuple[str, str]] = set()
 
     def take(self, line: str, seen: Glance) -> Iterator[Seen]:
         """The lines that go on, now that this line has come."""
         if seen.event == DELIVERED:
             yield from self._hold(line, seen)
             return
+        whose = seen.source, seen.group
         if seen.event == HEARTBEAT:
-            self._keep(line, seen)
-            return
+            if whose in self._answered:
+                self._keep(line, seen)
+                return
+            self._answered.add(whose)
+        if seen.event in _AWAIT:
+            self._answered.discard(whose)
+        if seen.event == LOST:
+            yield from self._heartbeats.pop(whose, ())
         if seen.event in CHANGES:
             for run in self._held.pop((seen.source, seen.group), {}).values():
                 yield from run.lines()

@@ -22,6 +22,7 @@ from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Re
 from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.lines import DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
+from aktor.trace.rebalances.outages import Outages
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
@@ -84,6 +85,7 @@ class GroupTraces:
         self._departures: list[Departure] = []
         self._silences = Silences(group)
         self._refusals = Refusals(group)
+        self._outages = Outages(group)
         self._spans = Spans(group)
         #: Topics that have another number of partitions now, as a member heard of it last.
         self._resized: dict[str, Resized] = {}
@@ -111,7 +113,9 @@ class GroupTraces:
         life = self._life(event)
         name = event["event"]
         life.hear(at, name)
+        self._outages.hear(life, at)
         if name in _SIGNS:
+            self._sign(life, at, event)
             return
         self._spans.tell(life, at, event)
         _HANDLERS[name](self, life, at, event)
@@ -158,7 +162,7 @@ class GroupTraces:
 
     def _collect(self) -> None:
         """The rows that others have made."""
-        for rows in (self._spans.over, self._ownership.over):
+        for rows in (self._spans.over, self._ownership.over, self._outages.over):
             if rows:
                 self._rows += rows
                 rows.clear()
@@ -174,6 +178,7 @@ class GroupTraces:
         last = max((life.told for life in self._lives.values()), default=self._now)
         self._rows += self._silences.close(last)
         self._rows += self._refusals.close()
+        self._rows += self._outages.close()
         self._rows += self._ownership.end()
         self._collect()
         for assembly in self._open:
@@ -252,7 +257,7 @@ class GroupTraces:
     def _joined(self, life: Life, at: float, event: Event) -> None:
         part = life.part or self._begin_part(life, at, None)
         life.protocol = "classic"
-        life.reach_coordinator()
+        self._reach_coordinator(life, at)
         part.counted = fields.number(event, "members") or 0
         generation = fields.number(event, "generation")
         if generation is not None:
@@ -304,7 +309,7 @@ class GroupTraces:
         life.protocol = "consumer"
         joins = fields.number(event, "before") == 0
         self.clocks.reached(epoch, at, life.source, life.name, joins=joins)
-        life.reach_coordinator()
+        self._reach_coordinator(life, at)
         part, life.last_part = life.part or life.lately(at), None
         if part is not None and part.generation is None:
             # The member was taken into the group with this epoch. Or it has revoked partitions, and
@@ -350,6 +355,7 @@ class GroupTraces:
 
     def _heartbeat_failed(self, life: Life, _at: float, event: Event) -> None:
         life.refuse(fields.text(event, "because"))
+        self._outages.refuse(life)
 
     def _left(self, life: Life, at: float, event: Event) -> None:
         self._depart(life, at, fields.text(event, "because"))
@@ -421,6 +427,17 @@ class GroupTraces:
 
     # -- the coordinator
 
+    def _sign(self, life: Life, at: float, event: Event) -> None:
+        """A heartbeat was answered, or is late."""
+        if event["event"] == HEARTBEAT:
+            self._outages.answer(life, at)
+        else:
+            self._outages.be_late(life, at, fields.real(event, "seconds") or 0.0)
+
+    def _reach_coordinator(self, life: Life, at: float) -> None:
+        life.reach_coordinator()
+        self._outages.reach(life, at)
+
     def _bootstrap_started(self, life: Life, at: float, event: Event) -> None:
         life.look_for_brokers(at)
 
@@ -434,10 +451,16 @@ class GroupTraces:
         self._add(self._refusals.tell(life.source, life.name, BROKERS, at, because))
 
     def _coordinator_found(self, life: Life, at: float, event: Event) -> None:
-        life.find_coordinator(at, fields.number(event, "node"), fields.text(event, "address"))
+        broker = fields.number(event, "node"), fields.text(event, "address")
+        life.find_coordinator(at, *broker)
+        self._outages.find(life, at, broker)
 
     def _coordinator_lost(self, life: Life, at: float, event: Event) -> None:
-        life.lose_coordinator(at, fields.text(event, "because") or "it was lost")
+        because = fields.text(event, "because") or "it was lost"
+        life.lose_coordinator(at, because)
+        # (That a look-up of it failed says nothing of the coordinator.)
+        broker = fields.number(event, "node"), fields.text(event, "address")
+        self._outages.lose(life, at, broker, because)
 
     def _coordinator_refused(self, life: Life, at: float, event: Event) -> None:
         life.refuse_coordinator(at, fields.text(event, "because") or "it was refused")
@@ -575,6 +598,7 @@ class GroupTraces:
             since = at
         reason, because = fields.text(event, "reason"), fields.text(event, "because")
         self._silences.begin(life.source, life.name, partition, since, at, reason, because)
+        self._outages.withhold(life, partition, reason)
 
     def _delivery_resumed(self, life: Life, at: float, event: Event) -> None:
         partition = fields.partition(event)
@@ -595,6 +619,7 @@ class GroupTraces:
 
     def _commit_failed(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).refused_commits += 1
+        self._outages.fail_commit(life, at)
         retriable, partitions = event.get("retriable"), event.get("partitions")
         self._add(
             RefusedCommit(

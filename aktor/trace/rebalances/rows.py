@@ -173,14 +173,15 @@ class Silence(Row):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Row):
     """What brokers refused to a member, or that it could not reach any: it may never have got into
-    its group."""
+    its group. Or that its coordinator did not answer it."""
 
     #: The first time and the last one.
     began: At
     ended: At
     consumer: str | None
     host: str | None
-    #: "login", "group", "topic", or "brokers": none could be reached.
+    #: "login", "group", "topic"; "brokers": none could be reached; or "coordinator": it did not
+    #: answer from the first time to the last, and was lost so many times.
     refused: str
     times: int
     because: str | None

@@ -100,7 +100,8 @@ class Tables:
 
     @property
     def refusals(self) -> list[Refusal]:
-        """A row for each login, group and topic that brokers refused to a member."""
+        """A row for each login, group and topic that brokers refused to a member, and for each time
+        that its coordinator did not answer it."""
         return typing.cast(list[Refusal], self["refusals"])
 
     @property

@@ -252,6 +252,11 @@ def coordinator_dead(case: Case) -> None:
         rf"waited \d+\.\d s for the coordinator, broker {node} at {address}: Connection refused",
     )
     case.afterwards(rf"was given nothing.*\(broker {node}, {address}\) has not answered")
+    for name in ("alice", "bob"):
+        case.afterwards(
+            rf"{name}\b.* had no answer from its coordinator, broker {node} at {address}, for"
+            r" \d+\.\d s, until broker \d at \S+ (answered|was found): Connection refused"
+        )
     case.only("triggered by carol")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from aktor.simulation.selftest.storm import run_storm
 from aktor.trace.rebalances import read, tell
-from aktor.trace.rebalances.lines import Event
+from aktor.trace.rebalances.deliveries import Deliveries
+from aktor.trace.rebalances.lines import Event, glance
 from aktor.trace.rebalances.rows import Row
 
 #: When simulations begin.
@@ -98,3 +99,30 @@ class Member:
 def rows_of(events: Sequence[Event], kind: type[Row]) -> list[Any]:
     """The rows of one table."""
     return [row for row in tell(events)[0] if type(row) is kind]
+
+
+def thinned(lines: list[str], parts: int) -> list[str]:
+    """What Spark takes of a file that it reads in so many parts."""
+    taken: list[str] = []
+    size = -(-len(lines) // parts)
+    for start in range(0, len(lines), size):
+        deliveries = Deliveries()
+        for line in lines[start : start + size]:
+            seen = glance(line)
+            if seen is not None:
+                taken += [kept for kept, _ in deliveries.take(line, seen)]
+        taken += [kept for kept, _ in deliveries.rest()]
+    return taken
+
+
+def as_lines(events: list[Event]) -> list[str]:
+    """As a consumer writes them."""
+    last = ("event", "t", "host", "trace", "line")
+    return [
+        json.dumps(
+            {key: value for key, value in event.items() if key not in (*last, "source")}
+            | {key: event[key] for key in last}
+            | {"trace": f"{event['trace']}".encode().hex()}
+        )
+        for event in sorted(events, key=lambda event: event["t"])
+    ]
