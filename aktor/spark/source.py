@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from aktor.spark.driver.cluster import DriverCluster
-    from aktor.spark.driver.stream import StreamReader
+    from aktor.spark.driver.stream import RefusedStream, StreamReader
     from aktor.spark.sink.writer import BatchWriter, StreamWriter
 
 __all__ = ["KafkaDataSource"]
@@ -56,11 +56,15 @@ class KafkaDataSource(DataSource):
         """For `spark.read`."""
         return BatchReader(read_options(self._given, stream=False), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        """For `spark.readStream`."""
-        from aktor.spark.driver.stream import StreamReader
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
+        """For `spark.readStream`. What is wrong with the options is an error of the reader's first
+        call: see `RefusedStream`."""
+        from aktor.spark.driver.stream import RefusedStream, StreamReader
 
-        return StreamReader(read_options(self._given, stream=True), schema)
+        try:
+            return StreamReader(read_options(self._given, stream=True), schema)
+        except Exception as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`."""

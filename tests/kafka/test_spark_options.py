@@ -132,11 +132,18 @@ def test_a_mistake_is_refused_before_a_job_starts(
     ):
         with pytest.raises(Exception, match=message):
             batch(spark, OURS, kafka, topic, **options)
-    only_batches = {"subscribe": topic, "endingOffsets": "latest"}
-    frame = reader(spark.readStream, OURS, kafka, only_batches).load()
-    stream = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
-    with pytest.raises(Exception, match="endingOffsets is for batch queries"):
-        stream.start().awaitTermination(300)
+    for options, schema, message in (
+        ({"endingOffsets": "latest"}, None, "endingOffsets is for batch queries"),
+        # Spark does not ask for a schema that is there, and so hears of it later.
+        ({"failOnDataLoss": "no"}, "value binary", "failOnDataLoss must be true or false"),
+    ):
+        frame = reader(spark.readStream, OURS, kafka, {"subscribe": topic, **options})
+        frame = (frame if schema is None else frame.schema(schema)).load()
+        stream = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        with pytest.raises(Exception, match=message) as refused:
+            stream.start().awaitTermination(300)
+        # PySpark's own error is below ours if `streamReader` raises it.
+        assert "UnboundLocalError" not in str(refused.value)
 
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(group_of_jobs) == []
 

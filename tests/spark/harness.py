@@ -39,6 +39,15 @@ def a_source(options: Mapping[str, str]) -> KafkaDataSource:
     return found
 
 
+def made(source: Any, reader: str, schema: StructType) -> Any:
+    """The `reader` or `streamReader`. What is wrong with its options is an error at the latest when
+    Spark calls it for the first time."""
+    found = getattr(source, reader)(schema=schema)
+    if reader == "streamReader":
+        found.getDefaultReadLimit()
+    return found
+
+
 def the_schema(options: Mapping[str, str], given: StructType | None = None) -> StructType:
     """The schema of a query, which the user may have given."""
     return given if given is not None else sent(a_source(options)).schema()

@@ -39,7 +39,16 @@ from aktor.spark.options import client_settings
 from aktor.spark.options.source import read_options
 from aktor.spark.tasks import worker
 from aktor.spark.tasks.columns import Layout
-from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
+from tests.spark.harness import (
+    Query,
+    Run,
+    a_source,
+    made,
+    read_batch,
+    run_task,
+    sent,
+    the_schema,
+)
 
 
 @pytest.fixture(scope="module")
@@ -128,13 +137,13 @@ def test_only_the_columns_that_are_asked_for_are_read(kafka: EmbeddedKafka, how:
 @pytest.mark.parametrize("stream", [False, True])
 def test_columns_that_are_named_twice_must_be_the_same(kafka: EmbeddedKafka, stream: bool) -> None:
     source = a_source(options(kafka, columns="value,offset"))
-    reader = source.streamReader if stream else source.reader
+    reader = "streamReader" if stream else "reader"
 
-    reader(schema=a_schema(offset=LongType(), value=BinaryType()))
+    made(source, reader, a_schema(offset=LongType(), value=BinaryType()))
     with pytest.raises(
         ConfigurationError, match=r"columns=value,offset, and \.schema\(\.\.\.\) has"
     ):
-        reader(schema=a_schema(offset=LongType(), key=BinaryType()))
+        made(source, reader, a_schema(offset=LongType(), key=BinaryType()))
 
 
 def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) -> None:
@@ -183,7 +192,7 @@ def test_json_values_without_a_field_are_refused(reader: str) -> None:
     source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
 
     with pytest.raises(ConfigurationError, match="value is a struct without a field"):
-        getattr(source, reader)(a_schema(value=StructType([])))
+        made(source, reader, a_schema(value=StructType([])))
 
 
 ID = StructType([StructField("id", LongType(), nullable=False)])
@@ -219,7 +228,7 @@ def test_json_fields_that_may_not_be_null_are_refused(
     source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
 
     with pytest.raises(ConfigurationError) as found:
-        getattr(source, reader)(StructType(fields))
+        made(source, reader, StructType(fields))
 
     assert f"{named} is not null in the schema" in str(found.value)
     assert f"write '{advice}" in str(found.value)
@@ -257,7 +266,7 @@ def test_columns_that_a_record_may_not_have_cannot_be_not_null(
     source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", **options})
 
     with pytest.raises(ConfigurationError, match=f"{named} is not null in the schema"):
-        getattr(source, reader)(StructType([field]))
+        made(source, reader, StructType([field]))
 
 
 def test_columns_that_each_record_has_may_be_not_null() -> None:
@@ -285,7 +294,7 @@ def test_json_fields_of_types_that_are_not_read_are_refused(
     source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
 
     with pytest.raises(ConfigurationError, match=f"{named}.*, which decode=json does not") as found:
-        getattr(source, reader)(a_schema(value=a_schema(a=kind)))
+        made(source, reader, a_schema(value=a_schema(a=kind)))
 
     assert "cast it in the query" in str(found.value)
 
@@ -307,8 +316,10 @@ def test_a_name_that_is_there_twice_is_refused_before_the_job(
     decoding = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
 
     with pytest.raises(ConfigurationError, match=said):
-        getattr(source if fields[0][0] == "offset" else decoding, reader)(
-            StructType([StructField(name, kind) for name, kind in fields])
+        made(
+            source if fields[0][0] == "offset" else decoding,
+            reader,
+            StructType([StructField(name, kind) for name, kind in fields]),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aktor.spark.driver.cluster import DriverCluster
 
-__all__ = ["StreamReader"]
+__all__ = ["RefusedStream", "StreamReader"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -130,3 +130,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _layout(self) -> Layout:
         options = self._options
         return Layout(self._schema, decode=options.decode, values=options.values, where=self._where)
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a stream that cannot be: the first call of Spark raises the error with which it
+    could not be made.
+
+    PySpark 4.3 stops the reader of a stream also if there is none, so that an error in
+    `DataSource.streamReader` has an UnboundLocalError of PySpark's below it, the last line that a
+    user reads. Spark calls a reader as soon as it has one, before it plans a batch.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def _refuse(self) -> NoReturn:
+        raise self._error
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._refuse()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._refuse()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        self._refuse()

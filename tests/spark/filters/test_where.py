@@ -28,7 +28,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError
 from aktor.spark.filters.where import read_where
 from aktor.spark.tasks import worker
-from tests.spark.harness import Query, a_source, read_batch
+from tests.spark.harness import Query, a_source, made, read_batch
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_what_is_no_condition_is_refused_before_a_job_starts_and_named(
     source = a_source(given | {"where": where})
 
     with pytest.raises(ConfigurationError, match=text):
-        getattr(source, reader)(schema=a_schema(timestamp=TimestampType(), key=BinaryType()))
+        made(source, reader, schema=a_schema(timestamp=TimestampType(), key=BinaryType()))
 
 
 def test_false_reads_nothing_and_true_everything(kafka: EmbeddedKafka) -> None:
