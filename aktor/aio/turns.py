@@ -22,6 +22,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from aktor.aio.waits import waits_for
 from aktor.consumer.core.guard import Guard
+from aktor.consumer.core.waiting import Patience
 from aktor.errors import ConsumerStoppedError
 
 __all__ = ["INSIDE", "TaskGuard", "Turn"]
@@ -78,25 +79,26 @@ INSIDE: Final[ContextVar[Turn | None]] = ContextVar("aktor_inside", default=None
 class _Place:
     """A call that waits for its turn. It looks now and then whether that is in vain."""
 
-    __slots__ = ("_guard", "_loop", "_until", "entered", "timer", "turn")
+    __slots__ = ("_guard", "_loop", "_patience", "entered", "timer", "turn")
 
     def __init__(self, guard: TaskGuard, turn: Turn) -> None:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._until = min(turn.until, self._loop.time() + turn.patience)
+        now = self._loop.time()
+        self._patience = Patience(min(turn.until, now + turn.patience), now)
         self.turn = turn
         #: It is done when it is this call's turn.
         self.entered: asyncio.Future[None] = self._loop.create_future()
         self.timer = self._look_later()
 
     def _look_later(self) -> asyncio.TimerHandle:
-        wait = min(LOOK_EVERY, max(0.0, self._until - self._loop.time()))
-        return self._loop.call_later(wait, self._look)
+        now = self._loop.time()
+        return self._loop.call_at(self._patience.until(now, now + LOOK_EVERY), self._look)
 
     def _look(self) -> None:
         if self.entered.done():
             return
-        is_over = self._loop.time() >= self._until
+        is_over = self._patience.is_over(self._loop.time())
         vain = self._guard.vain(self.turn, is_over=is_over)
         if vain is None:
             self.timer = self._look_later()

@@ -37,7 +37,7 @@ from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.questions import Questions
 from aktor.consumer.core.rebalancing import Rebalancing
 from aktor.consumer.core.recovery import Recovery
-from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.core.waiting import Patience, Waiting
 from aktor.events.membership import Operation
 from aktor.events.metadata import TopicPattern
 from aktor.events.positions import AssignmentChanged, ExplainPosition, Position, ResetStrategy
@@ -268,6 +268,7 @@ class Engine:
         call, clock = self.call, self.core.clock
         began = clock()
         self.poll_heartbeat.polls(began)  # also if what follows raises
+        patience = Patience(deadline, began)
         while not call.close_asked:
             self.iteration.stow()  # another thread may have begun to iterate during a wait
             if self.leaving.is_unfinished:
@@ -275,18 +276,20 @@ class Engine:
             call.raise_interruptions()
             if self.background.has_work:
                 yield from self.background.run_events()
+                patience.goes_on(clock())
             now = clock()
             records = self._look(take, now, deadline)
             if records:
                 return records
-            if now >= deadline:
+            if patience.is_over(now):
                 if now - began >= UNREACHED_AFTER:
                     yield from self.questions.raise_if_unreached()
                 return {}
             if call.poll_ends is not None and call.poll_ends():
                 return {}
             if not self._has_input:
-                yield call.until(min(deadline, *(part.due_after(now) for part in self._timed)))
+                due = min(part.due_after(now) for part in self._timed)
+                yield call.until(patience.until(now, due))
         return {}
 
     @property
@@ -624,6 +627,7 @@ class Engine:
         self, topic_partition: TopicPartition, deadline: float
     ) -> Waiting[int | None]:
         yield from self.recovery.restore_if_restarted()
+        patience = Patience(deadline, self.core.clock())
         while True:
             self.positions.apply_found()
             offset = self._known_offset(topic_partition)
@@ -633,10 +637,10 @@ class Engine:
             self.call.end_for_close()
             now = self.core.clock()
             self.errors.look_up_anew(now)
-            if now >= deadline:
+            if patience.is_over(now):
                 return None
             if not self.core.port.positions:
-                yield self.call.until(min(deadline, self.errors.look_up_at))
+                yield self.call.until(patience.until(now, self.errors.look_up_at))
 
     def _known_offset(self, topic_partition: TopicPartition) -> int | None:
         """The consumed position; None: wait for it. Raises the error if it cannot be found."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
 from aktor.consumer.core.questions import ANSWER_GRACE
+from aktor.consumer.core.waiting import Patience
 from aktor.errors import ConsumerClosedError, ConsumerForkedError
 
 if TYPE_CHECKING:
@@ -320,14 +321,16 @@ class ThreadGuard(Guard[FrameType]):
         It also ends, with False, as soon as `may_enter` returns False.
         """
         place, soon = _Place(frame, bell), 0
+        patience = Patience(until, clock())
         try:
             self.places.append(place)
             while not self._take_turn(place):
                 now = clock()
-                if now >= until or not may_enter():
+                if patience.is_over(now) or not may_enter():
                     self._give_up(place)
                     return False
-                rung = bell.wait(min(until - now, LEAVES_NOW if soon else LOOK_EVERY))
+                look_at = now + (LEAVES_NOW if soon else LOOK_EVERY)
+                rung = bell.wait(patience.until(now, look_at) - now)
                 soon = LOOKS_SOON if rung else max(0, soon - 1)
         except BaseException:
             self._give_up(place)

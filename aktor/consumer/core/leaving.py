@@ -8,7 +8,7 @@ from aktor.consumer.core.core import Core
 from aktor.consumer.core.positions import Positions
 from aktor.consumer.core.questions import Questions
 from aktor.consumer.core.rebalancing import Occasion, Rebalancing
-from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.core.waiting import Patience, Waiting
 from aktor.errors import ActorRestartedError
 from aktor.events.commits import CommitOffsets
 from aktor.events.fetching import PausePartitions
@@ -181,10 +181,12 @@ class Leaving:
 
     def _finish_commits(self, until: float) -> Waiting[None]:
         """Wait for the commits under way: after LeaveGroup the coordinator refuses commits."""
+        patience = Patience(until, self._core.clock())
         while self._core.port.waits_for(COMMITS) and self._core.port.failure is None:
-            if self._core.clock() >= until:
+            now = self._core.clock()
+            if patience.is_over(now):
                 return
-            yield until
+            yield patience.until(now)
 
     def _leave_group(self, deadline: float, because: str, operation: Operation) -> Waiting[None]:
         member_id = self._core.port.membership.last_member_id

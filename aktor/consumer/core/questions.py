@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.port import Settle
 from aktor.consumer.core.recovery import Recovery
-from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.core.waiting import Patience, Waiting
 from aktor.errors import ActorRestartedError, BootstrapError
 from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.message import Message
@@ -65,21 +66,21 @@ class Questions:
         call.check_alive()
         yield from self._recovery.restore_if_restarted()
         began = core.clock()
-        until = max(began, deadline) + ANSWER_GRACE
+        patience = Patience(max(began, deadline) + ANSWER_GRACE, began)
         ticket, reply = core.port.ask(actor, asked=call.asked)
         try:
             core.publish(question(ticket))
             while not reply.done:
-                look_at = until
+                look_at, now = math.inf, core.clock()
                 if interruptible:
                     call.raise_interruptions()
-                    if is_commit and core.clock() < call.commits_until:
-                        look_at = min(until, call.commits_until)
+                    if is_commit and now < call.commits_until:
+                        look_at = call.commits_until
                     else:
                         call.end_for_close()
                 else:
                     call.check_alive()
-                if core.clock() >= until:
+                if patience.is_over(now):
                     raise call.own(
                         KafkaTimeoutError(
                             f"{what} was not done within {max(0.0, deadline - began):.3g} s, and"
@@ -88,6 +89,7 @@ class Questions:
                             " time."
                         )
                     )
+                look_at = patience.until(now, look_at)
                 yield call.until(look_at) if interruptible else look_at
             if reply.error is not None:
                 raise call.own_told(reply.error)
@@ -191,6 +193,7 @@ class Questions:
         core = self._core
         call, port = core.call, core.port
         began = core.clock()
+        patience = Patience(deadline, began)
         while port.cluster.version <= 0:
             call.check_alive()
             call.raise_wakeup()
@@ -202,7 +205,8 @@ class Questions:
                 # A restarted metadata manager asks for no brokers by itself.
                 yield from self.topics(frozenset(), deadline)
                 return
-            if core.clock() >= deadline:
+            now = core.clock()
+            if patience.is_over(now):
                 yield from self.raise_if_unreached()
                 raise call.own(
                     KafkaTimeoutError(
@@ -210,7 +214,7 @@ class Questions:
                         " the warnings of the logger aktor for what it answers."
                     )
                 )
-            yield deadline
+            yield patience.until(now)
         if refresh:
             yield from self.topics(frozenset(), deadline)
 

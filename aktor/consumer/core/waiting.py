@@ -19,14 +19,15 @@ A time may be `Open`: while this is waited for, calls of other threads may be le
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from aktor.actors.runtime.dispatcher import Bell
+from aktor.actors.runtime.dispatcher import STOOD_STILL, Bell
 from aktor.consumer.core.caller import CallerRef, this_caller
 
-__all__ = ["Bells", "Blocking", "LateBell", "Open", "Waiting"]
+__all__ = ["CATCH_UP", "Bells", "Blocking", "LateBell", "Open", "Patience", "Waiting"]
 
 T = TypeVar("T")
 
@@ -35,11 +36,54 @@ T = TypeVar("T")
 Waiting: TypeAlias = Generator[float | Awaitable[Any], None, T]
 
 
+#: If the process stood still past the end of a wait, the background is given so many seconds to
+#: read what has come meanwhile, and to tell it.
+CATCH_UP: Final = 0.25
+
+
 class Open(float):
     """A time until which a call waits. Nothing is half done, and it looks at everything again: so
     other calls may begin and end meanwhile."""
 
     __slots__ = ()
+
+
+class Patience:
+    """Whether a call has waited for long enough.
+
+    A process that was stopped (SIGSTOP) or had no turn, and goes on after the end of a wait, may
+    have its answer in a socket: the background has had no time to read it. So the wait goes on for
+    `CATCH_UP` then, once. Java's classic consumer reads its sockets before it looks at the time.
+
+    An application thread asks `is_over` before it gives up, and `until` before it waits.
+    """
+
+    __slots__ = ("_due", "_until")
+
+    def __init__(self, until: float, now: float) -> None:
+        self._until = until
+        #: When it is to look again at the latest. (The process may have stood still before this.)
+        self._due = min(until, now)
+
+    def is_over(self, now: float) -> bool:
+        """Whether the time has passed, and what came until then was heard."""
+        if now < self._until:
+            return False
+        if now > self._due + STOOD_STILL:
+            self._until, self._due = now + CATCH_UP, math.inf
+            return False
+        return True
+
+    def until(self, now: float, look_at: float = math.inf) -> float:
+        """Until when to wait, if it is to look again at this time."""
+        until = min(self._until, look_at)
+        if self._due != math.inf:
+            self._due = max(now, until)
+        return until
+
+    def goes_on(self, now: float) -> None:
+        """The thread was busy until now, and the background was not."""
+        self._due = max(self._due, now)
 
 
 class Bells(Bell):

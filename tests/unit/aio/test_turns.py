@@ -142,6 +142,23 @@ def test_a_call_waits_for_its_turn_no_longer_than_it_has_patience() -> None:
     asyncio.run(main())
 
 
+def test_a_call_whose_process_was_stopped_has_its_turn_if_the_others_end_at_once() -> None:
+    async def main() -> None:
+        loop, stopped = asyncio.get_running_loop(), 0.0
+        began = loop.time
+        loop.time = lambda: began() + stopped  # type: ignore[method-assign]
+        guard, goes_on = TaskGuard(), asyncio.Event()
+        reader = await a_reader_with_a_listener(guard, goes_on.wait())
+        call = asyncio.create_task(enter(guard, "getone", patience=5.0))
+        await asyncio.sleep(0.01)
+        stopped = 14.0
+        loop.call_later(0.05, goes_on.set)
+        await asyncio.wait([reader, call])
+        assert call.exception() is None
+
+    asyncio.run(main())
+
+
 def test_a_call_that_gives_up_its_wait_does_not_take_the_turn_of_the_next_one() -> None:
     async def main() -> None:
         guard, goes_on = TaskGuard(), asyncio.Event()

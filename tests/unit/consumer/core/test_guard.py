@@ -11,13 +11,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from aktor.actors.runtime.dispatcher import Bell
+from aktor.actors.runtime.dispatcher import Bell, VirtualTime
 from aktor.consumer.core.guard import ThreadGuard
 from aktor.consumer.core.guarded import exclusive, looking
 from aktor.errors import ConsumerClosedError
@@ -51,6 +51,7 @@ class Consumer:
         self.make_bell: Callable[[], Bell] = Bell
         #: For how many seconds a call waits for its turn.
         self.patience = 10.0
+        self.clock: Callable[[], float] = time.monotonic
 
     @exclusive
     def stay(self, act: Callable[[], Any] = lambda: "was inside", *, times: int = 1) -> Any:
@@ -69,8 +70,8 @@ class Consumer:
         self._guard.begin()
 
     def _wait_for_turn(self, frame: FrameType, method: Any, args: Any, kwargs: Any) -> Any:
-        until = time.monotonic() + self.patience
-        entered = self._guard.wait(frame, until, bell=self.make_bell(), clock=time.monotonic)
+        until = self.clock() + self.patience
+        entered = self._guard.wait(frame, until, bell=self.make_bell(), clock=self.clock)
         return (args, kwargs) if entered else None
 
     def _miss_turn(self, method: Any, args: Any) -> Any:
@@ -162,6 +163,33 @@ def test_a_call_whose_time_is_over_leaves_the_queue_and_is_told_who_is_inside() 
     assert str(error) == f"{threading.current_thread().name} is inside"
     assert not consumer._guard.places
     assert on_another_thread(consumer.stay) == "was inside"
+
+
+def test_a_call_whose_process_was_stopped_is_let_in_by_one_that_ends_at_once() -> None:
+    """Its time has passed, and the call that is inside has had no time to end."""
+    consumer, goes_on = Consumer(), threading.Event()
+    clock = VirtualTime()
+
+    class StoppedBell(Bell):
+        stopped = False
+
+        def wait(self, timeout: float) -> bool:
+            if not self.stopped:
+                self.stopped = True
+                clock.now += 14.0
+                return False
+            goes_on.set()
+            return super().wait(timeout)
+
+    consumer.clock, consumer.make_bell = clock, StoppedBell
+    with ThreadPoolExecutor(1) as another:
+
+        def first() -> Future[Any]:
+            waiting = another.submit(consumer.stay)
+            goes_on.wait(2)
+            return waiting
+
+        assert consumer.stay(first).result() == "was inside"
 
 
 def test_a_call_that_waits_for_the_cluster_lets_others_in_and_goes_on_after_them() -> None:
