@@ -1,6 +1,10 @@
 """A batch query of JSON that keeps few rows: the tasks drop the others before Spark gets them.
 
+    aktor broker --topic orders:4 --records 1000
     python -m examples.spark_filter localhost:9092 orders DE
+
+The first command is for who has no Kafka with orders. The second one takes 10 s, and more than a
+minute on a machine that is busy: Spark starts a JVM and several Python processes.
 
 Needs `pip install -e '.[spark]'` and Java 17.
 """
@@ -14,14 +18,14 @@ from aktor.spark import register
 
 
 def turnover(spark: Any, bootstrap: str, topic: str, country: str) -> dict[str, float]:
-    """What each customer of a country has paid, by orders above 100."""
+    """What each customer of a country has paid, by orders above 50."""
     orders = (
         spark.read.format("aktor")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("decode", "json")
         .schema("value struct<customer: string, country: string, amount: double>")
-        .option("where", f"value.country = '{country}' and value.amount > 100")
+        .option("where", f"value.country = '{country}' and value.amount > 50")
         .load()
     )
     sums = orders.groupBy("value.customer").sum("value.amount")
@@ -36,8 +40,11 @@ def main(bootstrap: str = "localhost:9092", topic: str = "orders", country: str 
         raise SystemExit(f"{country!r} is no country")
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     register(spark)
-    for customer, amount in sorted(turnover(spark, bootstrap, topic, country).items()):
+    found = turnover(spark, bootstrap, topic, country)
+    for customer, amount in sorted(found.items()):
         print(f"{customer}: {amount:,.2f}")
+    if not found:
+        print(f"{topic} has no orders above 50 from {country}")
     spark.stop()
 
 

@@ -1,8 +1,10 @@
 """A stream: what is new in a topic is appended to Parquet files, once a minute.
 
+    aktor broker --topic orders:4 --records 1000
     python -m examples.spark_stream localhost:9092 orders /data/orders
 
-Run it again and it goes on where it was. Needs `pip install -e '.[spark]'` and Java 17.
+The first command is for who has no Kafka with orders. Run the second one again and it goes on where
+it was. Needs `pip install -e '.[spark]'` and Java 17.
 """
 
 from __future__ import annotations
@@ -41,12 +43,22 @@ def append(
 
 
 def main(bootstrap: str = "localhost:9092", topic: str = "orders", folder: str = "orders") -> None:
-    """Run until Ctrl-C."""
+    """Run until Ctrl-C, and say what was appended."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     register(spark)
-    append(spark, bootstrap, topic, folder).awaitTermination()
+    query = append(spark, bootstrap, topic, folder)
+    batch = -1
+    try:
+        while not query.awaitTermination(1):
+            progress = query.lastProgress
+            if progress is not None and progress.batchId > batch:
+                batch = progress.batchId
+                print(f"batch {batch}: {progress.numInputRows} records to {folder}", flush=True)
+    except KeyboardInterrupt:
+        query.stop()
+    spark.stop()
 
 
 if __name__ == "__main__":

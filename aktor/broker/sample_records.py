@@ -13,6 +13,7 @@ from aktor.broker.embedded import EmbeddedKafka
 __all__ = ["write"]
 
 _CUSTOMERS: Final = 20
+_COUNTRIES: Final = ("DE", "FR", "JP")
 _BATCH_BYTES: Final = 1 << 20
 _MAGIC: Final = 2
 
@@ -43,8 +44,10 @@ def _batches(numbers: Iterable[int], timestamp: int) -> Iterable[bytes]:
     """The orders of these numbers as record batches."""
     builder: Any = None
     for number in numbers:
-        customer = f"customer-{number % _CUSTOMERS}"
-        order = {"order": number, "customer": customer, "amount": number % 100 + 0.99}
+        who = number % _CUSTOMERS
+        customer, country = f"customer-{who}", _COUNTRIES[who % len(_COUNTRIES)]
+        order = {"order": number, "customer": customer, "country": country}
+        order["amount"] = number % 100 + 0.99
         builder = builder or MemoryRecordsBuilder(_MAGIC, 0, _BATCH_BYTES)
         key, value = customer.encode(), json.dumps(order).encode()
         if builder.append(timestamp, key, value) is None:

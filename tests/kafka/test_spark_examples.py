@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from aktor import KafkaConsumer
+from aktor.broker import EmbeddedKafka, sample_records
 from examples import spark_batch, spark_filter, spark_protobuf, spark_sink, spark_stream
 from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
 from tests.kafka.spark_support import filled
+from tests.kafka.support import ROOT
 from tests.spark.decode.a_message import an_order, descriptors
 
 
@@ -31,7 +34,7 @@ def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str
 @pytest.mark.once("an example that Spark runs, whichever Kafka it is")
 def test_the_filter_example_counts_what_it_keeps(spark: Any, kafka: Cluster, topic: str) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
-    orders = [("alice", "DE", 150), ("alice", "DE", 101.5), ("bob", "FR", 900), ("eve", "DE", 100)]
+    orders = [("alice", "DE", 150), ("alice", "DE", 101.5), ("bob", "FR", 900), ("eve", "DE", 50)]
     values = [
         b'{"customer": "%s", "country": "%s", "amount": %a}' % (who.encode(), where.encode(), much)
         for who, where, much in orders
@@ -41,6 +44,40 @@ def test_the_filter_example_counts_what_it_keeps(spark: Any, kafka: Cluster, top
     found = spark_filter.turnover(spark, ",".join(kafka.bootstrap_servers), topic, "DE")
 
     assert found == {"alice": 251.5}
+
+
+@pytest.mark.embedded("the records of `aktor broker --records`")
+def test_the_filter_example_finds_orders_in_the_records_that_aktor_broker_writes(
+    spark: Any, kafka: Cluster, topic: str
+) -> None:
+    with EmbeddedKafka() as broker:
+        broker.create_topic(topic, 4)
+        sample_records.write(broker, topic, 1000)
+
+        found = spark_filter.turnover(spark, broker.bootstrap_servers, topic, "DE")
+
+    # 20 customers with 50 orders each; five amounts come again and again for each of them.
+    assert sorted(found) == sorted(f"customer-{who}" for who in range(0, 20, 3))
+    assert found["customer-3"] == pytest.approx(10 * (63.99 + 83.99))
+
+
+@pytest.mark.gate
+@pytest.mark.timeout(600)  # Spark starts
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
+def test_the_stream_example_says_what_it_has_appended_and_ends_with_ctrl_c(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """`spark` is not used: it says whether there is a Java."""
+    filled(kafka, topic, partitions=2, count=30)
+    bootstrap = ",".join(kafka.bootstrap_servers)
+    program = [sys.executable, "-m", "examples.spark_stream", bootstrap, topic, str(tmp_path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT) as running:
+        assert running.stdout is not None
+        assert next(iter(running.stdout)) == f"batch 0: 30 records to {tmp_path}\n"
+        running.send_signal(signal.SIGINT)
+        rest, _ = running.communicate(timeout=300)
+
+    assert (running.returncode, rest) == (0, "")
 
 
 @pytest.mark.gate
