@@ -984,6 +984,34 @@ def test_records_of_a_member_that_left_since_nobody_polled_do_not_wait_for_its_s
     assert "session" not in sentence.why(p)
 
 
+@pytest.mark.parametrize("state", ["fenced", "losing"])
+@pytest.mark.parametrize("left", [-1.0, 40.0])
+def test_a_member_that_was_fenced_says_so_however_long_its_session_is(
+    state: str, left: float
+) -> None:
+    """The heartbeat was answered, and none is due."""
+    because = "UNKNOWN_MEMBER_ID"
+    fenced: dict[str, Any] = {"state": state, "step": "callback", "trouble": because}
+    member = a_member(**fenced, since=NOW - 1.2, failing_since=NOW - 1.3, failures=1, refused=True)
+    said: dict[str, Any] = {
+        "session_until": NOW + left,
+        "member": member,
+        "partitions": {T0: seen(records=131, buffered=500, lag=131)},
+    }
+    text = (
+        "the group has fenced the member 1.2 s ago (UNKNOWN_MEMBER_ID): another one may own its"
+        " partitions by now"
+    )
+
+    p = a_picture(**said, application=an_application(polled_at=NOW, waits=True))
+    (reason,) = of_partitions(p).values()
+    assert (reason.waiting_for, reason.text) == (WaitingFor.SESSION, text)
+    assert sentence.why(p) == (
+        f"Nothing is delivered: {text}. 131 records are buffered and withheld, since the member was"
+        " fenced. It joins again once a poll has given them up. Not your code: a poll is waiting."
+    )
+
+
 def test_a_member_that_left_since_nobody_polled_says_so_too_when_the_application_polls_again() -> (
     None
 ):

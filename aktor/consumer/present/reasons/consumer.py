@@ -12,6 +12,7 @@ from aktor.consumer.present.reasons.brokers import login_refused, nobody_there
 from aktor.consumer.present.reasons.group import (
     NO_HEARTBEAT,
     coordinator,
+    fenced,
     group_refuses,
     no_assignment,
     session,
@@ -89,6 +90,7 @@ REASONS: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     polls_late,
     _nothing_wanted,
     group_refuses,
+    fenced,
     coordinator,
     no_assignment,
     session,
@@ -130,6 +132,8 @@ def _session_reason(p: Picture) -> Reason | None:
         return late  # so the member has left its group, and nobody expects an answer
     if unconfirmed.waiting_for is WaitingFor.APPLICATION:
         return unconfirmed  # the same; it has polled since
+    if fenced(p) is not None:
+        return unconfirmed  # its heartbeats have ended with that
     cause = coordinator(p)
     text = unconfirmed.text
     if cause is not None and cause.text.startswith("no heartbeat"):

@@ -31,6 +31,7 @@ from aktor.events.present import MemberNow
 __all__ = [
     "NO_HEARTBEAT",
     "coordinator",
+    "fenced",
     "group_refuses",
     "may_be_removed",
     "no_assignment",
@@ -125,6 +126,26 @@ def group_refuses(p: Picture) -> Reason | None:
     text = f"the group has refused the member{for_long(member.refusal_since, p.now)}: "
     text += first_line(member.refusal, 400)
     return Reason(WaitingFor.REFUSED, text, member.refusal_since, True, then)
+
+
+#: The states of a member that the group has fenced, in both protocols, until the application has
+#: given up what it owned. (Also of one that the group refuses: see `group_refuses`.)
+_FENCED: Final = frozenset({"fenced", "losing"})
+
+
+def fenced(p: Picture) -> Reason | None:
+    """The group has taken the member out, and says so: no heartbeat is due, and however long the
+    session is, its records are not given out any more."""
+    member = p.member
+    if member is None or member.state not in _FENCED or not p.in_group or not p.partitions:
+        return None
+    if member.refusal or member.left_late_at > -math.inf:
+        return None
+    because = f" ({first_line(member.trouble)})" if member.trouble else ""
+    text = f"the group has fenced the member{ago(member.since, p.now)}{because}: another one may"
+    text += " own its partitions by now"
+    then = "It joins again once a poll has given them up."
+    return Reason(WaitingFor.SESSION, text, member.since, fault=True, then=then)
 
 
 def _again(retry_at: float, now: float) -> str:
@@ -226,6 +247,8 @@ def session(p: Picture) -> Reason | None:
         return None
     if member is not None and member.left_late_at > -math.inf:
         return _left_late(p, member)
+    if (out := fenced(p)) is not None:
+        return out
     if p.now <= p.session_until:
         return None
     if member is None:

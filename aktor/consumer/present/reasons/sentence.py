@@ -15,7 +15,7 @@ from aktor.consumer.present.reasons.application import (
 )
 from aktor.consumer.present.reasons.commits import commits_fail
 from aktor.consumer.present.reasons.consumer import of_consumer
-from aktor.consumer.present.reasons.group import may_be_removed, session
+from aktor.consumer.present.reasons.group import fenced, may_be_removed, session
 from aktor.consumer.present.reasons.partition import is_fed, of_partitions
 from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
@@ -117,6 +117,8 @@ def _withheld(p: Picture) -> str:
         return f"{withheld}, since the member has not polled for max_poll_interval_ms."
     if unconfirmed.waiting_for is WaitingFor.APPLICATION:
         return f"{withheld}, since the member had not polled for max_poll_interval_ms."
+    if fenced(p) is not None:
+        return f"{withheld}, since the member was fenced."
     if may_be_removed(p, p.member):
         return f"{withheld}, since the group may have gone on without this member."
     length = seconds(p.member.session)
