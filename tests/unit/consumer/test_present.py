@@ -600,8 +600,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "a rebalance has waited too long": (
         {"member": a_member(rebalance_until=NOW - 1.2), "session_until": NOW - 1.2},
         WaitingFor.SESSION,
-        "a rebalance has waited for this member for max_poll_interval_ms, and the group may have"
-        " gone on without it",
+        "a rebalance may have waited for this member for max_poll_interval_ms, and the group may"
+        " have gone on without it",
     ),
     "the background thread hangs": (
         {"overdue": 12.0, "background_line": "app/log.py:7 emit"},

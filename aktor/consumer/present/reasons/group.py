@@ -277,12 +277,13 @@ def _left_late(p: Picture, member: MemberNow) -> Reason:
 
 
 def may_be_removed(p: Picture, member: MemberNow) -> bool:
-    """Whether a rebalance has waited for this member as long as it waits."""
+    """Whether a rebalance may have waited for this member as long as it waits."""
     return member.rebalance_until <= p.session_until
 
 
-#: Why nothing is given out when a rebalance has taken too long, while heartbeats are answered.
+#: Why nothing is given out when a rebalance has taken too long, while heartbeats are answered; or
+#: may have: nobody has asked the coordinator meanwhile (the process stood still).
 _GONE_ON: Final = (
-    "a rebalance has waited for this member for max_poll_interval_ms, and the group may have gone"
-    " on without it"
+    "a rebalance may have waited for this member for max_poll_interval_ms, and the group may have"
+    " gone on without it"
 )
