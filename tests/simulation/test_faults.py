@@ -422,7 +422,7 @@ def test_a_silent_broker_handles_later_what_it_was_asked() -> None:
 def test_who_is_frozen_while_it_hands_back_gives_nothing_out_that_others_have(
     protocol: str,
 ) -> None:
-    with Simulation(seed=14) as sim:
+    with Simulation(seed=10) as sim:
         orders = reading(sim, count=3, group_protocol=protocol)
         sim.trickle(orders, per_second=10.0, seconds=60.0)
         sim.chaos(rate=0.3, for_=60.0, weights={"frozen_while_handing_back": 1.0}).run(for_=60.0)
