@@ -44,6 +44,7 @@ from tests.unit.consumer.core.builders import a_consumer
 
 NOW = 1000.0
 T0 = TopicPartition("orders", 0)
+T1 = TopicPartition("orders", 1)
 
 
 def heard(at: float) -> tuple[Heard, ...]:
@@ -191,6 +192,10 @@ def a_picture(**said: Any) -> Picture:
         "room": 1000,
     }
     return Picture(**known | said)
+
+
+def changed(p: Picture, **said: Any) -> Picture:
+    return Picture(**{name: getattr(p, name) for name in p.FIELDS} | said)
 
 
 def wrong(p: Picture) -> str:
@@ -932,6 +937,67 @@ def test_a_pattern_without_topics_and_a_close_are_healthy(
         assert health.healthy(p, of_consumer(p), of_partitions(p).values())
 
 
+def a_hindrance() -> Hindrance:
+    return Hindrance(state="out", since=NOW - 4.0, node=None, until=math.inf, trouble="")
+
+
+#: What else may hinder the only partition while no heartbeat is answered, and how that is told.
+ELSEWHERE: dict[str, tuple[dict[str, Any], str]] = {
+    "nobody leads it": (
+        {"cluster": cluster(-1), "fetch": FetchNow(hindered={T0: a_hindrance()})},
+        "Nothing is delivered: orders-0: no broker has led it for 4.0 s; and the coordinator",
+    ),
+    "its position is not known, and no record was ever delivered": (
+        {
+            "partitions": {T0: seen(position=None)},
+            "positions": PositionsNow(
+                waiting={
+                    T0: PositionNow(
+                        stage="committed",
+                        since=NOW - 4.0,
+                        node=1,
+                        asked_at=NOW - 3.0,
+                        trouble="",
+                        retry_at=math.inf,
+                    )
+                }
+            ),
+            "application": an_application(delivered_at=-math.inf),
+        },
+        "Nothing is delivered: orders-0: the look-up of its committed offset began 4.0 s ago",
+    ),
+    "it is paused": (
+        {"partitions": {T0: seen(paused=True, paused_at=NOW - 4.0)}},
+        "Nothing is delivered: orders-0: the application has paused it 4.0 s ago; and the",
+    ),
+    "all of it has long been read": ({}, "Records can still be delivered, but the coordinator"),
+    "records of it were delivered just now": (
+        {"application": an_application(delivered_at=NOW - 0.3)},
+        "Records are still delivered, but the coordinator (broker 1, kafka-1:9092) has not",
+    ),
+    "the member has left": (
+        {
+            "member": a_member(failing_since=NOW - 3.0, failures=1, left_late_at=NOW - 2.0),
+            "partitions": {T0: seen(), T1: seen()},
+        },
+        "Nothing is delivered: the member left its group 2.0 s ago, since the application had not",
+    ),
+}
+
+
+@pytest.mark.parametrize("hindrance", ELSEWHERE)
+def test_records_that_something_else_keeps_back_are_not_delivered_until_the_session_is_over(
+    hindrance: str,
+) -> None:
+    said, begins = ELSEWHERE[hindrance]
+    p = a_picture(**{"member": a_member(failing_since=NOW - 3.0, failures=1)} | said)
+
+    assert sentence.why(p).startswith(begins)
+    assert "the coordinator (broker 1, kafka-1:9092) has not answered a heartbeat for 3.0 s" in (
+        sentence.why(p)
+    )
+
+
 def test_several_partitions_that_are_paused_are_told_apart() -> None:
     other = TopicPartition("orders", 1)
     p = a_picture(partitions={T0: seen(paused=True, paused_at=NOW - 2.0), other: seen(paused=True)})
@@ -1370,14 +1436,35 @@ def test_whatever_is_known_there_is_a_sentence(p: Picture) -> None:
     health.healthy(p, of_consumer(p), waiting.values())
 
 
+@settings(max_examples=1000, deadline=None)
+@given(PICTURES, PICTURES, st.sampled_from([math.inf, NOW - 3.0]))
+def test_records_are_still_delivered_only_if_some_were_lately_and_some_can_be_now(
+    p: Picture, other: Picture, unanswered: float
+) -> None:
+    p = changed(p, session_until=NOW + 3.0, in_group=True, group_id="g", subscribed=True)
+    p = changed(p, member=a_member(failing_since=unanswered), coordinator=a_coordinator())
+    p = changed(p, partitions={**p.partitions, T1: other.partitions.get(T0, seen())})
+
+    said = sentence.why(p)
+
+    kinds = {one.waiting_for for one in of_partitions(p).values()}
+    if said.startswith("Records are still delivered"):
+        assert p.now - p.application.delivered_at < 3.0
+    if said.startswith("Records "):
+        assert kinds & {
+            WaitingFor.RECORDS,
+            WaitingFor.FETCH,
+            WaitingFor.TURN,
+            WaitingFor.APPLICATION,
+        }
+
+
 @settings(max_examples=200, deadline=None)
 @given(PICTURES)
 def test_while_no_broker_has_answered_for_a_second_it_never_says_that_all_is_well(
     p: Picture,
 ) -> None:
-    dead = network(a_dead_broker(1), a_dead_broker(2))
-    said = {name: getattr(p, name) for name in p.FIELDS} | {"network": dead}
-    p = Picture(**said)
+    p = changed(p, network=network(a_dead_broker(1), a_dead_broker(2)))
 
     assert p.closed or wrong(p)
     assert "There is nothing new" not in sentence.why(p)

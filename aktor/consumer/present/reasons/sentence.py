@@ -14,7 +14,7 @@ from aktor.consumer.present.reasons.application import (
     polls_late,
 )
 from aktor.consumer.present.reasons.commits import commits_fail
-from aktor.consumer.present.reasons.consumer import of_consumer
+from aktor.consumer.present.reasons.consumer import covering, of_consumer
 from aktor.consumer.present.reasons.group import fenced, may_be_removed, session
 from aktor.consumer.present.reasons.partition import is_fed, of_partitions
 from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
@@ -63,7 +63,7 @@ def sentence(findings: Findings) -> str:
     commits = _stopped(f"{commits[0].upper()}{commits[1:]}") if commits else ""
     if reason is None:
         return " ".join(filter(None, (_of_the_partitions(findings), commits)))
-    said = _head(p, reason), _withheld(p), reason.then, _not_yours(p, reason), commits
+    said = _head(findings, reason), _withheld(p), reason.then, _not_yours(p, reason), commits
     return " ".join(filter(None, said))
 
 
@@ -86,7 +86,8 @@ def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
     return min(reasons, key=lambda tp: (reasons[tp].since, tp))
 
 
-def _head(p: Picture, reason: Reason) -> str:
+def _head(findings: Findings, reason: Reason) -> str:
+    p = findings.picture
     fed = [one for one in with_records(p.partitions) if is_fed(p, one, reason)]
     if fed:
         count = sum([one.records for one in fed])
@@ -94,9 +95,30 @@ def _head(p: Picture, reason: Reason) -> str:
         held = f" ({count} here)" if count else ""
         return f"Buffered records{held} {can} delivered, but {_stopped(reason.text)}"
     if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
-        can = "can still be" if lateness(p) >= LATE_POLL else "are still"
-        return f"Records {can} delivered, but {_stopped(reason.text)}"
+        return _without_coordinator(findings, reason)
     return f"Nothing is delivered: {_stopped(reason.text)}"
+
+
+#: What a partition waits for whose records need no coordinator, as long as the session lasts.
+_READ: Final = frozenset(
+    {WaitingFor.RECORDS, WaitingFor.FETCH, WaitingFor.TURN, WaitingFor.APPLICATION}
+)
+
+
+def _without_coordinator(findings: Findings, reason: Reason) -> str:
+    """Records are delivered until the session is over, unless something else hinders every
+    partition: that the coordinator does not answer keeps none of them back."""
+    p, waiting = findings.picture, findings.waiting
+    if any(one.waiting_for in _READ and not one.fault for one in findings.distinct):
+        lately = p.now - p.application.delivered_at < LONG_AGO and lateness(p) < LATE_POLL
+        are = "are still" if lately else "can still be"
+        return f"Records {are} delivered, but {_stopped(reason.text)}"
+    first = _oldest(findings.faulty or waiting)
+    hinders = waiting[first].text
+    if len(findings.distinct) > 1 or covering(p) is None:
+        more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
+        hinders = f"{_named(first)}{more}: {hinders}"
+    return f"Nothing is delivered: {hinders}; and {_stopped(reason.text)}"
 
 
 def _stopped(text: str) -> str:
