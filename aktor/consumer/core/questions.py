@@ -71,15 +71,16 @@ class Questions:
         try:
             core.publish(question(ticket))
             while not reply.done:
-                look_at, now = math.inf, core.clock()
+                look_at = math.inf
                 if interruptible:
                     call.raise_interruptions()
-                    if is_commit and now < call.commits_until:
+                    if is_commit and core.clock() < call.commits_until:
                         look_at = call.commits_until
                     else:
                         call.end_for_close()
                 else:
                     call.check_alive()
+                now = core.clock()
                 if patience.is_over(now):
                     raise call.own(
                         KafkaTimeoutError(
