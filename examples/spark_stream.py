@@ -9,7 +9,9 @@ it was. Needs `pip install -e '.[spark]'` and Java 17.
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from typing import Any
 
 from aktor.spark import register
@@ -49,15 +51,16 @@ def main(bootstrap: str = "localhost:9092", topic: str = "orders", folder: str =
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     register(spark)
     query = append(spark, bootstrap, topic, folder)
+    # PySpark's own handler calls the JVM in the middle of another call, and py4j prints tracebacks.
+    stopped = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: stopped.set())
     batch = -1
-    try:
-        while not query.awaitTermination(1):
-            progress = query.lastProgress
-            if progress is not None and progress.batchId > batch:
-                batch = progress.batchId
-                print(f"batch {batch}: {progress.numInputRows} records to {folder}", flush=True)
-    except KeyboardInterrupt:
-        query.stop()
+    while not stopped.is_set() and not query.awaitTermination(1):
+        progress = query.lastProgress
+        if progress is not None and progress.batchId > batch:
+            batch = progress.batchId
+            print(f"batch {batch}: {progress.numInputRows} records to {folder}", flush=True)
+    query.stop()
     spark.stop()
 
 

@@ -71,13 +71,20 @@ def test_the_stream_example_says_what_it_has_appended_and_ends_with_ctrl_c(
     filled(kafka, topic, partitions=2, count=30)
     bootstrap = ",".join(kafka.bootstrap_servers)
     program = [sys.executable, "-m", "examples.spark_stream", bootstrap, topic, str(tmp_path)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT) as running:
+    said = tmp_path / "said"
+    with (
+        said.open("w") as errors,
+        subprocess.Popen(
+            program, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
+        ) as running,
+    ):
         assert running.stdout is not None
         assert next(iter(running.stdout)) == f"batch 0: 30 records to {tmp_path}\n"
         running.send_signal(signal.SIGINT)
         rest, _ = running.communicate(timeout=300)
 
     assert (running.returncode, rest) == (0, "")
+    assert "ERROR:root" not in said.read_text()  # py4j's tracebacks
 
 
 @pytest.mark.gate
