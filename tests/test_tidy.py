@@ -562,7 +562,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "agents": set(),
         "inside": set(),
         "habits": {"configuration"},
-        "rebalance_history": set(),
+        "loaded": set(),
+        "rebalance_history": {"loaded"},
         "present": {"core", "present.reasons"},
         "present.reasons": {"core", "present"},
         "status": {"present", "present.reasons"},
@@ -577,7 +578,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "kind": {"core", "metrics", "system"},
         "assembly": {"core", "deserializers", "system"},
         "measured": {"assembly", "metrics", "rebalance_history"},
-        "shown": {"core", "inside", "measured", "present", "present.reasons", "status", "system"},
+        "shown": {"core", "inside", "loaded", "measured", "present", "present.reasons"}
+        | {"status", "system"},
         "facade": {"agents", "arguments", "assembly", "columns", "configuration", "core"}
         | {"deserializers", "habits", "internals", "kind", "shown"}
         | {"subscription_state", "system"},

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from aktor.consumer.loaded import Loaded
 from aktor.trace import Trace
 
 if TYPE_CHECKING:
@@ -27,6 +29,22 @@ _WANTED: Final = frozenset(
 )
 
 
+class _Loaded(NamedTuple):
+    tell: Callable[[Iterable[dict[str, Any]]], tuple[list[Any], Any]]
+    part: type[MemberPart]
+
+
+def _load() -> _Loaded:
+    """Most consumers are never asked."""
+    from aktor.trace.rebalances import tell
+    from aktor.trace.rebalances.rows import MemberPart
+
+    return _Loaded(tell, MemberPart)
+
+
+_loaded: Final = Loaded(_load)
+
+
 class RebalanceHistory:
     """Owns the events of the last rebalances. Rows are made of them when somebody asks."""
 
@@ -36,15 +54,12 @@ class RebalanceHistory:
 
     def rows(self) -> list[MemberPart]:
         """The member's parts that are over, the oldest first."""
-        # Imported here: most consumers are never asked.
-        from aktor.trace.rebalances import tell
-        from aktor.trace.rebalances.rows import MemberPart
-
+        loaded = _loaded()
         events = [
             {**event, "source": "", "line": number}
             for number, event in enumerate(self._events.copy())
             if event.get("group") is not None
         ]
-        parts = [row for row in tell(events)[0] if isinstance(row, MemberPart)]
+        parts = [row for row in loaded.tell(events)[0] if isinstance(row, loaded.part)]
         over = [part for part in parts if part.outcome != "unfinished"]
         return sorted(over, key=lambda part: part.began)[-REBALANCES_KEPT:]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.inside import Inside
+from aktor.consumer.loaded import Loaded
 from aktor.consumer.measured import Measured
 from aktor.events.routes import SUPERVISOR
 from aktor.settings import Settings
@@ -107,16 +107,17 @@ class _Loaded(NamedTuple):
     make_watch: Callable[..., Watch]
 
 
-@functools.cache
-def _loaded() -> _Loaded:
-    """The modules that look at a consumer. They are loaded once, when they are first needed, and
-    kept here: when the interpreter ends, nothing can be imported any more, and a consumer may still
-    be asked for its status."""
+def _load() -> _Loaded:
+    """The modules that look at a consumer. They take longer to load than all of a status, and a
+    first record does not need them."""
     from aktor.consumer import status
     from aktor.consumer.present import picture, watch
     from aktor.consumer.present.reasons import sentence
 
     return _Loaded(picture.take, sentence.why, status.make, watch.Watch)
+
+
+_loaded: Final = Loaded(_load)
 
 
 def _looks_later(
