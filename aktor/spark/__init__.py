@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import aktor.kafka_python  # noqa: F401  # it checks kafka-python
-from aktor.errors import DataLossError
+from aktor.errors import ConfigurationError, DataLossError
 from aktor.spark.driver.progress import offsets_behind
 from aktor.spark.log import show_warnings
 
@@ -65,12 +65,18 @@ def descriptor_set(
         subject: such as "orders-value".
 
     Raises:
-        ConfigurationError: there is no such subject, or the registry does not answer.
+        ConfigurationError: there is no such subject, the registry does not answer, or there is
+            neither a class nor a registry and a subject.
     """
     from aktor.spark.decode.protobuf import descriptors
 
     if message is not None:
         return descriptors.set_of(message)
+    if not registry or not subject:
+        raise ConfigurationError(
+            "descriptor_set needs a generated class, descriptor_set(orders_pb2.Order), or registry"
+            " and subject, descriptor_set(registry='http://registry:8081', subject='orders-value')"
+        )
     settings = {"url": registry} if isinstance(registry, str) else registry
     return descriptors.newest_set(settings, subject)
 

@@ -153,8 +153,40 @@ def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) ->
         read_batch(options(kafka), a_schema(offsets=LongType()))
     with pytest.raises(ConfigurationError, match="unknown column OFFSET; did you mean offset"):
         read_batch(options(kafka), a_schema(OFFSET=LongType()))
-    with pytest.raises(ConfigurationError, match="the column value is binary, not string: cast"):
-        read_batch(options(kafka), a_schema(value=StringType()))
+    with pytest.raises(ConfigurationError, match="key is binary, not string: cast it after readi"):
+        read_batch(options(kafka), a_schema(key=StringType()))
+
+
+A_STRUCT = {"value": StructType([StructField("id", LongType())])}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "said"),
+    [
+        (
+            {},
+            {"value": StringType()},
+            "value is binary, not string: set decode=string, or cast it after",
+        ),
+        ({}, A_STRUCT, r"not struct<id:bigint>: set decode=json, avro or proto"),
+        ({"decode": "string"}, A_STRUCT, "set decode=json, avro or protobuf"),
+        ({"decode": "string"}, {"value": LongType()}, "value is string, not bigint: cast it after"),
+        ({}, {"valueError": StringType()}, "column valueError is there only with decode=json"),
+        ({"columns": "value,VALUEERROR"}, None, "column valueError is there only with decode=json"),
+        (
+            {"columns": "rawValue", "decode": "string"},
+            None,
+            "column rawValue is there only with decode=json, avro or protobuf: set one",
+        ),
+    ],
+)
+def test_a_column_that_needs_a_decoder_is_refused_with_the_option_that_makes_it(
+    given: dict[str, str], schema: dict[str, Any] | None, said: str
+) -> None:
+    source = {"kafka.bootstrap.servers": "no:1", "subscribe": "a", **given}
+
+    with pytest.raises(ConfigurationError, match=said):
+        read_batch(source, None if schema is None else a_schema(**schema))
 
 
 def test_json_values_become_typed_columns_and_bad_ones_stand_beside(kafka: EmbeddedKafka) -> None:

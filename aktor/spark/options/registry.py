@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from aktor.errors import ConfigurationError
 
@@ -17,12 +18,31 @@ def _number(text: str) -> Any:
     return float(text) if "." in text else int(text)
 
 
+def _addresses(text: str) -> str:
+    """One or several with commas between. Those that a reference gave may have a password, so no
+    text is in the error that has one."""
+    for one in text.split(","):
+        try:
+            parts = urlsplit(one.strip())
+            sound = parts.scheme in ("http", "https") and bool(parts.hostname)
+            _ = parts.port  # raises ValueError
+        except ValueError:
+            sound = False
+        if not sound:
+            said = "" if "@" in one else f", not {one.strip()!r}"
+            raise ConfigurationError(
+                "schemaRegistry.url must be the address of a schema registry, as"
+                f" http://registry:8081 (several: with commas between){said}"
+            )
+    return text
+
+
 #: Those settings, and what makes a value of them of a text.
 SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
     **dict.fromkeys(("timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"), _number),
     **dict.fromkeys(
         (
-            *("url", "proxy", "basic.auth.user.info"),
+            *("proxy", "basic.auth.user.info"),
             *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"),
             "ssl.key.password",
             *("bearer.auth.credentials.source", "bearer.auth.token", "bearer.auth.client.id"),
@@ -31,6 +51,7 @@ SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
         ),
         str,
     ),
+    "url": _addresses,
 }
 
 
@@ -47,7 +68,7 @@ def shown_secrets(options: Mapping[str, str]) -> list[str]:
 
 
 def client_settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of the client. Raises ConfigurationError for what is no number."""
+    """The settings of the client. Raises ConfigurationError for what is no number or no address."""
     found = {}
     for name, text in options.items():
         try:

@@ -66,8 +66,10 @@ _OF_SINK: Final = {
 }
 _BY_LOWER: Final = {name.lower(): name for name in KNOWN}
 _STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
-#: A whole number; more digits than these do not fit into 64 bits.
-_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+#: A whole number. Those above the greatest one of 64 bits are refused, by their digits: Python
+#: reads no number of thousands of digits.
+_NUMBER: Final = re.compile(r"[0-9]+")
+_GREATEST: Final = 2**63 - 1
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DURATION: Final = re.compile(r"([0-9]{1,18})\s*(ms|s|m|h|d|min|seconds?|minutes?|hours?)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -258,15 +260,24 @@ class GivenOptions:
         text = self.given(name)
         if text is None:
             return default
-        if not _NUMBER.fullmatch(text.strip()):
-            raise ConfigurationError(f"{name} must be a whole number, not {text!r}")
-        return int(text)
+        return _whole(name, text, 0)
 
 
 def _positive(name: str, text: str) -> int:
-    if not _NUMBER.fullmatch(text.strip()) or int(text) < 1:
-        raise ConfigurationError(f"{name} must be a whole number above 0, not {text!r}")
-    return int(text)
+    return _whole(name, text, 1)
+
+
+def _whole(name: str, text: str, least: int) -> int:
+    digits = text.strip()
+    if _NUMBER.fullmatch(digits):
+        digits = digits.lstrip("0") or "0"
+        if len(digits) > len(str(_GREATEST)) or int(digits) > _GREATEST:
+            said = digits if len(digits) < 60 else f"one of {len(digits)} digits"
+            raise ConfigurationError(f"{name} must be at most {_GREATEST}, not {said}")
+        if int(digits) >= least:
+            return int(digits)
+    said = " above 0," if least else ", 0 or more,"
+    raise ConfigurationError(f"{name} must be a whole number{said} not {text!r}")
 
 
 def _duration(name: str, text: str) -> float:
@@ -364,6 +375,7 @@ def _protobuf(read: GivenOptions, registry: Mapping[str, str]) -> ProtobufOption
         raise ConfigurationError(f"binaryDescriptorSet is no base64: {error}") from None
     return ProtobufOptions(
         descriptors=descriptors,
+        origin="binaryDescriptorSet" if path is None else f"descFilePath={path}",
         message=message,
         registry=registry,
         emits_defaults=read.boolean("emit.default.values", False),

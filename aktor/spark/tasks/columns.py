@@ -83,6 +83,7 @@ def full_schema(options: SourceOptions) -> StructType:
         names = tuple(n for n in _TYPES if n != "headers" or options.include_headers)
     lower = {name.lower(): name for name in kinds}
     for name in names:
+        _check_decoded(name, options.decode)
         if name.lower() not in lower:
             raise unknown_option(f"columns={name}", tuple(f"columns={column}" for column in kinds))
     if len({name.lower() for name in names}) < len(names):
@@ -119,7 +120,7 @@ class Layout:
         values: AvroOptions | ProtobufOptions | None = None,
         where: Sequence[Condition] = (),
     ) -> None:
-        _check(schema, _kinds(schema, decode, values))
+        _check(schema, _kinds(schema, decode, values), decode)
         self._decode: Callable[[pa.RecordBatch], dict[str, pa.Array]] | None = None
         self._convert = dict(_CONVERT)
         if decode == "string":
@@ -250,11 +251,32 @@ def _kinds(
     return _TYPES | _BESIDE | {"value": of_protobuf(values)}
 
 
-def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:
+def _check_decoded(name: str, decode: str | None) -> None:
+    """Refuse a column that only a decoder makes, where there is none."""
+    there = {column.lower(): column for column in _BESIDE}
+    if name.lower() in there and decode in (None, "string"):
+        raise ConfigurationError(
+            f"the column {there[name.lower()]} is there only with decode=json, avro or protobuf:"
+            " set one of them"
+        )
+
+
+def _remedy(field: StructField, decode: str | None) -> str:
+    """What makes the column one of the type that the schema says."""
+    if field.name == "value" and decode in (None, "string"):
+        if isinstance(field.dataType, StructType):
+            return "set decode=json, avro or protobuf, which make a struct of it"
+        if decode is None and field.dataType == StringType():
+            return "set decode=string, or cast it after reading"
+    return "cast it after reading"
+
+
+def _check(schema: StructType, kinds: Mapping[str, DataType | None], decode: str | None) -> None:
     double = [name for name, times in Counter(schema.names).items() if times > 1]
     if double:
         raise ConfigurationError(f"the schema names a column twice: {', '.join(double)}")
     for field in schema.fields:
+        _check_decoded(field.name, decode)
         if field.name not in kinds:
             lower = {name.lower(): name for name in kinds}
             near = difflib.get_close_matches(field.name.lower(), lower, 1)
@@ -268,7 +290,7 @@ def _check(schema: StructType, kinds: Mapping[str, DataType | None]) -> None:
         if kind is not None and field.dataType != kind:
             raise ConfigurationError(
                 f"the column {field.name} is {kind.simpleString()}, not"
-                f" {field.dataType.simpleString()}: cast it after reading"
+                f" {field.dataType.simpleString()}: {_remedy(field, decode)}"
             )
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import base64
 import datetime
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +27,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.errors import ConfigurationError, SchemaLookUpError
 from aktor.spark.decode.protobuf.values import ProtobufValues, value_type
 from aktor.spark.options.protobuf import ProtobufOptions
+from aktor.spark.options.registry import client_settings
 from aktor.spark.options.source import read_options
 from tests.spark.decode.decoding import decoded
 from tests.spark.harness import a_source, read_batch
@@ -487,7 +490,15 @@ def in_base64(data: bytes) -> str:
         ({"messageName": "M"}, "decode=protobuf needs messageName, and one of descFilePath"),
         ({"messageName": "M", "descFilePath": "/no/such.desc"}, "descFilePath: "),
         ({"messageName": "M", "binaryDescriptorSet": "%"}, "binaryDescriptorSet is no base64"),
-        ({"messageName": "M", "binaryDescriptorSet": "/w=="}, "it is no FileDescriptorSet"),
+        (
+            {"messageName": "M", "binaryDescriptorSet": "/w=="},
+            "ConfigurationError: binaryDescriptorSet: it is no FileDescriptorSet",
+        ),
+        (
+            {"messageName": "M", "descFilePath": __file__},
+            f"ConfigurationError: descFilePath={__file__}: it is no FileDescriptorSet",
+        ),
+        ({"messageName": "M", "binaryDescriptorSet": ""}, "binaryDescriptorSet: it has no message"),
         ({"messageName": "N", "binaryDescriptorSet": in_base64(a_set(people()))}, "no message N"),
         ({"messageName": "M", "decode": "json"}, "messageName is for decode=protobuf"),
         ({"emit.default.values": "true", "decode": "avro"}, "is for decode=protobuf"),
@@ -510,6 +521,85 @@ def test_a_file_that_is_imported_and_not_in_the_set_is_named() -> None:
 
     with pytest.raises(ConfigurationError, match=r"shared/money\.proto is imported and missing"):
         decoder(descriptors)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", ", not 'nonsense'"),
+        ("", ", not ''"),
+        ("registry:8081", ", not 'registry:8081'"),
+        ("http://a:1,b:2", ", not 'b:2'"),
+        ("http://a:port", ", not 'http://a:port'"),
+        ("http://[a", ", not 'http://[a'"),
+        ("http://", ", not 'http://'"),
+        ("ftp://a", ", not 'ftp://a'"),
+    ],
+)
+def test_what_is_no_address_of_a_registry_is_refused_at_once(url: str, said: str) -> None:
+    options = {
+        "kafka.bootstrap.servers": "h:1",
+        "subscribe": "orders",
+        "decode": "avro",
+        "avroSchema": '"long"',
+        "schemaRegistry.url": url,
+    }
+
+    with pytest.raises(ConfigurationError) as refused:
+        read_options(options, stream=False)
+
+    text = str(refused.value)
+    assert "schemaRegistry.url must be the address of a schema registry, as http://reg" in text
+    assert text.endswith(said)
+
+
+def test_addresses_of_registries_may_have_commas_between() -> None:
+    found = client_settings({"url": "http://a:8081, https://b"})
+
+    assert found == {"url": "http://a:8081, https://b"}
+
+
+def test_an_address_with_a_password_that_is_none_is_not_in_the_error() -> None:
+    """A reference gave it: the options have none."""
+    with pytest.raises(ConfigurationError, match=r"^ConfigurationError: schemaRegistry\.url") as no:
+        client_settings({"url": "user:a-secret@registry"})
+
+    assert "a-secret" not in str(no.value)
+
+
+@pytest.mark.parametrize("given", [{}, {"registry": "http://h"}, {"subject": "orders-value"}])
+def test_a_descriptor_set_is_one_of_a_class_or_of_a_subject(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"needs a generated class, .* registry and"):
+        aktor.spark.descriptor_set(**given)
+
+
+WITHOUT = """
+import sys
+sys.modules["google.protobuf"] = None
+from tests.spark.harness import read_batch
+from aktor.errors import ConfigurationError
+import aktor.spark
+options = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "decode": "protobuf",
+           "messageName": "a.B", "binaryDescriptorSet": "AAAA"}
+for ask in (
+    lambda: read_batch(options),
+    lambda: aktor.spark.descriptor_set(registry="http://127.0.0.1:9", subject="a"),
+):
+    try:
+        ask()
+    except ConfigurationError as error:
+        print(error)
+"""
+
+
+def test_packages_that_are_missing_are_named_with_how_to_install_them() -> None:
+    ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, timeout=120)
+
+    assert ran.stderr.decode() == ""
+    lines = ran.stdout.decode().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "on driver and executors: pip install ptars protobuf (" in line
 
 
 def test_a_secret_that_spark_would_show_is_refused() -> None:

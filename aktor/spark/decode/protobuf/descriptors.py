@@ -6,7 +6,7 @@ import base64
 import binascii
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.errors import ConfigurationError
 from aktor.spark.decode.registry import References, Registry, SchemaKind
@@ -15,11 +15,36 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-__all__ = ["PROTOBUF", "DescriptorError", "Written", "message_of", "newest_set", "set_of"]
+__all__ = [
+    "PROTOBUF",
+    "DescriptorError",
+    "NoSetError",
+    "Written",
+    "message_of",
+    "newest_set",
+    "not_installed",
+    "set_of",
+]
 
 
 class DescriptorError(ValueError):
     """This describes no message that can be read."""
+
+
+class NoSetError(DescriptorError):
+    """These bytes are no FileDescriptorSet: whatever message is asked for, it is not the fault of
+    its name."""
+
+
+def not_installed(error: ImportError) -> ConfigurationError:
+    """A package of `decode=protobuf` is missing."""
+    return ConfigurationError(
+        "decode=protobuf needs ptars and protobuf on driver and executors: pip install ptars"
+        f" protobuf ({error})"
+    )
+
+
+_HOW: Final = "make it by protoc --include_imports --descriptor_set_out=FILE"
 
 
 def message_of(descriptors: bytes, name: str) -> Descriptor:
@@ -31,19 +56,15 @@ def message_of(descriptors: bytes, name: str) -> Descriptor:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
         from google.protobuf.message import DecodeError
     except ImportError as error:
-        raise ConfigurationError(
-            f"decode=protobuf needs ptars and protobuf on driver and executors: pip install ptars"
-            f" ({error})"
-        ) from None
+        raise not_installed(error) from None
     try:
         files = list(FileDescriptorSet.FromString(descriptors).file)
     except DecodeError:
-        raise DescriptorError(
-            "it is no FileDescriptorSet: make it by protoc --include_imports"
-            " --descriptor_set_out=FILE"
-        ) from None
+        raise NoSetError(f"it is no FileDescriptorSet: {_HOW}") from None
     pool = _pool(files)
     names = [found for file in files for found in _names(file.package, file.message_type)]
+    if not names:
+        raise NoSetError(f"it has no message: {_HOW}")
     fitting = [one for one in names if one == name] or [
         one for one in names if one.rpartition(".")[2] == name
     ]
@@ -65,6 +86,10 @@ def newest_set(registry: Mapping[str, str], subject: str) -> str:
 
     Raises ConfigurationError.
     """
+    try:
+        import google.protobuf  # noqa: F401
+    except ImportError as error:
+        raise not_installed(error) from None
     text, references = Registry(registry, PROTOBUF).newest(subject)
     try:
         return _as_text(_files(text, references))

@@ -10,7 +10,14 @@ from pyspark.sql.types import DataType, StructType
 
 from aktor.errors import ConfigurationError
 from aktor.spark.decode import bad_values
-from aktor.spark.decode.protobuf.descriptors import PROTOBUF, DescriptorError, Written, message_of
+from aktor.spark.decode.protobuf.descriptors import (
+    PROTOBUF,
+    DescriptorError,
+    NoSetError,
+    Written,
+    message_of,
+    not_installed,
+)
 from aktor.spark.decode.protobuf.frames import Frame, frames, without_frames
 from aktor.spark.decode.registry import RegistryUnavailable, registry_with
 from aktor.spark.options.protobuf import ProtobufOptions
@@ -29,10 +36,12 @@ _NO_FRAME: Final = (
 
 def value_type(options: ProtobufOptions) -> DataType:
     """Spark's type of the values."""
-    from aktor.spark.decode.protobuf.types import type_of
-
     try:
-        return type_of(message_of(options.descriptors, options.message))
+        message = message_of(options.descriptors, options.message)
+        # Only now: it imports protobuf, and its absence is told by what is above.
+        from aktor.spark.decode.protobuf.types import type_of
+
+        return type_of(message)
     except DescriptorError as error:
         raise _refused(options, error) from None
 
@@ -54,9 +63,7 @@ class ProtobufValues:
         except DescriptorError as error:
             raise _refused(options, error) from None
         except ImportError as error:
-            raise ConfigurationError(
-                f"decode=protobuf needs ptars on driver and executors: pip install ptars ({error})"
-            ) from None
+            raise not_installed(error) from None
         self._options = options
         self._registry: Registry | None = None
         #: Why values with this frame cannot be read; an empty text: they can.
@@ -166,4 +173,6 @@ _FORMS: Final = {
 
 
 def _refused(options: ProtobufOptions, error: DescriptorError) -> ConfigurationError:
+    if isinstance(error, NoSetError):
+        return ConfigurationError(f"{options.origin}: {error}")
     return ConfigurationError(f"messageName={options.message}: {error}")
