@@ -121,9 +121,13 @@ class BatchReader(DataSourceReader):
         return f"BatchReader({self._options})"
 
     @property
-    def pushFilters(self) -> _PushFilters:
-        """Take the filters of a query, and say which of them Spark has to apply all the same."""
-        return _PushFilters(self._push)
+    def pushFilters(self) -> Callable[[Sequence[Filter]], Sequence[Filter]]:
+        """Take the filters of a query, and say which of them Spark has to apply all the same.
+
+        With the option `pushFilters=true` PySpark may refuse the query where the setting is off,
+        and names it: only PySpark knows the setting in this process.
+        """
+        return self._push if self._options.push_filters else _PushFilters(self._push)
 
     def _push(self, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Filters are taken only if the user says that the DataFrame is for one query.

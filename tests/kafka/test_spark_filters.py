@@ -77,6 +77,16 @@ def test_filters_that_are_handed_over_leave_the_rows_of_sparks_own_filter(
 
 
 @pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
+def test_filters_that_shall_be_taken_are_refused_where_sparks_setting_is_off(
+    spark: Any, kafka: Cluster, filled: str
+) -> None:
+    frame = batch(spark, OURS, kafka, filled, pushFilters="true").where("partition = 1")
+
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        frame.count()
+
+
+@pytest.mark.once("what Spark makes of it does not depend on which Kafka it is")
 def test_a_filter_of_one_query_leaves_the_other_queries_of_the_frame_as_they_are(
     spark: Any, kafka: Cluster, filled: str
 ) -> None:

@@ -171,9 +171,18 @@ def test_a_source_that_takes_filters_is_not_refused_where_the_setting_is_off(
     kafka: EmbeddedKafka,
 ) -> None:
     """`plan_data_source_read` of PySpark looks at this, and refuses each query of the reader."""
-    reader, _ = a_reader(kafka)
+    reader, _ = a_reader(kafka, pushFilters="false")
 
     assert reader.pushFilters.__func__ is DataSourceReader.pushFilters
+
+
+def test_filters_that_shall_be_taken_where_the_setting_is_off_are_refused_by_pyspark(
+    kafka: EmbeddedKafka,
+) -> None:
+    """It alone knows the setting. Else nothing would be handed over, without a word."""
+    reader, _ = a_reader(kafka, pushFilters="true")
+
+    assert reader.pushFilters.__func__ is not DataSourceReader.pushFilters
 
 
 a_filter = st.one_of(
