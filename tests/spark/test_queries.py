@@ -612,6 +612,23 @@ def test_a_pattern_finds_topics_and_no_internal_ones(kafka: EmbeddedKafka) -> No
     assert query.offsets() == {"order-lines": {"0": 0}, "orders": {"0": 1, "1": 0}}
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_pattern_to_which_no_topic_fits_is_told_once(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
+    given = options(kafka, subscribePattern="^no-such$")
+    with caplog.at_level(logging.WARNING, logger="aktor.spark"):
+        if stream:
+            run = Run(Query(given), available_now=False)
+            for _ in range(3):
+                run.one_batch()
+        else:
+            assert read_batch(given)[0].num_rows == 0
+
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["subscribePattern=^no-such$: no topic fits now, so there is nothing to read"]
+
+
 # -- the group
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -19,6 +20,8 @@ from aktor.spark.options import client_settings
 from aktor.spark.options.source import SourceOptions, Subscription
 
 __all__ = ["DriverCluster", "TopicIds"]
+
+_LOG: Final = logging.getLogger("aktor.spark")
 
 R = TypeVar("R")
 
@@ -42,6 +45,8 @@ class DriverCluster:
         self._options = options
         self._sleep = sleep
         self._consumer: KafkaConsumer | None = None
+        #: Whether it was told that no topic fits the pattern: a stream asks once a second.
+        self._told_of_none = False
         #: The offsets from which the consumer reads while a query waits for a record.
         self._awaited: Offsets | None = None
 
@@ -82,6 +87,12 @@ class DriverCluster:
                 for topic, info in found.items()
                 if pattern.search(topic) and not info.internal
             }
+            if not found and not known and not self._told_of_none:
+                self._told_of_none = True
+                _LOG.warning(
+                    "subscribePattern=%s: no topic fits now, so there is nothing to read",
+                    pattern.pattern,
+                )
         there = sorted(
             TopicPartition(topic, partition)
             for topic, info in found.items()
