@@ -74,6 +74,9 @@ class TraceFile:
         #: The program exits: no thread will write any more.
         self._at_once = False
         self.is_given_up = False
+        #: How many events were lost since too many waited, and whether it was said at the end.
+        self._lost = 0
+        self._is_told = False
 
     # -- any thread
 
@@ -83,11 +86,13 @@ class TraceFile:
         if self.is_given_up:
             return False
         if len(self._events) + len(self._lines) >= WAITING_MAX:
+            self._lost += 1
             _say_once(self._path, "is written too slowly: lines of it are lost")
             return True
         self._events.append(event)
         if self._at_once:
             self.flush()
+            self._say_what_is_lost()
         else:
             if not self._has_thread:
                 self._begin()
@@ -125,6 +130,17 @@ class TraceFile:
         """The program exits: write what waits, and from now on each line at once."""
         self._at_once = True
         self.flush()
+        self._say_what_is_lost()
+
+    def _say_what_is_lost(self) -> None:
+        """The program ends: nobody writes what the reader of a pipe has left no room for."""
+        if self._is_told or self._is_writing:  # a signal handler tells an event meanwhile
+            return
+        if lost := self._lost + len(self._events) + len(self._lines):
+            self._is_told = True
+            lines = f"{lost} line{'' if lost == 1 else 's'} of it {'is' if lost == 1 else 'are'}"
+            done = "read" if self._is_pipe else "written"
+            _say_once(self._path, f"is {done} too slowly: {lines} lost")
 
     # -- its thread
 
@@ -211,6 +227,7 @@ class TraceFile:
     def after_fork_in_child(self) -> None:
         """The lines that wait are the parent's, and so is the thread."""
         self._forget()
+        self._lost = 0
         self._writes = threading.RLock()
         self._has_lines = threading.Event()
         self._has_thread = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -387,7 +388,74 @@ def test_a_pipe_whose_reader_does_not_read_loses_lines_and_holds_nobody_up(
     assert begins_well
     assert in_order
     assert WAITING_MAX <= len(numbers) < wanted
-    assert "lines of it are lost" in capfd.readouterr().err
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert "is written too slowly: lines of it are lost" in told[0]
+    # Those that wait when the program ends are counted, too: nobody knows that they are read later.
+    lost = re.search(r"is read too slowly: ([0-9]+) lines of it are lost$", told[1])
+    assert lost is not None
+    assert wanted - len(numbers) < int(lost[1]) <= wanted
+
+
+@pytest.mark.parametrize("told_late", [False, True])
+def test_lines_that_nobody_has_read_when_the_program_ends_are_said_to_be_lost_once(
+    told_late: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    program = """
+import atexit, os
+from aktor.trace import open_trace
+from aktor.trace.file import trace_file
+
+def tell(count):
+    for _ in range(count):
+        trace.info("thing.happened", values="x" * 3000)
+
+if TOLD_LATE:
+    atexit.register(lambda: tell(100))
+trace = open_trace()
+tell(1 if TOLD_LATE else 100)
+trace_file(os.environ["AKTOR_TRACE"]).flush()
+""".replace("TOLD_LATE", str(told_late))
+
+    done = run(program, path)
+
+    lines = 0
+    while data := _read(reader):
+        lines += data.count(b"\n")
+    os.close(reader)
+    (line,) = done.stderr.splitlines()
+    said = re.search(r"is read too slowly: (\d+) lines? of it (is|are) lost$", line)
+    assert said is not None
+    # (What is told after the program has ended was not counted when that was said.)
+    assert int(said[1]) == (1 if told_late else 100 - lines)
+    assert 0 < lines < 100
+
+
+def test_what_was_read_at_last_is_not_said_to_be_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = TraceFile(str(path), max_bytes=100)
+    for number in range(1000):
+        file.add({"n": number, "x": "x" * 1000})
+    while data := _read(reader) or not_yet(file):
+        assert data
+    file.end()
+    os.close(reader)
+
+    assert capfd.readouterr().err == ""
+
+
+def not_yet(file: TraceFile) -> bool:
+    """Whether more can be read once it is written."""
+    before = len(file._events) + len(file._lines)
+    file.flush()
+    return before > 0
 
 
 def _read(reader: int) -> bytes:
