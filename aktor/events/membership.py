@@ -135,12 +135,14 @@ class LeaveGroup(Message):
     """application ▶ membership: leave before `deadline`; Answered when left (or given up).
 
     The application has released its partitions and run its callbacks before it says this.
+    `member_id` is the last one known to it: a restarted membership manager leaves with that.
     """
 
     ticket: int
     deadline: float
     because: str
     operation: Operation = Operation.DEFAULT
+    member_id: str = ""
 
 
 class MemberState(enum.Enum):

@@ -65,7 +65,14 @@ class Leaving:
         core.subscription.forget_told()
         core.events.forget_group()
         deadline = core.clock() + core.settings.request_timeout
-        core.publish(LeaveGroup(ticket=ticket, deadline=deadline, because=because))
+        core.publish(
+            LeaveGroup(
+                ticket=ticket,
+                deadline=deadline,
+                because=because,
+                member_id=core.port.membership.last_member_id,
+            )
+        )
         core.port.membership.leave()
         core.subscription.unsubscribe()
         core.publish(SubscriptionChanged(topics=frozenset()))
@@ -196,7 +203,11 @@ class Leaving:
                 yield from self._questions.ask(
                     MEMBERSHIP,
                     lambda ticket: LeaveGroup(
-                        ticket=ticket, deadline=deadline, because=because, operation=operation
+                        ticket=ticket,
+                        deadline=deadline,
+                        because=because,
+                        operation=operation,
+                        member_id=member_id,
                     ),
                     deadline=deadline,
                     what="leaving the group",

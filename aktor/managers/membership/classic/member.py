@@ -85,10 +85,14 @@ class Member(GroupMember[State, Trigger]):
     # -- what the application wants
 
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
-        """Subscribe to these topics. `member_id` is used before the first rebalance only; if it is
+        """Subscribe to these topics, under the id that the application knows."""
+        self.subscription.change(topics)
+        self.remember(member_id)
+
+    def remember(self, member_id: str) -> None:
+        """The application knows this id: it is used before the first rebalance only. If it is
         empty, an id that is known already stays: the member would be in the group until its session
         ends, and nobody would know it."""
-        self.subscription.change(topics)
         if self.rebalance.is_first and member_id:
             self.me = Identity(member_id=member_id)
 

@@ -45,6 +45,7 @@ from tests.unit.managers.membership.builders import (
     left,
     partitions,
 )
+from tests.unit.managers.membership.classic.builders import a_leave
 
 # -- joining
 
@@ -288,6 +289,31 @@ def test_a_restarted_manager_leaves_for_those_who_had_yet_to_leave_before() -> N
 
     assert harness.sent(LeaveGroupRequest).body.members[0].member_id == "m-0"
     assert harness.wake_at == harness.now + 30.0
+
+
+def test_a_restarted_manager_leaves_though_it_hears_of_the_leaving_first() -> None:
+    """The consumer is closed just then: nothing else was said to the new manager."""
+    harness = a_member(incarnation=2)
+    harness.find_coordinator()
+
+    harness.tell(a_leave(harness.now + 10, member_id="m"))
+
+    assert harness.sent(LeaveGroupRequest).body.members[0].member_id == "m"
+
+
+def test_a_manager_that_joins_anew_leaves_under_its_new_member_id() -> None:
+    harness = a_member()
+    harness.find_coordinator()
+    harness.subscribe("a", member_id="old")
+    harness.poll()
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(UNKNOWN_MEMBER_ID))
+    harness.after(0.2)
+    join = harness.sent(JoinGroupRequest)
+
+    harness.tell(a_leave(harness.now + 10, member_id="old"))
+    harness.answer(join, join_refused(MEMBER_ID_REQUIRED, member="m-2"))
+
+    assert harness.sent(LeaveGroupRequest).body.members[0].member_id == "m-2"
 
 
 def test_a_repeated_answer_to_the_giving_up_is_not_taken_for_one_to_the_taking_on() -> None:
