@@ -88,7 +88,8 @@ class RequestFailed(Message):
     `error` is a `KafkaTimeoutError` (deadline), a `KafkaConnectionError` (could not connect, or
     disconnected; `FrameError` if the answer was malformed), an `AuthenticationError`, or an
     `UnsupportedVersionError` (the broker does not speak a version that the request allows).
-    `node` is the node it was sent to or was meant for, None if none was chosen.
+    `node` is the node it was sent to or was meant for, None if none was chosen. `was_sent`: the
+    broker may have got it, and done what it asks for.
     """
 
     request: Request
@@ -96,6 +97,7 @@ class RequestFailed(Message):
     node: int | None
     now: float
     jitter: float
+    was_sent: bool = True
 
 
 class Rebootstrap(Message):

@@ -673,7 +673,8 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "commit.sent",
             "debug",
-            "an OffsetCommit is sent; its `request.sent` has the same `request`",
+            "an OffsetCommit is to be sent; its `request.sent` has the same `request`, or the"
+            " `request.failed` of one that could not be sent",
             "kind commits offsets generation node attempts request",
         ),
         _event(

@@ -760,5 +760,6 @@ class NetworkActor(CooperativeActor):
                 node=node,
                 now=self._moment.now,
                 jitter=self._moment.next_jitter(),
+                was_sent=waiting.was_sent,
             )
         )

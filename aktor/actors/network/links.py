@@ -152,13 +152,14 @@ TRANSITIONS: Final[Mapping[LinkState, Mapping[LinkEvent, LinkState]]] = {
 class ClientRequest:
     """A request on its way: in a queue, or sent and unanswered."""
 
-    __slots__ = ("body_name", "came_at", "cause", "request", "request_id", "sent_at")
+    __slots__ = ("body_name", "came_at", "cause", "request", "request_id", "sent_at", "was_sent")
 
     def __init__(self, request: Request, request_id: int, now: float) -> None:
         self.request = request
         self.request_id = request_id
         self.came_at = now
         self.sent_at = now
+        self.was_sent = False
         #: The event that led to it; from when it was sent, the event that says so.
         self.cause = request.cause
         self.body_name = type(request.body).__name__.removesuffix("Request")
@@ -166,6 +167,7 @@ class ClientRequest:
     def sent(self, now: float) -> None:
         """The request is on its way to the broker."""
         self.sent_at = now
+        self.was_sent = True
 
     def was_told(self, event: int) -> None:
         """The event of the trace that says that it was sent: its end is led to by it."""

@@ -210,7 +210,8 @@ class CommitErrors(Value, kw_only=False):
     def commit_timeout(
         self, partitions: Iterable[TopicPartition], waited: Waited, *, unsure: bool
     ) -> Exception:
-        """The deadline of a commit passed; `unsure` if its request is still in flight."""
+        """The deadline of a commit passed; `unsure` if its request is still in flight, or an
+        attempt was not answered."""
         return _error(
             KafkaTimeoutError,
             f"{_not_committed(partitions)} in {self._group} within {waited}."
@@ -225,13 +226,22 @@ class CommitErrors(Value, kw_only=False):
             f" within {waited}. {REMEDY}",
         )
 
-    def no_answer(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
-        """The error of an unanswered commit that is not retried: of the same class, and it says
-        that the offsets may be stored."""
+    def no_answer(
+        self, partitions: Iterable[TopicPartition], error: Exception, *, unsure: bool
+    ) -> Exception:
+        """The error of an unanswered commit that is not retried: of the same class. It says that
+        the offsets may be stored if that is `unsure`: an attempt was sent."""
         if not isinstance(error, (KafkaTimeoutError, KafkaConnectionError)):
             what = f"{_offsets_of(partitions)} in {self._group}"
             return explained(error, what, Answer.OFFSET_COMMIT)
         kind = KafkaTimeoutError if isinstance(error, KafkaTimeoutError) else KafkaConnectionError
+        if not unsure:
+            return _error(
+                kind,
+                f"{_not_committed(partitions)} in {self._group}: no request could be sent to the"
+                f" coordinator ({error}). Commit again.",
+                cause=error,
+            )
         return _error(
             kind,
             f"it is unknown whether {_offsets_of(partitions)} were committed in {self._group}: the"

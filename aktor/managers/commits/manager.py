@@ -191,7 +191,7 @@ class CommitManager(RequestManager):
             if commit.ends_at <= now:
                 waited = commit.waited(now, self._coordinator_now)
                 error = self._errors.commit_timeout(
-                    commit.remaining, waited, unsure=commit.in_flight
+                    commit.remaining, waited, unsure=commit.in_flight or commit.attempts.unsure
                 )
                 self._end(commit, error)
         self._look_ups.end_overdue(now, self._coordinator_now)
@@ -760,6 +760,8 @@ class CommitManager(RequestManager):
             self._look_ups.failed(note, failed.error, failed.now, failed.jitter)
             return
         for commit in note.commits:
-            commit.attempts.unanswered()
-            error = self._errors.no_answer(commit.remaining, failed.error)
+            if failed.was_sent:
+                commit.attempts.unanswered()
+            unsure = commit.attempts.unsure
+            error = self._errors.no_answer(commit.remaining, failed.error, unsure=unsure)
             self._attempt_failed(commit, note, error, failed.now, failed.jitter)

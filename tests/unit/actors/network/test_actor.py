@@ -155,6 +155,15 @@ def test_a_fetch_that_is_not_answered_in_time_costs_no_other_request_its_connect
     assert harness.answer().said[-1].request is other
 
 
+def test_a_request_that_failed_says_whether_it_was_sent() -> None:
+    unsent = connected().tell(a_cluster(a=1, b=2)).send(a_request(2)).refuse()
+    sent = connected().tell(a_cluster(a=1, b=2)).send(a_request(2)).open()
+    sent.tell(ConnectionClosed(key=sent.last_key, error=refused(), now=0.0))
+
+    assert [one.was_sent for one in unsent.of(RequestFailed)] == [False]
+    assert [one.was_sent for one in sent.of(RequestFailed)] == [True]
+
+
 def test_a_join_group_that_is_not_answered_says_nothing_of_its_broker() -> None:
     """The broker may wait for other members, or the connection is half-open."""
     harness = connected().tell(a_coordinator()).send(a_join())

@@ -104,10 +104,18 @@ def decoded(response: Any) -> Any:
 
 
 def fail(
-    manager: RequestManager, request: Request, error: Exception, now: float = 0.0
+    manager: RequestManager,
+    request: Request,
+    error: Exception,
+    now: float = 0.0,
+    *,
+    was_sent: bool = True,
 ) -> list[object]:
     """No answer comes."""
-    return manager.handle(RequestFailed(request=request, error=error, node=1, now=now, jitter=0.5))
+    failed = RequestFailed(
+        request=request, error=error, node=1, now=now, jitter=0.5, was_sent=was_sent
+    )
+    return manager.handle(failed)
 
 
 # -- managers and what they are told

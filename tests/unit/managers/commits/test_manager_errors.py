@@ -357,6 +357,35 @@ def test_a_disconnected_coordinator_ends_an_asynchronous_commit_in_a_retriable_e
     assert "t-0" in str(failed.error)
 
 
+@pytest.mark.parametrize("error", [KafkaConnectionError("refused"), KafkaTimeoutError("late")])
+def test_it_is_unknown_whether_a_commit_was_done_only_if_it_was_sent(error: Exception) -> None:
+    said = {}
+    for was_sent in (True, False):
+        manager = committing(T0)
+        manager.handle(commit_async({T0: 10}))
+        request = tick(manager, 0.0).request
+        _, failed = fail(manager, request, error, was_sent=was_sent)
+        assert isinstance(failed, Failed)
+        said[was_sent] = str(failed.error)
+
+    assert "it is unknown whether the offsets of t-0 were committed in group" in said[True]
+    assert "the offsets of t-0 were not committed in group" in said[False]
+    assert f"no request could be sent to the coordinator ({error}). Commit again." in said[False]
+
+
+def test_a_commit_of_which_one_attempt_was_sent_may_be_done_though_the_last_was_not() -> None:
+    manager = committing(T0)
+    manager.handle(commit({T0: 10}, deadline=3.0))
+    fail(manager, tick(manager, 0.0).request, KafkaConnectionError("reset"))
+    manager.handle(found())
+    request = tick(manager, 1.0).request
+    fail(manager, request, KafkaConnectionError("refused"), now=1.0, was_sent=False)
+
+    told = error_of(tick(manager, 3.0).said)
+
+    assert "They may still be." in str(told)
+
+
 @pytest.mark.parametrize("error", [BAD_CREDENTIALS, UnsupportedVersionError("old")])
 def test_a_commit_that_cannot_be_sent_at_all_fails_with_the_reason(error: Exception) -> None:
     manager = committing(T0)
