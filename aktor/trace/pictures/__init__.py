@@ -20,7 +20,6 @@ from aktor.trace.pictures.charts import MissingError, Picture, altair, vl_conver
 from aktor.trace.pictures.groups import GroupPictures, file_names, groups_of
 from aktor.trace.pictures.page import escaped, page, sentences
 from aktor.trace.pictures.times import clock, day
-from aktor.trace.rebalances.silences import in_sentences
 from aktor.trace.rebalances.tables import TABLES
 
 if TYPE_CHECKING:
@@ -96,11 +95,8 @@ class Pictures:
             yield f'<p class="note">{escaped(note)}</p>'
         for one in self.groups:
             yield from one.pictures()
-            told: list[tuple[float, str]] = [(row.began, row.sentence) for row in one.rebalances]
-            told += in_sentences(one.silences)
-            told += [(row.began, row.sentence) for row in one.refusals]
             yield "<h3>All of it in sentences</h3>"
-            yield sentences([(f"{day(at)} {clock(at)} UTC", said) for at, said in sorted(told)])
+            yield sentences([(f"{day(at)} {clock(at)} UTC", said) for at, said in one.told])
         yield (
             '<p class="note">Times are UTC, by the clocks of the hosts. In the first picture of a'
             " group: drag to move in time, Shift and the wheel to zoom, double-click for all of it."

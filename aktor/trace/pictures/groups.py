@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from aktor.trace.pictures.causes import causes_chart, counted, step_of
@@ -16,6 +17,7 @@ from aktor.trace.pictures.partitions import partitions_chart, ribbons_of, togeth
 from aktor.trace.pictures.times import Window, clock, day
 from aktor.trace.pictures.waterfall import waterfall_chart
 from aktor.trace.rebalances.rows import Rebalance
+from aktor.trace.rebalances.silences import in_sentences
 
 if TYPE_CHECKING:
     from aktor.trace.rebalances.tables import Tables
@@ -65,6 +67,13 @@ class GroupPictures:
         self.window = Window.of(times)
         #: The time of the last thing that is known of it.
         self.last = max(times, default=0.0)
+
+    @cached_property
+    def told(self) -> list[tuple[float, str]]:
+        """All of it in sentences, each with its time, in the order in which they are numbered."""
+        rebalances = [(row.began, row.sentence) for row in self.rebalances]
+        refusals = [(row.began, row.sentence) for row in self.refusals]
+        return sorted([*rebalances, *in_sentences(self.silences), *refusals])
 
     @property
     def worst(self) -> list[Rebalance]:
@@ -122,13 +131,14 @@ class GroupPictures:
             note.append(f"{lanes.others} members are left out that neither began nor held one.")
         if others:
             note.append(f"{others} partitions are left out that were silent for less time.")
-        told = sorted(near, key=lambda row: -row.duration_ms)[:SENTENCES]
-        sentences = [row.sentence for row in sorted(told, key=lambda row: row.began)]
-        sentences = sentences or [row.sentence for row in self.silences[:SENTENCES]]
+        longest = sorted(near, key=lambda row: -row.duration_ms)[:SENTENCES]
+        told: list[tuple[float, str]] = [(row.began, row.sentence) for row in longest]
+        told = told or list(in_sentences(self.silences))[:SENTENCES]
+        numbers = {one: number for number, one in enumerate(self.told, 1)}
         return Picture(
             "timeline",
             f"Group {visible(self.group)}: what its members did, and who owned its partitions",
-            [*(f"{at}. {line}" for at, line in enumerate(sentences, 1)), *note],
+            [*(f"{numbers[one]}. {one[1]}" for one in sorted(told)), *note],
             chart,
             data | more,
         )

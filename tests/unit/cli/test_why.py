@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,23 @@ def test_it_prints_a_sentence_for_each_rebalance_with_its_time(
     ) in out
     assert "g: t-0, 14.0 s, from alice on host-alice to bob on host-bob" in out
     assert "g: t-0 of bob on host-bob, from 10 to 3: the log was truncated" in out
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_sentence_is_one_line_for_grep_and_broken_for_a_terminal(
+    is_terminal: bool,
+    log: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    main(["why", str(log)])
+
+    lines = capsys.readouterr().out.splitlines()
+    whole = "g: 1.0 s, triggered by alice on host-alice: the consumer was closed"
+    assert any(whole in line for line in lines) is not is_terminal
+    assert (max(map(len, lines)) <= 70) is is_terminal
 
 
 @pytest.mark.parametrize(

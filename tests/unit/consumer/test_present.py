@@ -159,13 +159,18 @@ def seen(**said: Any) -> PartitionSeen:
     return PartitionSeen(**known | said)
 
 
-def cluster(leader: int = 2) -> Cluster:
+def cluster(*leaders: int) -> Cluster:
+    """The topic has a partition for each of these leaders."""
     return Cluster(
         version=1,
         brokers={n: Broker(node_id=n, host=f"kafka-{n}", port=9092) for n in (1, 2)},
         topics={
             "orders": TopicInfo(
-                topic_id=None, partitions={0: PartitionInfo(leader=leader, leader_epoch=1)}
+                topic_id=None,
+                partitions={
+                    number: PartitionInfo(leader=leader, leader_epoch=1)
+                    for number, leader in enumerate(leaders or (2,))
+                },
             )
         },
     )
@@ -343,13 +348,13 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         "broker 2, kafka-2:9092 has throttled us (a quota is used up); 3.0 s are left",
     ),
     "nobody leads it": (
-        {"cluster": cluster(leader=-1)},
+        {"cluster": cluster(-1)},
         WaitingFor.LEADER,
         "no broker has led it",
     ),
     "nobody leads it, and a broker did that is known": (
         {
-            "cluster": cluster(leader=-1),
+            "cluster": cluster(-1),
             "fetch": FetchNow(
                 hindered={
                     T0: Hindrance(state="out", since=NOW - 9.0, node=2, until=-math.inf, trouble="")
@@ -906,7 +911,7 @@ def test_a_broker_that_has_just_answered_something_is_no_outage_of_all() -> None
 def test_a_topic_or_partition_of_which_nothing_was_heard_yet_is_no_fault(since: float) -> None:
     nothing_known = a_picture(cluster=Cluster(version=1))
     just_unknown = a_picture(cluster=Cluster(version=1), metadata=trouble(since=since))
-    just_assigned = a_picture(cluster=cluster(leader=-1))
+    just_assigned = a_picture(cluster=cluster(-1))
 
     for p in (nothing_known, just_unknown, just_assigned):
         assert not wrong(p)
@@ -1006,6 +1011,19 @@ def test_several_partitions_that_are_paused_are_told_apart() -> None:
         "Nothing is delivered from orders-0, orders-1:"
         " orders-0: the application has paused it 2.0 s ago."
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        ({"paused": True, "paused_at": NOW - 2.0}, ": the application has paused them 2.0 s ago."),
+        ({"position": None}, ": orders-0: its position is being looked up."),
+    ],
+)
+def test_of_several_partitions_no_sentence_says_it(one: dict[str, Any], said: str) -> None:
+    p = a_picture(partitions={T0: seen(**one), T1: seen(**one)}, cluster=cluster(2, 2))
+
+    assert sentence.why(p) == f"Nothing is delivered from orders-0, orders-1{said}"
 
 
 def test_what_was_answered_is_never_said_not_to_have_been() -> None:

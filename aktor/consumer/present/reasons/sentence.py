@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -196,6 +197,10 @@ _UNHINDERED: Final = (
 _HELD: Final = (WaitingFor.THROTTLED, WaitingFor.BUFFER, WaitingFor.TRANSACTION)
 
 
+#: A text that speaks of one partition.
+_OF_ONE: Final = re.compile(r"\bits?\b")
+
+
 def _held_note(waiting: Mapping[TopicPartition, Reason]) -> str:
     """Which partitions are held up, while others are read."""
     notes = []
@@ -241,7 +246,10 @@ def _of_the_partitions(findings: Findings) -> str:
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
             text = waiting[these[0]].text
             names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
-            if any(waiting[tp].text != text for tp in these):
+            alike = not any(waiting[tp].text != text for tp in these)
+            if len(these) > 1 and alike and kind is WaitingFor.PAUSED:
+                text = text.replace(" paused it", " paused them")
+            elif len(these) > 1 and (not alike or _OF_ONE.search(text)):
                 names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
                 return f"Nothing is delivered: {text}. {poll_deadline(p)}".strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -89,6 +90,29 @@ def test_the_timeline_shows_members_partitions_silence_and_whom_it_waited_for() 
         "given nothing from a partition",
     } <= set(said)
     assert any("bob on host-bob held it: its revoked callback took 4.0 s" in one for one in said)
+
+
+def numbered(line: str) -> tuple[int, str]:
+    number, _, sentence = line.partition(". ")
+    return int(number), sentence
+
+
+def test_a_sentence_has_one_number_above_its_picture_and_in_the_list_of_all() -> None:
+    """The timeline tells the three longest rebalances."""
+    events: list[Any] = []
+    alice = Member(events, "alice")
+    for turn, lasts in enumerate([1, 3, 1, 4, 5]):
+        at = BEGAN + 60.0 * turn
+        alice.rebalances(at, at + lasts, turn + 1, because="first join", owns=["t-0"])
+    pictures = draw(Tables(tell(events)[0]))
+    lines = pictures.groups[0].timeline().lines
+    page = html.unescape(pictures.html())
+
+    listed = re.findall("<li>(.*?)</li>", page.partition("All of it in sentences")[2])
+    told = [numbered(line) for line in lines if re.match("[0-9]", line)]
+    assert [number for number, _ in told] == [2, 4, 5]
+    for number, sentence in told:
+        assert listed[number - 1].endswith(f" UTC {sentence}")
 
 
 def test_an_axis_of_time_says_the_day_and_the_zone() -> None:
