@@ -11,7 +11,7 @@ from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import LABELS, WIDTH, Values, altair, colour, say, time_axis
 from aktor.trace.pictures.names import Labels, visible
 from aktor.trace.pictures.times import Window, clock, lasting, milliseconds
-from aktor.trace.rebalances.holds import LEAST, SHARE, called
+from aktor.trace.rebalances.holds import LEAST, SESSION, SHARE, called
 from aktor.trace.rebalances.parts import PHASES
 from aktor.trace.rebalances.rows import OwnedPartition, Rebalance, Silence, Span
 from aktor.trace.rebalances.spans import AWAY, CALLBACK, STATE, WAIT
@@ -79,11 +79,12 @@ def words(span: Span) -> str:
 def holding(rebalance: Rebalance, spans: Iterable[Span]) -> list[Span]:
     """What the rebalance waited for: the spans that its sentence tells."""
     least = max(LEAST, SHARE * rebalance.duration_ms)
+    kinds = (AWAY,) if rebalance.held_in == SESSION else (CALLBACK, WAIT)
     found = [
         span
         for span in spans
         if (span.consumer, span.host) == (rebalance.held_by, rebalance.held_by_host)
-        and (span.kind == CALLBACK or span.kind == WAIT)
+        and span.kind in kinds
         and span.began < rebalance.ended
         and span.ended > rebalance.began
         and (span.what == "coordinator") == (rebalance.held_in == "coordinator")

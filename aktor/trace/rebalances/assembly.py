@@ -13,7 +13,15 @@ from typing import Final
 from aktor.trace.rebalances.balance import least_moves
 from aktor.trace.rebalances.causes import Cause
 from aktor.trace.rebalances.holds import Hold, called, hold_of, seconds
-from aktor.trace.rebalances.parts import CALLBACKS, PHASES, Name, Part, milliseconds
+from aktor.trace.rebalances.parts import (
+    CALLBACKS,
+    PHASES,
+    Expelled,
+    Name,
+    Part,
+    milliseconds,
+    one_clock,
+)
 from aktor.trace.rebalances.rows import At, MemberPart, Rebalance
 
 __all__ = ["REACH", "SKEW", "Assembly", "Departure", "Moves"]
@@ -25,10 +33,16 @@ REACH: Final = 30.0
 #: Clocks of hosts differ by so many seconds.
 SKEW: Final = 2.0
 
+#: On one host an event is told so many seconds after it happened.
+TOLD: Final = 0.2
+
 #: A part with one of these causes did not trigger the rebalance: another member or the first round
 #: did, or its trace does not say why it began.
 _OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
 
+
+#: The coordinator decided it, and the member hears of it later than the others.
+_HEARD_LATE: Final = frozenset({Cause.FENCED, Cause.STOOD_STILL})
 
 #: Why, in words, if the coordinator took a member out of the group.
 EXPELLED: Final = "the coordinator took it out of the group, and it had not said that it leaves"
@@ -50,6 +64,12 @@ class Departure:
     cause: Cause
     because: str | None
     name: tuple[str | None, str | None]
+    #: Whose trace tells it. (A name is that of each process that is started again under it.)
+    source: str | None = None
+    #: The last generation of a classic group that had this member.
+    generation: int | None = None
+    #: Whose traces say that they were not in the group then: they did not rebalance for it.
+    outside: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,8 @@ class Assembly:
     due: float = math.inf
     #: Departures until then explain no rebalance that comes later.
     explained: float = -math.inf
+    #: What triggered it.
+    by: Departure | None = None
     #: When the last part ended: who owned which partition, and who was in the group.
     owners: Mapping[str, str] = field(default_factory=dict)
     members: Collection[str] = ()
@@ -140,23 +162,63 @@ class Assembly:
         """The first part or departure that gives a cause of its own: it triggered the rebalance.
         None if it is later than the beginning by more than `skew`: then no trace has the trigger.
         `earlier`: the causes of rebalances before, each with the generation that it led to."""
+        began = self.began
         candidates = [
-            Departure(part.began, part.cause, part.because, part.name)
+            Departure(part.began, part.cause, part.because, part.name, part.source)
             for part in self.parts
             if part.cause not in _OF_OTHERS
         ]
-        began = self.began
-        candidates += [departure for departure in departures if departure.at >= began - REACH]
-        first = min(candidates, key=lambda departure: departure.at, default=None)
-        if first is None or first.at > began + skew:
+        candidates += [left for left in departures if self._follows(left, skew)]
+        in_time = [one for one in candidates if one.at <= began + self._late(one, skew)]
+        first = min(in_time, key=lambda departure: departure.at, default=None)
+        if first is None:
             # Of clocks that are apart nobody knows by how much at most.
             differ = math.inf if skew > SKEW else SKEW
             first = self._seen_by_others(later, resized, differ)
             first = first or self._told_before(earlier, skew)
         if first is None:
             return None
-        self.explained = max(began, first.at)
+        # (What the member told long afterwards says nothing of the departures in between.)
+        self.explained = max(began, first.at) if first in in_time else began
+        self.by = first
         return first
+
+    def _follows(self, left: Departure, skew: float) -> bool:
+        """Whether this rebalance may be the first one of the group that it was in: one of those
+        who take part was in that group, and no later generation than this one had it."""
+        if left.at < self.began - REACH:
+            return False
+        if left.generation is not None:
+            if self.generations and max(self.generations) <= left.generation:
+                return False
+        elif left.cause is not Cause.SUBSCRIPTION_CHANGE and left.source not in self.givers:
+            # It brought nobody a partition. Did a member that was expelled?
+            expelled = [(one, part.name) for part in self.parts for one in part.expelled]
+            if any(one.source != left.source and one.is_sure(skew, by) for one, by in expelled):
+                return False
+        new = left.outside.union(p.source for p in self.parts if p.cause is Cause.JOIN)
+        return any(part.source not in new for part in self.parts)
+
+    def _late(self, cause: Departure, skew: float) -> float:
+        """By how many seconds it may be told after the first part began, which it triggered."""
+        first = min(self.parts, key=lambda part: (part.began, part.source))
+        late = cause.cause in _HEARD_LATE and cause.source in self.givers
+        return TOLD if one_clock(cause.name, first.name) and not late else skew
+
+    def is_over(self, left: Departure) -> bool:
+        """Whether it explains no later rebalance: this one came after it, or is that for which it
+        released its partitions, or in which it was back."""
+        if left.at <= self.explained or left is self.by:
+            return True
+        if left.cause is Cause.SUBSCRIPTION_CHANGE or left.at > (self.ended or self.began):
+            return False
+        back = {part.source for part in self.parts if part.began >= left.at}
+        return left.source in self.givers or left.source in back
+
+    @property
+    def givers(self) -> set[str]:
+        """Whose partitions have another owner now."""
+        return {owner for part in self.parts for _, owner in part.added if owner is not None}
 
     def _seen_by_others(
         self, later: Iterable[Departure], resized: Mapping[str, Resized], skew: float
@@ -169,11 +231,11 @@ class Assembly:
             for expelled in part.expelled:
                 # A member that was expelled hears of it by its next heartbeat. If it leaves by
                 # itself, it was not, and its clock is another one.
-                told = [departure for departure in later if departure.name == expelled.name]
+                told = [left for left in later if left.source == expelled.source]
                 heard_by = (self.ended or self.began) + skew
-                if told and (told[0].cause is Cause.LEAVE or told[0].at <= heard_by):
+                if told and told[0].at <= heard_by and _may_be_earlier(told[0], part):
                     return told[0]
-                if expelled.is_sure(skew):
+                if expelled.is_sure(skew, part.name):
                     because = EXPELLED + _what_kept(told)
                     return Departure(self.began, Cause.EXPELLED, because, expelled.name)
         added = {partition for part in parts for partition, owner in part.added if owner is None}
@@ -229,6 +291,23 @@ class Assembly:
             if departure.name in given and since <= departure.at <= until
         ]
         return min(came, key=lambda departure: departure.at, default=None)
+
+    def _waited_for(self, trigger: Departure | None) -> tuple[Name, float] | None:
+        """A member that a classic group waited for until its session was over, and for how many
+        milliseconds: all that were there had joined, and its trace had ended before that."""
+        joined = [part for part in self.parts if "join" in part.spent and part.ended is not None]
+        was_there = any(part.cause is Cause.PEER for part in joined)  # else the group was empty
+        if trigger is None or trigger.cause is Cause.EXPELLED or not was_there:
+            return None
+        ms = min(part.spent["join"] for part in joined)
+        gone: list[Expelled] = [
+            expelled
+            for part in self.parts
+            if part.counted
+            for expelled in part.expelled
+            if expelled.source != trigger.source and expelled.told <= expelled.at - ms / 1000
+        ]
+        return (gone[0].name, ms) if gone else None
 
     @property
     def own_causes(self) -> Iterator[tuple[int, Departure]]:
@@ -287,7 +366,8 @@ class Assembly:
         skew = max(apart.values(), default=0.0) + SKEW
         trigger = self.trigger(departures, later, resized, earlier, skew)
         moves = self.moves()
-        slowest, hold = self.slowest, hold_of(parts, milliseconds(began, ended))
+        slowest = self.slowest
+        hold = hold_of(parts, milliseconds(began, ended), self._waited_for(trigger))
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
         longest = _longest(parts)
@@ -329,6 +409,11 @@ class Assembly:
             + _clocks(parts, apart),
         )
         return row, [_part_row(group, name, part) for part in parts]
+
+
+def _may_be_earlier(left: Departure, part: Part) -> bool:
+    """Whether a departure that was told after this part began can have been before it."""
+    return left.cause is not Cause.LEAVE or not one_clock(left.name, part.name)
 
 
 def _what_kept(told: Iterable[Departure]) -> str:

@@ -280,7 +280,7 @@ class GroupTraces:
         for life in self._lives.values():
             silent = life.part is None and life.in_group and not life.departed
             if silent and life.member is not None and life.member not in listed:
-                part.expelled.append(Expelled(life.name, part.seen))
+                part.expelled.append(Expelled(life.name, part.seen, life.source, life.told))
                 self._spans.expel(life, part.seen)
         if self._listed is not None:
             part.came += sorted(listed.keys() - self._listed - known)
@@ -369,9 +369,28 @@ class GroupTraces:
             self._depart(life, at, because)
 
     def _depart(self, life: Life, at: float, because: str | None) -> None:
+        # The coordinator hears of it before its answer is told.
+        since = life.since if life.state == "leaving" else at
+        generation = life.last_generation if life.protocol == "classic" else None
         life.in_group, life.departed, life.expelled = False, True, None
         self.clocks.gone(life.source)
-        self._departures.append(Departure(at, departure_of(because), because, life.name))
+        self._note(life, since, departure_of(because), because, generation)
+
+    def _note(
+        self,
+        life: Life,
+        at: float,
+        cause: Cause,
+        because: str | None,
+        generation: int | None = None,
+    ) -> None:
+        """What this member did triggers the next rebalance of those that are in the group now."""
+        outside = {one.source for one in self._lives.values() if one.state and not one.in_group}
+        if cause is not Cause.LEAVE:
+            outside.discard(life.source)  # it may be back in the same rebalance
+        self._departures.append(
+            Departure(at, cause, because, life.name, life.source, generation, frozenset(outside))
+        )
 
     def _polled_late(self, life: Life, at: float, event: Event) -> None:
         because = fields.text(event, "because") or "it did not poll"
@@ -406,7 +425,7 @@ class GroupTraces:
 
     def _told_subscription(self, life: Life, at: float, event: Event) -> None:
         because = fields.text(event, "because")
-        self._departures.append(Departure(at, cause_of(because), because, life.name))
+        self._note(life, at, cause_of(because), because)
 
     def _cluster_changed(self, _life: Life, at: float, event: Event) -> None:
         resized = event.get("resized")
@@ -548,7 +567,7 @@ class GroupTraces:
                 if owner.departed and gone_in is not None and gone_in.outcome in ("lost", "left"):
                     before.revoked_in = gone_in
                 elif part is not None and not owner.departed:
-                    before.expelled = Expelled(before.name, at)
+                    before.expelled = Expelled(before.name, at, owner.source, owner.told)
                     part.expelled.append(before.expelled)
                     owner.expelled = before.expelled
                 if not owner.departed:
@@ -725,7 +744,7 @@ class GroupTraces:
             self._rows += [row, *parts]
             self._rows += self._storms.add(row)
             self._totals.made(row, assembly)
-            self._departures = [left for left in self._departures if left.at > assembly.explained]
+            self._departures = [left for left in self._departures if not assembly.is_over(left)]
             assembly.parts = []
         self._open = [assembly for assembly in self._open if assembly.parts]
 

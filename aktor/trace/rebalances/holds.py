@@ -13,7 +13,7 @@ from typing import Final
 
 from aktor.trace.rebalances.parts import Name, Part
 
-__all__ = ["Hold", "called", "hold_of", "seconds"]
+__all__ = ["SESSION", "Hold", "called", "hold_of", "seconds"]
 
 #: A wait is told if it is at least this part of the rebalance, and so many milliseconds.
 SHARE: Final = 0.2
@@ -28,6 +28,13 @@ _WORDS: Final = {
     "lost_callback": "its lost callback took {}",
 }
 
+#: What a member did that did not come: the others wait until its session is over.
+SESSION: Final = "session"
+_GONE: Final = (
+    "{} held it: all waited {} for a process of it whose trace ends before, until the coordinator"
+    " took that one out of the group (it was killed, stopped or cut off)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -35,15 +42,18 @@ class Hold:
 
     #: The member; of a coordinator the member that waited for it.
     name: Name
-    #: "coordinator", "poll", "commit" or a callback; and milliseconds.
+    #: "coordinator", "poll", "commit", a callback or `SESSION`; and milliseconds.
     what: str
     ms: float
     #: All of it, for people.
     words: str
 
 
-def hold_of(parts: Iterable[Part], took: float) -> Hold | None:
-    """What a rebalance of `took` milliseconds waited for; None if the traces show no long wait."""
+def hold_of(
+    parts: Iterable[Part], took: float, gone: tuple[Name, float] | None = None
+) -> Hold | None:
+    """What a rebalance of `took` milliseconds waited for; None if the traces show no long wait.
+    `gone`: a member that all waited for and that did not come, and for how many milliseconds."""
     parts = sorted(parts, key=lambda part: (part.began, part.source))
     waits = [
         (ms, part, what)
@@ -51,9 +61,12 @@ def hold_of(parts: Iterable[Part], took: float) -> Hold | None:
         for what, ms in {**part.waits, **part.callbacks}.items()
         if ms >= max(LEAST, SHARE * took)
     ]
-    if not waits:
+    longest = max(waits, key=lambda wait: wait[0], default=None)
+    if gone is not None and gone[1] >= max(LEAST, SHARE * took, longest[0] if longest else 0.0):
+        return Hold(gone[0], SESSION, gone[1], _GONE.format(called(gone[0]), seconds(gone[1])))
+    if longest is None:
         return None
-    ms, part, what = max(waits, key=lambda wait: wait[0])
+    ms, part, what = longest
     ms = round(ms, 3)
     if what == "coordinator":
         words = f"it waited {seconds(ms)} for the coordinator, {part.coordinator}"

@@ -91,6 +91,9 @@ class Expelled:
 
     name: Name
     at: float
+    source: str
+    #: When its trace told of it last before that.
+    told: float
     #: When it released that partition: if soon, by the clock of its host, it was no expulsion.
     released: float | None = None
     #: It was still a member then, as it says: the coordinator had asked for the partition, and its
@@ -99,9 +102,11 @@ class Expelled:
     #: When it last gave out records, if it was after that.
     delivered: float = -math.inf
 
-    def is_sure(self, skew: float) -> bool:
+    def is_sure(self, skew: float, seen_by: Name) -> bool:
         """Whether its own trace does not say that it was in the group for more than `skew` seconds
         afterwards: then it was no expulsion, and the clocks of the two hosts differ."""
+        if one_clock(self.name, seen_by):
+            return True
         if self.was_member or self.delivered > self.at + skew:
             return False
         return self.released is None or self.released > self.at + skew
@@ -255,6 +260,12 @@ class Life:
         """The generation of the rebalance that this member is in, or of its last one."""
         part = self.part or self.last_part
         return None if part is None else part.generation
+
+    @property
+    def last_generation(self) -> int | None:
+        """The last one that had this member. (Its part may lead to the next one, or not.)"""
+        of_part = None if self.part is None else self.part.since_generation
+        return of_part if self.generation is None else self.generation
 
     def move(self, at: float, state: str) -> None:
         """The member's state is this from now on."""

@@ -1,0 +1,331 @@
+"""A member that left, or was lost, is the cause of one rebalance: the next of the group that it was
+in. What it does at another time, or what another process does under its name, is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aktor.simulation import Member as Simulated
+from aktor.simulation import Simulation
+from aktor.trace.rebalances.lines import Event
+from aktor.trace.rebalances.rows import Rebalance
+from tests.unit.trace.rebalances.incidents import Incident, sentences_of
+from tests.unit.trace.rebalances.told import Member, rows_of
+
+BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+EXPELLED = "the coordinator took it out of the group, and it had not said that it leaves"
+GIVEN = "the coordinator assigned other partitions"
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def alice(events: list[Event]) -> Member:
+    return Member(events, "alice", "vm")
+
+
+@pytest.fixture
+def bob(events: list[Event]) -> Member:
+    return Member(events, "bob", "vm")
+
+
+@pytest.fixture
+def carol(events: list[Event]) -> Member:
+    return Member(events, "carol", "vm")
+
+
+class Again(Member):
+    """Writes the trace of the second process of a client id."""
+
+    def tells(self, t: float, event: str, **values: Any) -> None:
+        super().tells(t, event, **values)
+        again = f"{self._consumer}-2"
+        self._events[-1] |= {"trace": again, "source": again}
+
+
+def closes(sim: Simulation, member: Simulated) -> None:
+    """The member closes its consumer, and does nothing more."""
+
+    def close(_: Any, consumer: Any) -> None:
+        consumer.close()
+        sim.sleep(1000)
+
+    member.does_next = close
+
+
+def takes(member: Member, at: float, epoch: int, because: str, *owns: str, joins: bool) -> None:
+    """A KIP-848 member is given these partitions at an epoch."""
+    before = 0 if joins else epoch - 1
+    if joins:
+        member.tells(at, "rebalance.triggered", because=because, generation=0, owned=0)
+        member.tells(at, "membership.moved", before="unsubscribed", after="joining")
+    member.tells(at, "member.epoch", before=before, after=epoch)
+    if joins or owns:
+        moved = {"before": "stable", "after": "reconciling"}
+        member.tells(at, "membership.moved", **moved)
+        if not joins:
+            member.tells(at, "rebalance.triggered", because=because, generation=epoch, owned=2)
+        if owns:
+            given = dict.fromkeys(owns, 1)
+            member.tells(at + 0.01, "partitions.assigned", partitions=given, by_group=True)
+        member.tells(at + 0.02, "membership.moved", before="reconciling", after="stable")
+        member.tells(at + 0.02, "rebalance.completed", generation=epoch, ms=20)
+
+
+def rebalances_of(events: list[Event], since: float) -> list[Rebalance]:
+    return [row for row in rows_of(events, Rebalance) if row.began >= since]
+
+
+def all_join(alice: Member, bob: Member, carol: Member) -> None:
+    """The group of a KIP-848 protocol: each has two of six partitions."""
+    for epoch, member in enumerate((alice, bob, carol), 1):
+        owns = [f"t-{2 * epoch - 2}", f"t-{2 * epoch - 1}"]
+        takes(member, float(epoch), epoch, "first join", *owns, joins=True)
+
+
+# -- who was not in the group
+
+
+@BOTH
+def test_who_joins_an_empty_group_has_triggered_it_and_not_who_left_before(protocol: str) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        alice = group.joins()
+        sim.run(for_=10)
+        closes(sim, alice)
+        sim.run(for_=3)
+        group.joins()
+        sim.run(for_=10)
+
+        (sentence,) = group.sentences(since=12)
+
+    assert "triggered by bob on host-bob: first join" in sentence
+
+
+def test_a_member_that_comes_back_to_a_group_that_it_left_alone_has_joined(
+    events: list[Event], alice: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
+    alice.leaves(50.0, ["t-0"])
+    alice.rebalances(53.0, 54.0, 2, because="first join", members=1, owns=["t-0"])
+
+    _, row = rows_of(events, Rebalance)
+
+    assert (row.trigger, row.initiator) == ("join", "alice")
+
+
+def test_a_member_whose_trace_begins_later_rebalances_for_one_that_left(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0", "t-1"])
+    alice.leaves(50.0, ["t-0", "t-1"])
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0", "t-1"])
+
+    _, row = rows_of(events, Rebalance)
+
+    assert (row.trigger, row.initiator) == ("leave", "alice")
+
+
+# -- two processes of one client id
+
+
+@BOTH
+def test_a_killed_member_is_not_said_to_be_closed_because_its_next_process_is(
+    protocol: str,
+) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, _, carol = group.joins(), group.joins(), group.joins()
+        sim.run(for_=10)
+        carol.kill()
+        sim.run(for_=6.5 if protocol == "classic" else 44)
+        again = group.joins()
+        sim.run(for_=8)
+        closes(sim, again)
+        sim.run(for_=15)
+        events = group.events()
+    # (The simulation has no two members of one name.)
+    same = {"consumer": "carol", "host": "host-carol"}
+    named = [{**event, **same} if event["consumer"] == "dave" else event for event in events]
+
+    sentences = sentences_of(named, since=11)
+
+    (expelled,) = (one for one in sentences if EXPELLED in one)
+    assert f"triggered by carol on host-carol: {EXPELLED} (it was killed" in expelled
+    assert sum("the consumer was closed" in one for one in sentences) == 1
+    assert "the consumer was closed" in sentences[-1]
+
+
+def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joined(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    ids = dict.fromkeys(("a", "b", "c"))
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=3, owns=["t-0"])
+    bob.rebalances(0.1, 1.0, 1, because="first join", owns=["t-1"])
+    carol.rebalances(0.2, 1.0, 1, because="first join", owns=["t-2"])
+    for event in events:
+        event["member"] = event["consumer"][0]
+        if event["event"] == "rebalance.joined" and event["consumer"] == "alice":
+            event["member_ids"] = ids
+    known = len(events)
+    again = Again(events, "bob", "vm")
+    again.rebalances(12.0, 16.0, 2, because="first join", owns=["t-1"])
+    alice.rebalances(12.3, 16.0, 2, members=3, owns=["t-0"], gives_up=["t-0"])
+    carol.rebalances(12.3, 16.0, 2, owns=["t-2"], gives_up=["t-2"])
+    for event in events[known:]:
+        event["member"] = "b2" if event["source"] == "bob-2" else event["consumer"][0]
+        if event["event"] == "rebalance.joined" and event["consumer"] == "alice":
+            event["member_ids"] = {"a": None, "b2": None, "c": None}
+
+    (row,) = rebalances_of(events, 10)
+
+    assert (row.trigger, row.initiator) == ("join", "bob")
+    assert (row.held_by, row.held_in) == ("bob", "session")
+    assert (
+        "bob on vm held it: all waited 1.9 s for a process of it whose trace ends before, until the"
+        " coordinator took that one out of the group (it was killed, stopped or cut off)"
+    ) in row.sentence
+
+
+# -- who closed at another time
+
+
+@pytest.mark.parametrize("closes", [33.0, 60.0])
+def test_a_close_on_the_same_host_is_not_the_cause_of_what_was_before(
+    closes: float, events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    """Alice stood still, was fenced, and closed when all was over."""
+    all_join(alice, bob, carol)
+    for member, owns in ((bob, "t-0"), (carol, "t-1")):
+        takes(member, 30.0, 4, GIVEN, owns, joins=False)
+    alice.leaves(closes, ["t-0", "t-1"])
+
+    (row,) = rebalances_of(events, 29)
+
+    assert (row.trigger, row.initiator) == ("expelled", "alice")
+
+
+@pytest.mark.parametrize(("closes", "trigger"), [(31.0, "leave"), (45.0, "expelled")])
+def test_a_close_on_another_host_is_the_cause_if_clocks_may_differ_by_as_much(
+    closes: float, trigger: str, events: list[Event], bob: Member, carol: Member
+) -> None:
+    alice = Member(events, "alice", "other")
+    all_join(alice, bob, carol)
+    for member, owns in ((bob, "t-0"), (carol, "t-1")):
+        takes(member, 30.0, 4, GIVEN, owns, joins=False)
+    alice.tells(closes, "membership.moved", before="stable", after="leaving")
+    alice.tells(closes, "member.left", because="the consumer was closed")
+
+    (row,) = rebalances_of(events, 29)
+
+    assert (row.trigger, row.initiator) == (trigger, "alice")
+
+
+def test_a_cause_that_is_wrongly_late_takes_no_other_departures_with_it(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    """Alice was expelled. Bob was fenced later; that explains his own rebalance."""
+    all_join(alice, bob, carol)
+    for member, owns in ((bob, "t-0"), (carol, "t-1")):
+        takes(member, 30.0, 4, GIVEN, owns, joins=False)
+    takes(carol, 50.0, 5, GIVEN, "t-2", "t-3", "t-0", joins=False)
+    bob.tells(50.5, "member.lost", because="fenced: UNKNOWN_MEMBER_ID")
+    alice.leaves(55.0, ["t-0", "t-1"])
+
+    first, second = rebalances_of(events, 29)
+
+    assert (first.trigger, first.initiator) == ("expelled", "alice")
+    assert (second.trigger, second.initiator) == ("fenced", "bob")
+
+
+# -- one departure, one rebalance
+
+
+def test_who_left_while_another_one_joined_and_took_its_partitions_explains_nothing_later(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    takes(alice, 1.0, 1, "first join", "t-0", joins=True)
+    takes(bob, 2.0, 2, "first join", "t-1", joins=True)
+    carol.tells(10.0, "rebalance.triggered", because="first join", generation=0, owned=0)
+    carol.tells(10.0, "membership.moved", before="unsubscribed", after="joining")
+    bob.leaves(10.02, ["t-1"])
+    carol.tells(10.1, "member.epoch", before=0, after=4)
+    carol.tells(10.1, "membership.moved", before="joining", after="reconciling")
+    carol.tells(10.2, "partitions.assigned", partitions={"t-1": 1}, by_group=True)
+    carol.tells(10.2, "rebalance.completed", generation=4, ms=200)
+    takes(alice, 17.0, 5, GIVEN, "t-2", joins=False)
+    alice.tells(17.1, "cluster.changed", resized={"t": [2, 4]})
+    takes(carol, 17.4, 5, GIVEN, "t-3", joins=False)
+
+    join, grown = rebalances_of(events, 9)
+
+    assert (join.trigger, join.initiator) == ("join", "carol")
+    assert grown.trigger == "metadata_change"
+
+
+def test_who_left_a_later_generation_than_a_rebalance_led_to_did_not_trigger_it(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=3)
+    bob.rebalances(0.1, 1.0, 1, because="first join")
+    carol.rebalances(0.2, 1.0, 1, because="first join")
+    for member in (alice, bob, carol):
+        member.rebalances(50.0, 51.0, 2, members=3 if member is alice else None)
+    bob.leaves(50.9, [])
+    alice.rebalances(52.0, 53.0, 3, members=2)
+    carol.rebalances(52.0, 53.0, 3)
+
+    _, second, third = rows_of(events, Rebalance)
+
+    assert second.trigger == "unknown"
+    assert (third.trigger, third.initiator) == ("leave", "bob")
+
+
+def test_a_member_that_left_without_partitions_is_not_the_cause_if_one_was_expelled(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    all_join(alice, bob, carol)
+    dave = Member(events, "dave", "vm")
+    takes(dave, 5.0, 4, "first join", joins=True)
+    dave.leaves(20.0, [])
+    for member, owns in ((bob, "t-0"), (carol, "t-1")):
+        takes(member, 40.0, 6, GIVEN, owns, joins=False)
+
+    (row,) = rebalances_of(events, 30)
+
+    assert (row.trigger, row.initiator) == ("expelled", "alice")
+
+
+@pytest.mark.parametrize("because", ["first join", "the subscription changed"])
+def test_what_a_member_of_the_same_host_did_a_second_later_did_not_trigger_it(
+    because: str, events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2)
+    bob.rebalances(0.1, 1.0, 1, because="first join")
+    alice.rebalances(50.0, 53.0, 2, members=2)
+    bob.rebalances(51.0, 53.0, 2, because=because)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.initiator) == ("unknown", None)
+
+
+def test_who_leaves_has_left_before_it_is_answered(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0"])
+    bob.rebalances(0.1, 1.0, 1, because="first join", owns=["t-1"])
+    alice.tells(50.0, "partitions.released", partitions={"t-0": 5})
+    alice.tells(50.0, "membership.moved", before="stable", after="leaving")
+    bob.rebalances(50.1, 50.2, 2, members=1, owns=["t-0"])
+    alice.tells(51.0, "member.left", because="the consumer was closed")
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.initiator, row.began) == ("leave", "alice", 50.1)
