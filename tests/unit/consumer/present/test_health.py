@@ -1,0 +1,115 @@
+"""Whether a consumer is well, and whether a restart helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor.consumer.present import health
+from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.consumer import of_consumer
+from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.seen import PartitionSeen
+from aktor.events.metadata import Cluster
+from aktor.events.present import (
+    MetadataNow,
+    TopicTrouble,
+)
+from tests.unit.consumer.present.builders import (
+    NOW,
+    T0,
+    a_dead_broker,
+    a_member,
+    a_picture,
+    an_application,
+    cluster,
+    network,
+    seen,
+    trouble,
+    wrong,
+)
+
+
+def test_a_consumer_that_is_being_closed_says_so_once() -> None:
+    assert sentence.why(a_picture(closing=True)) == (
+        "Nothing is delivered: the consumer is being closed."
+    )
+
+
+@pytest.mark.parametrize("since", [NOW, NOW - 0.5])
+def test_a_topic_or_partition_of_which_nothing_was_heard_yet_is_no_fault(since: float) -> None:
+    nothing_known = a_picture(cluster=Cluster(version=1))
+    just_unknown = a_picture(cluster=Cluster(version=1), metadata=trouble(since=since))
+    just_assigned = a_picture(cluster=cluster(-1))
+
+    for p in (nothing_known, just_unknown, just_assigned):
+        assert not wrong(p)
+        assert health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_a_topic_that_does_not_exist_is_not_healthy_though_another_is_read() -> None:
+    p = a_picture(
+        topics=frozenset({"orders", "oders"}),
+        metadata=MetadataNow(troubles={"oders": TopicTrouble(since=NOW - 11.0)}),
+    )
+
+    assert "There is nothing new" in sentence.why(p)
+    assert wrong(p) == "no broker has known the topic 'oders' for 11.0 s"
+    assert not health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+@pytest.mark.parametrize("partitions", [{}, {T0: seen(paused=True)}])
+def test_a_pattern_without_topics_and_a_close_are_healthy(
+    partitions: dict[TopicPartition, PartitionSeen],
+) -> None:
+    for said in (
+        {"pattern": "zz.*", "topics": frozenset(), "member": a_member(state="unjoined", since=0.0)},
+        {"closing": True, "application": an_application(polled_at=NOW - 400.0)},
+    ):
+        p = a_picture(**said | {"partitions": partitions})
+
+        assert health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_an_outage_of_ten_seconds_is_not_healthy_and_no_reason_for_a_restart() -> None:
+    def looked(since: float) -> tuple[bool, bool]:
+        p = a_picture(network=network(a_dead_broker(1, since=since), a_dead_broker(2, since=since)))
+        found = of_partitions(p).values()
+        return (
+            bool(health.alive(p)),
+            bool(health.healthy(p, of_consumer(p), found)),
+        )
+
+    assert looked(9.0) == (True, True)
+    assert looked(11.0) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"closed": True},
+        {"failure": "an actor crashed"},
+        {"forked": True},
+        {"overdue": 11.0},
+        {"application": an_application(polled_at=NOW - 301.0)},
+    ],
+    ids=["closed", "failed", "forked", "hangs", "does not poll"],
+)
+def test_a_restart_helps_only_against_these(said: dict[str, Any]) -> None:
+    p = a_picture(**said)
+
+    assert not health.alive(p)
+    assert health.alive(p).because
+    assert not health.healthy(p, of_consumer(p), ())
+
+
+def test_a_metadata_error_that_may_pass_is_a_fault_after_a_second_and_a_refusal_at_once() -> None:
+    def is_wrong(since: float, *, may_pass: bool) -> bool:
+        refused = trouble(since=since, error="INVALID_TOPIC_EXCEPTION", may_pass=may_pass)
+        return bool(wrong(a_picture(cluster=Cluster(version=1), metadata=refused)))
+
+    assert not is_wrong(NOW - 0.5, may_pass=True)
+    assert is_wrong(NOW - 2.0, may_pass=True)
+    assert is_wrong(NOW - 0.5, may_pass=False)

@@ -1,0 +1,192 @@
+"""What is said of the member of a group."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.reason import WaitingFor
+from aktor.events.present import (
+    FetchNow,
+    Hindrance,
+    PositionNow,
+    PositionsNow,
+)
+from tests.unit.consumer.present.builders import (
+    NOW,
+    T0,
+    T1,
+    a_member,
+    a_picture,
+    an_application,
+    cluster,
+    seen,
+)
+
+
+def a_hindrance() -> Hindrance:
+    return Hindrance(state="out", since=NOW - 4.0, node=None, until=math.inf, trouble="")
+
+
+#: What else may hinder the only partition while no heartbeat is answered, and how that is told.
+ELSEWHERE: dict[str, tuple[dict[str, Any], str]] = {
+    "nobody leads it": (
+        {"cluster": cluster(-1), "fetch": FetchNow(hindered={T0: a_hindrance()})},
+        "Nothing is delivered: orders-0: no broker has led it for 4.0 s; and the coordinator",
+    ),
+    "its position is not known, and no record was ever delivered": (
+        {
+            "partitions": {T0: seen(position=None)},
+            "positions": PositionsNow(
+                waiting={
+                    T0: PositionNow(
+                        stage="committed",
+                        since=NOW - 4.0,
+                        node=1,
+                        asked_at=NOW - 3.0,
+                        trouble="",
+                        retry_at=math.inf,
+                    )
+                }
+            ),
+            "application": an_application(delivered_at=-math.inf),
+        },
+        "Nothing is delivered: orders-0: the look-up of its committed offset began 4.0 s ago",
+    ),
+    "it is paused": (
+        {"partitions": {T0: seen(paused=True, paused_at=NOW - 4.0)}},
+        "Nothing is delivered: orders-0: the application has paused it 4.0 s ago; and the",
+    ),
+    "all of it has long been read": ({}, "Records can still be delivered, but the coordinator"),
+    "records of it were delivered just now": (
+        {"application": an_application(delivered_at=NOW - 0.3)},
+        "Records are still delivered, but the coordinator (broker 1, kafka-1:9092) has not",
+    ),
+    "the member has left": (
+        {
+            "member": a_member(failing_since=NOW - 3.0, failures=1, left_late_at=NOW - 2.0),
+            "partitions": {T0: seen(), T1: seen()},
+        },
+        "Nothing is delivered: the member left its group 2.0 s ago, since the application had not",
+    ),
+}
+
+
+@pytest.mark.parametrize("hindrance", ELSEWHERE)
+def test_records_that_something_else_keeps_back_are_not_delivered_until_the_session_is_over(
+    hindrance: str,
+) -> None:
+    said, begins = ELSEWHERE[hindrance]
+    p = a_picture(**{"member": a_member(failing_since=NOW - 3.0, failures=1)} | said)
+
+    assert sentence.why(p).startswith(begins)
+    assert "the coordinator (broker 1, kafka-1:9092) has not answered a heartbeat for 3.0 s" in (
+        sentence.why(p)
+    )
+
+
+def test_a_member_that_left_since_nobody_polled_is_not_said_to_wait_for_a_heartbeat() -> None:
+    p = a_picture(
+        max_poll_interval=4.0,
+        application=an_application(polled_at=NOW - 7.0, line="app.py:3 work"),
+        session_until=NOW - 2.0,
+        partitions={T0: seen(lag=3)},
+    )
+
+    for reason in of_partitions(p).values():
+        assert reason.waiting_for is WaitingFor.APPLICATION
+        assert reason.text == "the application has not polled for 7.0 s (it is at app.py:3 work)"
+
+
+def test_records_of_a_member_that_left_since_nobody_polled_do_not_wait_for_its_session() -> None:
+    p = a_picture(
+        max_poll_interval=4.0,
+        application=an_application(polled_at=NOW - 7.0),
+        session_until=NOW - 2.0,
+        partitions={T0: seen(records=131, buffered=500, lag=131)},
+    )
+
+    assert "131 records are buffered and withheld, since the member has not polled for" in (
+        sentence.why(p)
+    )
+    assert "session" not in sentence.why(p)
+
+
+@pytest.mark.parametrize("state", ["fenced", "losing"])
+@pytest.mark.parametrize("left", [-1.0, 40.0])
+def test_a_member_that_was_fenced_says_so_however_long_its_session_is(
+    state: str, left: float
+) -> None:
+    """The heartbeat was answered, and none is due."""
+    because = "UNKNOWN_MEMBER_ID"
+    fenced: dict[str, Any] = {"state": state, "step": "callback", "trouble": because}
+    member = a_member(**fenced, since=NOW - 1.2, failing_since=NOW - 1.3, failures=1, refused=True)
+    said: dict[str, Any] = {
+        "session_until": NOW + left,
+        "member": member,
+        "partitions": {T0: seen(records=131, buffered=500, lag=131)},
+    }
+    text = (
+        "the group has fenced the member 1.2 s ago (UNKNOWN_MEMBER_ID): another one may own its"
+        " partitions by now"
+    )
+
+    p = a_picture(**said, application=an_application(polled_at=NOW, waits=True))
+    (reason,) = of_partitions(p).values()
+    assert (reason.waiting_for, reason.text) == (WaitingFor.SESSION, text)
+    assert sentence.why(p) == (
+        f"Nothing is delivered: {text}. 131 records are buffered and withheld, since the member was"
+        " fenced. It joins again once a poll has given them up. Not your code: a poll is waiting."
+    )
+
+
+def test_a_member_that_left_since_nobody_polled_says_so_too_when_the_application_polls_again() -> (
+    None
+):
+    """No heartbeat was due, so none was not answered."""
+    said: dict[str, Any] = {
+        "max_poll_interval": 6.0,
+        "session_until": NOW - 4.9,
+        "member": a_member(state="stale", step="callback", left_late_at=NOW - 5.0),
+        "partitions": {T0: seen(records=131, buffered=500, lag=131)},
+    }
+    text = (
+        "the member left its group 5.0 s ago, since the application had not polled for"
+        " max_poll_interval_ms"
+    )
+
+    p = a_picture(**said, application=an_application(polled_at=NOW, waits=True))
+    (reason,) = of_partitions(p).values()
+    assert (reason.waiting_for, reason.text) == (WaitingFor.APPLICATION, text)
+    assert sentence.why(p) == (
+        f"Nothing is delivered: {text}. 131 records are buffered and withheld, since the member had"
+        " not polled for max_poll_interval_ms. It joins again, now that the application polls."
+    )
+
+    commits = an_application(polled_at=NOW - 11.0, waits=True, waits_in="commit")
+    assert "joins again with the next poll" in sentence.why(a_picture(**said, application=commits))
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("poll", "the member has waited 3.0 s for the next poll, by which it joins its group"),
+        ("coordinator", "the member has waited 3.0 s for the group's coordinator to be found"),
+        (
+            "callback",
+            "the rebalance has waited 3.0 s for the application (a poll, or its listener)",
+        ),
+        ("backoff", "the member has waited 3.0 s to join again (refused)"),
+        ("", "the member has waited 3.0 s to get into its group"),
+    ],
+)
+def test_a_member_on_its_way_says_for_how_long_it_has_waited_and_for_what(
+    step: str, words: str
+) -> None:
+    member = a_member(state="joining", step=step, trouble="refused", since=NOW - 3.0)
+
+    assert words in sentence.why(a_picture(member=member, partitions={}))

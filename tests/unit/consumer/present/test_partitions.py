@@ -1,0 +1,115 @@
+"""What is said of partitions: what each waits for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.seen import PartitionSeen
+from aktor.events.metadata import Cluster, PartitionInfo, TopicInfo
+from aktor.events.present import (
+    FetchNow,
+    Hindrance,
+)
+from tests.unit.consumer.present.builders import (
+    NOW,
+    T0,
+    T1,
+    a_broker,
+    a_member,
+    a_picture,
+    a_throttling_broker,
+    an_application,
+    cluster,
+    network,
+    seen,
+)
+
+
+def two_partitions(first: PartitionSeen, other: PartitionSeen) -> dict[str, Any]:
+    """Both led by broker 2."""
+    led = {n: PartitionInfo(leader=2, leader_epoch=1) for n in (0, 1)}
+    topics = {"orders": TopicInfo(topic_id=None, partitions=led)}
+    return {
+        "cluster": Cluster(version=1, brokers=cluster().brokers, topics=topics),
+        "partitions": {T0: first, TopicPartition("orders", 1): other},
+    }
+
+
+def test_a_partition_that_is_throttled_is_told_of_though_records_of_another_are_here() -> None:
+    here = seen(buffered=10, records=1, lag=3, here_since=NOW - 0.5)
+    p = a_picture(
+        **two_partitions(here, seen(lag=3)), network=network(a_broker(1), a_throttling_broker(2))
+    )
+
+    assert sentence.why(p) == (
+        "Records are being fetched; the last ones were delivered 10.0 s ago. Nothing from"
+        " orders-1: broker 2, kafka-2:9092 has throttled us for 2.0 s (a quota is used"
+        " up); 3.0 s are left."
+    )
+
+
+def test_a_partition_that_was_refused_just_now_is_not_said_to_be_unaffected() -> None:
+    old, young = (
+        Hindrance(state="failing", since=at, node=2, until=NOW + 0.5, trouble="not allowed")
+        for at in (NOW - 1.0, NOW - 0.9)
+    )
+    hindered = {T0: old, TopicPartition("orders", 1): young}
+    p = a_picture(**two_partitions(seen(), seen()), fetch=FetchNow(hindered=hindered))
+
+    assert sentence.why(p).startswith("Nothing is delivered from orders-0: orders-0: its Fetch")
+
+
+def test_several_partitions_that_are_paused_are_told_apart() -> None:
+    other = TopicPartition("orders", 1)
+    p = a_picture(partitions={T0: seen(paused=True, paused_at=NOW - 2.0), other: seen(paused=True)})
+
+    assert sentence.why(p) == (
+        "Nothing is delivered from orders-0, orders-1:"
+        " orders-0: the application has paused it 2.0 s ago."
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        ({"paused": True, "paused_at": NOW - 2.0}, ": the application has paused them 2.0 s ago."),
+        ({"position": None}, ": orders-0: its position is being looked up."),
+    ],
+)
+def test_of_several_partitions_no_sentence_says_it(one: dict[str, Any], said: str) -> None:
+    p = a_picture(partitions={T0: seen(**one), T1: seen(**one)}, cluster=cluster(2, 2))
+
+    assert sentence.why(p) == f"Nothing is delivered from orders-0, orders-1{said}"
+
+
+def test_what_was_answered_is_never_said_not_to_have_been() -> None:
+    for refused in (
+        a_member(failures=3, failing_since=NOW - 5.0, trouble="NOT_COORDINATOR", refused=True),
+        a_member(failures=3, failing_since=NOW - 5.0, refusal="GROUP_MAX_SIZE_REACHED"),
+    ):
+        assert "not answered" not in sentence.why(a_picture(member=refused))
+
+
+def test_what_waits_for_the_next_poll_is_here_and_not_fetched() -> None:
+    p = a_picture(partitions={T0: seen(buffered=10, lag=3)})
+
+    (reason,) = of_partitions(p).values()
+    assert reason.text == "its records are here for the next poll"
+
+
+def test_a_consumer_without_a_group_that_was_never_polled_does_not_say_that_nothing_is_new() -> (
+    None
+):
+    nobody = an_application(polled_at=-math.inf, delivered_at=-math.inf)
+    p = a_picture(group_id=None, in_group=False, member=None, partitions={}, application=nobody)
+
+    assert sentence.why(p) == (
+        "Nothing is delivered: the application has not polled yet; the first poll assigns the"
+        " partitions."
+    )
