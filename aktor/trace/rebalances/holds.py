@@ -31,8 +31,8 @@ _WORDS: Final = {
 #: What a member did that did not come: the others wait until its session is over.
 SESSION: Final = "session"
 _GONE: Final = (
-    "{} held it: all waited {} for a process of it whose trace ends before, until the coordinator"
-    " took that one out of the group (it was killed, stopped or cut off)"
+    "{} held it: all waited for a process of it for {}, until the coordinator took it out of the"
+    " group (its trace ends before: it was killed, stopped or cut off)"
 )
 
 

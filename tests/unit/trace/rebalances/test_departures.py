@@ -188,8 +188,8 @@ def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joi
     assert (row.trigger, row.initiator) == ("join", "bob")
     assert (row.held_by, row.held_in) == ("bob", "session")
     assert (
-        "bob on vm held it: all waited 1.9 s for a process of it whose trace ends before, until the"
-        " coordinator took that one out of the group (it was killed, stopped or cut off)"
+        "bob on vm held it: all waited for a process of it for 1.9 s, until the coordinator took it"
+        " out of the group (its trace ends before: it was killed, stopped or cut off)"
     ) in row.sentence
 
 
