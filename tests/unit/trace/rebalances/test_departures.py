@@ -9,8 +9,10 @@ import pytest
 
 from aktor.simulation import Member as Simulated
 from aktor.simulation import Simulation
+from aktor.trace.pictures.members import holding
 from aktor.trace.rebalances.lines import Event
-from aktor.trace.rebalances.rows import Rebalance
+from aktor.trace.rebalances.rows import Rebalance, Span
+from aktor.trace.rebalances.spans import AWAY
 from tests.unit.trace.rebalances.incidents import Incident, sentences_of
 from tests.unit.trace.rebalances.told import Member, rows_of
 
@@ -191,6 +193,9 @@ def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joi
         "bob on vm held it: all waited for a process of it for 1.9 s, until the coordinator took it"
         " out of the group (its trace ends before: it was killed, stopped or cut off)"
     ) in row.sentence
+    # The picture gives a red border to that process, and to nothing of the new one.
+    (drawn,) = holding(row, rows_of(events, Span))
+    assert (drawn.kind, drawn.trace) == (AWAY, "bob")
 
 
 # -- who closed at another time
