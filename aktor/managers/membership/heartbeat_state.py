@@ -142,6 +142,11 @@ class HeartbeatState:
         """Whether this heartbeat is in flight, and was not given up."""
         return self._exchange.expects(number)
 
+    @property
+    def heard_by(self) -> float:
+        """When the heartbeat in flight was answered, or has failed; NEVER if there is none."""
+        return self.asked_at + self.patience() if self.in_flight else NEVER
+
     def patience(self) -> float:
         """How long the next heartbeat may take, in seconds."""
         share = SHARES[min(self._exchange.failures, len(SHARES) - 1)]
@@ -293,10 +298,11 @@ class Standstill:
     still. So the words leave both open.
     """
 
-    __slots__ = ("_ahead", "_at", "_due", "_words")
+    __slots__ = ("_ahead", "_at", "_due", "_heard_by", "_words")
 
     def __init__(self) -> None:
         self._due = math.inf
+        self._heard_by = math.inf
         self._ahead = math.inf
         self._words = ""
         self._at = -math.inf
@@ -308,18 +314,23 @@ class Standstill:
         before, self._ahead = self._ahead, ahead
         if overslept < STILL_AFTER and ahead - before < STILL_AFTER:
             return 0.0  # most ticks end here
-        if overslept >= STILL_AFTER:
-            # (It may have stopped at any time since the tick before.)
-            self._words, self._at = f"the process stood still for at least {overslept:.1f} s", now
-            self._words += ", or its clock jumped"
+        self.hear(now)
         if ahead - before >= STILL_AFTER:
             self._words, self._at = f"the machine slept for {ahead - before:.1f} s", now
             self._words += ", or its clock was set"
         return overslept if overslept >= STILL_AFTER else 0.0
 
-    def wakes_at(self, due: float) -> None:
-        """When the next tick is due if nothing happens before."""
-        self._due = due
+    def hear(self, now: float) -> None:
+        """An answer or a failure has come. After a standstill what is in the sockets comes before
+        the tick; and while an answer is awaited, there may be no tick due for minutes."""
+        if (overslept := now - min(self._due, self._heard_by)) >= STILL_AFTER:
+            # (It may have stopped at any time since the tick before.)
+            self._words, self._at = f"the process stood still for at least {overslept:.1f} s", now
+            self._words += ", or its clock jumped"
+
+    def wakes_at(self, due: float, heard_by: float = math.inf) -> None:
+        """When the next tick is due if nothing happens before, and the end of what is awaited."""
+        self._due, self._heard_by = due, heard_by
 
     def confirmed(self, asked_at: float) -> None:
         """The group has confirmed the member, in answer to a request sent at this time."""

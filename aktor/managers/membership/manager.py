@@ -171,7 +171,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if still := self._standstill.tick(now, self.wall):
             self._timer.stood_still(still)
         wake_at = super()._do_duties(now, jitter)
-        self._standstill.wakes_at(wake_at)
+        self._standstill.wakes_at(wake_at, self._heartbeat_state.heard_by)
         if news := self._news():
             self._outgoing.say_first(news)
         outgoing = self._outgoing
@@ -212,14 +212,18 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @handles(ResponseReceived)
     def _on_response(self, received: ResponseReceived) -> None:
         """Note the time of the answer, then handle it."""
-        self._timer.update(received.now)
+        self._hear(received.now)
         super()._on_response(received)
 
     @handles(RequestFailed)
     def _on_failure(self, failed: RequestFailed) -> None:
         """Note the time of the failure, then handle it."""
-        self._timer.update(failed.now)
+        self._hear(failed.now)
         super()._on_failure(failed)
+
+    def _hear(self, now: float) -> None:
+        self._timer.update(now)
+        self._standstill.hear(now)
 
     @handles(PartitionsReleased, RevocationCommitted, CallbackFinished)
     def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:

@@ -636,6 +636,20 @@ def test_a_member_of_a_cluster_that_was_replaced_is_fenced_because_of_that(kind:
     assert lost["because"].endswith(words)
 
 
+def test_a_member_that_stood_still_as_it_waited_for_an_answer_is_fenced_because_of_that(
+    kind: Kind,
+) -> None:
+    """After a standstill the sockets are read before anything is due."""
+    harness = a_stable_member(kind)
+    in_flight = harness.next_beat()
+    harness.now += 40.0
+
+    harness.refuse(in_flight, UNKNOWN_MEMBER_ID)
+
+    (lost,) = harness.traced("member.lost")
+    assert "UNKNOWN_MEMBER_ID after the process stood still for at least " in lost["because"]
+
+
 def test_a_member_whose_heartbeats_were_not_answered_for_a_session_is_fenced_because_of_that(
     kind: Kind,
 ) -> None:

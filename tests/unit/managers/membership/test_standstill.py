@@ -35,6 +35,25 @@ def test_a_tick_that_comes_far_too_late_shows_that_the_process_stood_still() -> 
     assert standstill.words == "the process stood still for at least 40.0 s, or its clock jumped"
 
 
+def test_an_answer_that_comes_before_a_late_tick_shows_it_too() -> None:
+    standstill = ticking(5)
+
+    standstill.hear(7.9)
+    assert standstill.words == "", "a busy machine"
+    standstill.hear(46.0)
+    assert standstill.words == "the process stood still for at least 40.0 s, or its clock jumped"
+
+
+def test_an_answer_that_comes_long_after_it_would_have_failed_shows_it_too() -> None:
+    standstill = ticking(5)
+    standstill.wakes_at(300.0, heard_by=8.0)
+
+    standstill.hear(9.9)
+    assert standstill.words == "", "a busy machine"
+    standstill.hear(46.0)
+    assert standstill.words == "the process stood still for at least 38.0 s, or its clock jumped"
+
+
 def test_a_wall_clock_ahead_of_the_monotonic_one_shows_that_the_machine_slept_or_it_was_set() -> (
     None
 ):
