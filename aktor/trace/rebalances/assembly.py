@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -50,6 +50,12 @@ EXPELLED: Final = "the coordinator took it out of the group, and it had not said
 #: What is added to that: what the member itself has told when it came back (see `Standstill` of the
 #: membership managers), or that it has not.
 _CAME_BACK: Final = re.compile(r"(?:^| after )(the (?:process|machine) (?:stood still|slept) .*)")
+#: What a KIP-848 group waits for at most.
+_PATIENCE: Final = "its group waits for max_poll_interval_ms, not longer"
+
+#: The trace of a member that lives tells something within so many seconds.
+_GOES_ON: Final = 1.0
+
 NOT_KNOWN: Final = " (it was killed, stopped or cut off)"
 
 #: How the leader's list of members shows a member that has no trace.
@@ -236,7 +242,7 @@ class Assembly:
                 if told and told[0].at <= heard_by and _may_be_earlier(told[0], part):
                     return told[0]
                 if expelled.is_sure(skew, part.name):
-                    because = EXPELLED + _what_kept(told)
+                    because = EXPELLED + _what_kept(told, expelled)
                     return Departure(self.began, Cause.EXPELLED, because, expelled.name)
         added = {partition for part in parts for partition, owner in part.added if owner is None}
         revoked = {partition for part in parts for partition in part.revoked}
@@ -416,13 +422,18 @@ def _may_be_earlier(left: Departure, part: Part) -> bool:
     return left.cause is not Cause.LEAVE or not one_clock(left.name, part.name)
 
 
-def _what_kept(told: Iterable[Departure]) -> str:
-    """Why the coordinator did not hear of a member, as that one told when it was back."""
+def _what_kept(told: Sequence[Departure], expelled: Expelled) -> str:
+    """Why the coordinator did not hear of a member, as that one told when it was back; or what it
+    was to do meanwhile, if its trace went on."""
     for departure in told:
         found = _CAME_BACK.search(departure.because or "")
         if found is not None:
             return f": {found[1]}"
-    return NOT_KNOWN
+    went_on = told or expelled.released is not None or expelled.at - expelled.told < _GOES_ON
+    if expelled.busy_since is None or not went_on:
+        return NOT_KNOWN
+    gave = seconds(1000 * (expelled.at - expelled.busy_since))
+    return f": it had been giving partitions up for {gave} ({_PATIENCE})"
 
 
 def _longest(parts: Iterable[Part]) -> dict[str, float | None]:

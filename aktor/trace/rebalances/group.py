@@ -568,6 +568,8 @@ class GroupTraces:
                     before.revoked_in = gone_in
                 elif part is not None and not owner.departed:
                     before.expelled = Expelled(before.name, at, owner.source, owner.told)
+                    if owner.state == "reconciling":
+                        before.expelled.busy_since = owner.since
                     part.expelled.append(before.expelled)
                     owner.expelled = before.expelled
                 if not owner.departed:

@@ -307,6 +307,29 @@ def test_a_member_that_left_without_partitions_is_not_the_cause_if_one_was_expel
     assert (row.trigger, row.initiator) == ("expelled", "alice")
 
 
+@pytest.mark.parametrize(
+    ("silent_for", "said"),
+    [
+        (0.3, "it had been giving partitions up for 4.2 s (its group waits"),
+        (3.0, "killed, stopped"),
+    ],
+    ids=["alive", "silent"],
+)
+def test_a_member_that_gave_partitions_up_for_too_long_is_not_said_to_be_killed(
+    silent_for: float, said: str, events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    all_join(alice, bob, carol)
+    alice.tells(29.8, "membership.moved", before="stable", after="reconciling")
+    alice.tells(34.0 - silent_for, "partitions.held_back", partitions={"t-0": 5})
+    for member, owns in ((bob, "t-0"), (carol, "t-1")):
+        takes(member, 34.0, 5, GIVEN, owns, joins=False)
+
+    (row,) = rebalances_of(events, 31)
+
+    assert (row.trigger, row.initiator) == ("expelled", "alice")
+    assert said in str(row.sentence)
+
+
 @pytest.mark.parametrize("because", ["first join", "the subscription changed"])
 def test_what_a_member_of_the_same_host_did_a_second_later_did_not_trigger_it(
     because: str, events: list[Event], alice: Member, bob: Member
