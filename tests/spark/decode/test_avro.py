@@ -506,7 +506,11 @@ def test_a_registry_is_waited_for_until_a_deadline(
         ({"avroSchema": '"int"', "schemaRegistry.urls": "x"}, "did you mean schemaRegistry.url?"),
         ({"avroSchema": '"int"', "schemaRegistry.timeout": "1"}, "schemaRegistry.url is missing"),
         (
-            {"avroSchema": '"int"', "schemaRegistry.url": "x", "schemaRegistry.timeout": "soon"},
+            {
+                "avroSchema": '"int"',
+                "schemaRegistry.url": "http://x",
+                "schemaRegistry.timeout": "soon",
+            },
             "schemaRegistry.timeout must be a number",
         ),
         ({"avroSchema": '"int"', "decode": "json"}, "avroSchema is for decode=avro"),
