@@ -325,9 +325,9 @@ def _print_head(text: str, rows: int) -> None:
 
 
 def _print_line(head: str, text: str) -> None:
-    """A line of its own, broken at the width of the terminal if there is one: `grep` finds words
-    of one line only. (Names are the application's: what
-    would steer the terminal is not printed as it is.)"""
+    """A line of its own, broken at the width of the terminal if there is one: `grep` finds words of
+    one line only. (Names are the application's: what would steer the terminal is not printed as it
+    is.)"""
     text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     if sys.stdout is None or not sys.stdout.isatty():
         print(head + text)

@@ -356,7 +356,8 @@ def test_a_paused_partition_is_the_users_own_wish_and_no_fault(world: World) -> 
 
     assert {one.waiting_for for one in status.partitions.values()} == {WaitingFor.PAUSED}
     assert status.why == (
-        "Nothing is delivered from orders-0, orders-1: the application has paused them 20.0 s ago."
+        "Nothing is delivered from orders-0, orders-1:"
+        " the application has paused reading 20.0 s ago."
     )
     assert [round(one.waiting, 1) for one in status.partitions.values() if one.waiting] == [20, 20]
     assert status.state == "running"

@@ -216,7 +216,8 @@ class Leaving:
                     interruptible=self._core.call.closing,
                 )
             except ActorRestartedError:
-                # LeaveGroup may not have arrived: the new membership manager sends it again.
+                # LeaveGroup may not have arrived: the new membership manager sends it again. (The
+                # id is kept for the next call, too: this one may be interrupted.)
                 self._core.port.membership.rejoin_as(member_id)
                 continue
             except Exception as error:

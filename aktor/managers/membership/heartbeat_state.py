@@ -144,7 +144,7 @@ class HeartbeatState:
 
     @property
     def heard_by(self) -> float:
-        """When the heartbeat in flight was answered, or has failed; NEVER if there is none."""
+        """By when the heartbeat in flight is answered, or fails; NEVER if there is none."""
         return self.asked_at + self.patience() if self.in_flight else NEVER
 
     def patience(self) -> float:
@@ -291,11 +291,11 @@ class PollTimer:
 class Standstill:
     """Finds when nothing of the consumer ran: a process that was stopped, a machine that slept.
 
-    Owns when the next tick is due, by how much the wall clock is ahead of the monotonic one, and
-    what was found since the group has last confirmed the member. While a machine sleeps, Linux lets
-    its monotonic clock stand still (CLOCK_MONOTONIC): then only the wall clock shows it, which
-    somebody may have set as well. And a monotonic clock that jumps looks as a process that stood
-    still. So the words leave both open.
+    Owns when the next tick is due, by when an answer is heard, by how much the wall clock is ahead
+    of the monotonic one, and what was found since the group has last confirmed the member. While a
+    machine sleeps, Linux lets its monotonic clock stand still (CLOCK_MONOTONIC): then only the wall
+    clock shows it, which somebody may have set as well. And a monotonic clock that jumps looks as a
+    process that stood still. So the words leave both open.
     """
 
     __slots__ = ("_ahead", "_at", "_due", "_heard_by", "_words")
@@ -329,7 +329,7 @@ class Standstill:
             self._words += ", or its clock jumped"
 
     def wakes_at(self, due: float, heard_by: float = math.inf) -> None:
-        """When the next tick is due if nothing happens before, and the end of what is awaited."""
+        """When the next tick is due if nothing happens before; and by when something is heard."""
         self._due, self._heard_by = due, heard_by
 
     def confirmed(self, asked_at: float) -> None:

@@ -11,10 +11,9 @@ __all__ = ["ProtobufOptions"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtobufOptions:
     """`descriptors` is a FileDescriptorSet, `origin` the option that it comes from, for errors, and
-    `message` the name of a message in it. `registry`
-    (the options `schemaRegistry.*`) is empty if values have no frame of Confluent's; it is kept out
-    of `repr` for its secrets. `emits_defaults`: a field without presence that is not in a value has
-    the default of its type, and not null."""
+    `message` the name of a message in it. `registry` (the options `schemaRegistry.*`) is empty if
+    values have no frame of Confluent's; it is kept out of `repr` for its secrets. `emits_defaults`:
+    a field without presence that is not in a value has the default of its type, and not null."""
 
     descriptors: bytes = field(repr=False)
     origin: str = "binaryDescriptorSet"

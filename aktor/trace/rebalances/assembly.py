@@ -40,7 +40,6 @@ TOLD: Final = 0.2
 #: did, or its trace does not say why it began.
 _OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
 
-
 #: The coordinator decided it, and the member hears of it later than the others.
 _HEARD_LATE: Final = frozenset({Cause.FENCED, Cause.STOOD_STILL})
 
@@ -50,13 +49,16 @@ EXPELLED: Final = "the coordinator took it out of the group, and it had not said
 #: What is added to that: what the member itself has told when it came back (see `Standstill` of the
 #: membership managers), or that it has not.
 _CAME_BACK: Final = re.compile(r"(?:^| after )(the (?:process|machine) (?:stood still|slept) .*)")
-#: What a KIP-848 group waits for at most.
-_PATIENCE: Final = "its group waits for max_poll_interval_ms, not longer"
+NOT_KNOWN: Final = " (it was killed, stopped or cut off)"
+
+#: The same, if its own trace shows that it lived, and what a KIP-848 group waited for.
+_GAVE_UP: Final = (
+    ": it had been giving partitions up for {} (its group waits for max_poll_interval_ms, not"
+    " longer)"
+)
 
 #: The trace of a member that lives tells something within so many seconds.
 _GOES_ON: Final = 1.0
-
-NOT_KNOWN: Final = " (it was killed, stopped or cut off)"
 
 #: How the leader's list of members shows a member that has no trace.
 _BY_LIST: Final = {Cause.JOIN: "a new member, says", Cause.LEAVE: "a member no more, says"}
@@ -430,10 +432,9 @@ def _what_kept(told: Sequence[Departure], expelled: Expelled) -> str:
         if found is not None:
             return f": {found[1]}"
     went_on = told or expelled.released is not None or expelled.at - expelled.told < _GOES_ON
-    if expelled.busy_since is None or not went_on:
+    if expelled.gives_up_since is None or not went_on:
         return NOT_KNOWN
-    gave = seconds(1000 * (expelled.at - expelled.busy_since))
-    return f": it had been giving partitions up for {gave} ({_PATIENCE})"
+    return _GAVE_UP.format(seconds(1000 * (expelled.at - expelled.gives_up_since)))
 
 
 def _longest(parts: Iterable[Part]) -> dict[str, float | None]:

@@ -567,9 +567,10 @@ class GroupTraces:
                 if owner.departed and gone_in is not None and gone_in.outcome in ("lost", "left"):
                     before.revoked_in = gone_in
                 elif part is not None and not owner.departed:
-                    before.expelled = Expelled(before.name, at, owner.source, owner.told)
-                    if owner.state == "reconciling":
-                        before.expelled.busy_since = owner.since
+                    since = owner.since if owner.state == "reconciling" else None
+                    before.expelled = Expelled(
+                        before.name, at, owner.source, owner.told, gives_up_since=since
+                    )
                     part.expelled.append(before.expelled)
                     owner.expelled = before.expelled
                 if not owner.departed:

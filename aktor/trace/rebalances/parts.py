@@ -102,7 +102,7 @@ class Expelled:
     #: When it last gave out records, if it was after that.
     delivered: float = -math.inf
     #: Since when it had been giving partitions up, as a KIP-848 member.
-    busy_since: float | None = None
+    gives_up_since: float | None = None
 
     def is_sure(self, skew: float, seen_by: Name) -> bool:
         """Whether its own trace does not say that it was in the group for more than `skew` seconds

@@ -142,11 +142,13 @@ def test_a_call_waits_for_its_turn_no_longer_than_it_has_patience() -> None:
     asyncio.run(main())
 
 
-def test_a_call_whose_process_was_stopped_has_its_turn_if_the_others_end_at_once() -> None:
+def test_a_call_whose_process_was_stopped_has_its_turn_if_the_others_end_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         loop, stopped = asyncio.get_running_loop(), 0.0
-        began = loop.time
-        loop.time = lambda: began() + stopped  # type: ignore[method-assign]
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + stopped)
         guard, goes_on = TaskGuard(), asyncio.Event()
         reader = await a_reader_with_a_listener(guard, goes_on.wait())
         call = asyncio.create_task(enter(guard, "getone", patience=5.0))

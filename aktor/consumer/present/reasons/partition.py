@@ -53,7 +53,7 @@ def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
 def _paused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     if not it.paused:
         return None
-    text = f"the application has paused it{ago(it.paused_at, p.now)}"
+    text = f"the application has paused reading{ago(it.paused_at, p.now)}"
     return Reason(WaitingFor.PAUSED, text, it.paused_at, fault=False)
 
 

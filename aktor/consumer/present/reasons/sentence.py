@@ -246,10 +246,9 @@ def _of_the_partitions(findings: Findings) -> str:
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
             text = waiting[these[0]].text
             names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
-            alike = not any(waiting[tp].text != text for tp in these)
-            if len(these) > 1 and alike and kind is WaitingFor.PAUSED:
-                text = text.replace(" paused it", " paused them")
-            elif len(these) > 1 and (not alike or _OF_ONE.search(text)):
+            if len({waiting[tp].text for tp in these}) > 1 or (
+                len(these) > 1 and _OF_ONE.search(text)
+            ):
                 names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
                 return f"Nothing is delivered: {text}. {poll_deadline(p)}".strip()

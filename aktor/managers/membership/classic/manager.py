@@ -158,7 +158,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has released all partitions; tell the group."""
-        self._member.remember(message.member_id)  # of an incarnation before
+        self._member.remember(message.member_id)  # it may be of an incarnation before this one
         calls, me = self._joins, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
         self._begin_leaving(

@@ -59,7 +59,7 @@ ELSEWHERE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "it is paused": (
         {"partitions": {T0: seen(paused=True, paused_at=NOW - 4.0)}},
-        "Nothing is delivered: orders-0: the application has paused it 4.0 s ago; and the",
+        "Nothing is delivered: orders-0: the application has paused reading 4.0 s ago; and the",
     ),
     "all of it has long been read": ({}, "Records can still be delivered, but the coordinator"),
     "records of it were delivered just now": (

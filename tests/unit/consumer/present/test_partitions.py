@@ -71,14 +71,17 @@ def test_several_partitions_that_are_paused_are_told_apart() -> None:
 
     assert sentence.why(p) == (
         "Nothing is delivered from orders-0, orders-1:"
-        " orders-0: the application has paused it 2.0 s ago."
+        " orders-0: the application has paused reading 2.0 s ago."
     )
 
 
 @pytest.mark.parametrize(
     ("one", "said"),
     [
-        ({"paused": True, "paused_at": NOW - 2.0}, ": the application has paused them 2.0 s ago."),
+        (
+            {"paused": True, "paused_at": NOW - 2.0},
+            ": the application has paused reading 2.0 s ago.",
+        ),
         ({"position": None}, ": orders-0: its position is being looked up."),
     ],
 )
