@@ -25,9 +25,11 @@ __all__ = ["idle", "small"]
 #: Runs of the small stream, after the first ones, in which the JVM compiles.
 RUNS: Final = 6
 UNCOUNTED: Final = 2
-#: How many streams are idle, and for how long each time, in seconds.
+#: How many streams are idle, how often they are looked at, and for how many seconds each time.
+#: (In a single look of 20 s the JVM may happen to compile for half a second.)
 STREAMS: Final = (1, 4)
-IDLE: Final = 20.0
+LOOKS: Final = 5
+IDLE: Final = 10.0
 #: Until a stream asks once a second, and the JVM has compiled what it does.
 SETTLED: Final = 15.0
 
@@ -71,10 +73,11 @@ def idle(site: Site, spark: Any) -> Table:
     """One stream without records, and several. A session without a stream takes some of the
     processor, too: that is measured first, and is not a part of what each stream takes."""
     jvm = spark.sparkContext._gateway.proc.pid
-    seconds = 2 if site.quick else IDLE
+    seconds = 0.4 if site.quick else IDLE
     time.sleep(1 if site.quick else SETTLED)
-    bare = _share(jvm, seconds)
-    rows = [["none", "", f"{bare:.2f}", "", "", ""]]
+    looks = _shares(jvm, seconds)
+    bare = median(looks)
+    rows = [["none", "", spread(looks, 2), "", "", ""]]
     site.say(", ".join(rows[-1]))
     for name, kind, more in SOURCES[:2]:
         before = family(jvm)
@@ -91,11 +94,12 @@ def idle(site: Site, spark: Any) -> Table:
                 time.sleep(0.02)
             waits = time.perf_counter() - began
             time.sleep(1 if site.quick else SETTLED)
-            total = _share(jvm, seconds)
-            each = (total - bare) / count
+            looks = _shares(jvm, seconds)
+            each = (median(looks) - bare) / count
             own = sum(map(_private_mb, family(jvm) - before))
             target = at_most(round(each, 2), 1.0, " %") if name == "aktor" else ""
-            row = [f"{count}, {name}", f"{waits:.1f}", f"{total:.2f}", f"{each:.2f}", f"{own:.0f}"]
+            shares = [spread(looks, 2), f"{each:.2f}"]
+            row = [f"{count}, {name}", f"{waits:.1f}", *shares, f"{own:.0f}"]
             rows.append([*row, target])
             site.say(", ".join(rows[-1]))
         for query in queries:
@@ -116,14 +120,17 @@ def idle(site: Site, spark: Any) -> Table:
     )
 
 
-def _share(jvm: int, seconds: float) -> float:
-    """Percent of a core that the session takes in these seconds. Spark ends Python workers that
-    were idle for a minute: these are left out."""
-    used = cpu_of_each(jvm)
-    time.sleep(seconds)
-    later = cpu_of_each(jvm)
-    taken = sum(later[pid] - used[pid] for pid in used.keys() & later.keys())
-    return taken / seconds * 100
+def _shares(jvm: int, seconds: float) -> list[float]:
+    """Percent of a core that the session takes, in windows of so many seconds. Spark ends Python
+    workers that were idle for a minute: these are left out."""
+    shares = []
+    for _ in range(LOOKS):
+        used = cpu_of_each(jvm)
+        time.sleep(seconds)
+        later = cpu_of_each(jvm)
+        taken = sum(later[pid] - used[pid] for pid in used.keys() & later.keys())
+        shares.append(taken / seconds * 100)
+    return shares
 
 
 def _started(spark: Any, kind: str, options: dict[str, str], folder: Path) -> Any:
