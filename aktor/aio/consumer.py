@@ -45,6 +45,7 @@ from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.guard import LOOK_EVERY
 from aktor.consumer.core.iteration import Calls
 from aktor.consumer.core.subscription import SubscriptionPattern
+from aktor.consumer.core.timeout import patient_timeout
 from aktor.consumer.core.waiting import Waiting
 from aktor.consumer.kind import kind_of
 from aktor.consumer.shown import Shown
@@ -382,15 +383,15 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         if self._processor is not None:
             self._processor.stop("the consumer was stopped")
             await self._processor.over.wait()
-        deadline = self._core.clock() + timeout
         until = guard.end_calls(self._engine, timeout)
-        stopping = ending.stop(deadline, self._close_reporters, "stop() was called")
+        stopping = ending.stop(until, self._close_reporters, "stop() was called")
         turn = Turn("stop", asyncio.current_task())
         try:
             await self._wait_for_others(turn, until)
             try:
                 self._driver.begin(closing=True)
-                leaving = ending.leave(deadline, commit=autocommit)
+                # Others may have taken all of the time, or the process has stood still.
+                leaving = ending.leave(self._core.clock() + timeout, commit=autocommit)
                 error = await self._driver.run(turn, leaving)
             finally:
                 guard.leave(turn)
@@ -408,7 +409,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         guard = self._guard
         while True:
             try:
-                async with asyncio.timeout(max(0.0, until - self._core.clock())):
+                async with patient_timeout(max(0.0, until - self._core.clock())):
                     await guard.wait_for_turn(turn)
             except TimeoutError:
                 holder = guard.holder.get(None)

@@ -22,6 +22,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.aio import tasks
 from aktor.aio.driver import LoopBell
+from aktor.consumer.core.waiting import Patience
 from aktor.errors import CorruptBatchError, RecordDeserializationError
 from aktor.processing.commits import LAST_COMMIT
 from aktor.processing.handling import Handling
@@ -231,12 +232,14 @@ class Processor(Handling):
         """Begin nothing more of these, and wait until what runs of them has ended."""
         began = self._clock()
         self._work.stop(partitions)
+        patience = Patience(deadline, began)
         while not self._is_hurried:
             heard = self._bell.rings
-            if not self._runs_of(partitions, deadline):
+            if not self._runs_of(partitions, patience):
                 break
             if not self._pools.has_news:
-                await self._bell.wait_for_ring(heard, deadline - self._clock())
+                now = self._clock()
+                await self._bell.wait_for_ring(heard, patience.until(now) - now)
         self._pools.collect(self._work)
         self._note_drained(partitions, began, deadline)
 

@@ -49,7 +49,7 @@ from aktor.consumer.core.guarded import (
 from aktor.consumer.core.iteration import Calls, Polled
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.subscription import SubscriptionPattern
-from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Waiting
+from aktor.consumer.core.waiting import Bells, Blocking, LateBell, Patience, Waiting
 from aktor.consumer.internals import NAMES as VIEWS
 from aktor.consumer.internals import Internals
 from aktor.consumer.kind import kind_of
@@ -1104,14 +1104,17 @@ class KafkaConsumer(Guarded, Shown, Internals, Generic[K, V]):
     def _wait_for_process(self, processor: Processor, asked: Close) -> Close:
         """Wait until the `process` of another thread has ended, which closes the consumer."""
         clock, bell = self._core.clock, self._make_bell()
-        until = clock() + asked.timeout
+        began = clock()
+        until = began + asked.timeout
+        patience = Patience(until, began)
         while self._processor is processor:
-            if clock() >= until:
+            now = clock()
+            if patience.is_over(now):
                 raise KafkaTimeoutError(
                     f"process() has not ended within {asked.timeout:g} s: it waits for its handlers"
                     " (drain_timeout_ms). It closes the consumer as it ends"
                 )
-            bell.wait(LOOK_EVERY)
+            bell.wait(patience.until(now, now + LOOK_EVERY) - now)
         return asked._replace(timeout=max(0.0, until - clock()))
 
     def _close_now(self, asked: Close) -> None:

@@ -15,6 +15,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from aktor.consumer.core.waiting import Patience
 from aktor.errors import CorruptBatchError, HandlerError, RecordDeserializationError
 from aktor.processing.commits import Commits
 from aktor.processing.failures import Failure
@@ -244,10 +245,10 @@ class Handling:
         longest = self._around.consumer.config["max_poll_interval_ms"] / 1000 * DRAIN_SHARE
         return self._clock() + min(self._plan.drain_timeout, longest)
 
-    def _runs_of(self, partitions: Collection[TopicPartition], deadline: float) -> bool:
+    def _runs_of(self, partitions: Collection[TopicPartition], patience: Patience) -> bool:
         """Whether handlers of these are to be waited for. What is not revoked goes on."""
         self._pools.collect(self._work)
-        if not self._work.runs_of(partitions) or self._clock() >= deadline:
+        if not self._work.runs_of(partitions) or patience.is_over(self._clock()):
             return False
         self._dispatch()
         return True

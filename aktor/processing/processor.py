@@ -22,7 +22,7 @@ from typing import Any
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from aktor.consumer.core.waiting import Waiting
+from aktor.consumer.core.waiting import Patience, Waiting
 from aktor.errors import (
     ConcurrentAccessError,
     CorruptBatchError,
@@ -105,11 +105,12 @@ class Processor(Handling):
         """Begin nothing more of these, and wait until what runs of them has ended."""
         began = self._clock()
         self._work.stop(partitions)
+        patience = Patience(deadline, began)
 
         def waiting() -> Waiting[None]:
-            while self._runs_of(partitions, deadline):
+            while self._runs_of(partitions, patience):
                 if not self._pools.has_news:
-                    yield deadline
+                    yield patience.until(self._clock())
 
         self._around.driver.run(waiting())
         self._note_drained(partitions, began, deadline)

@@ -254,3 +254,42 @@ def test_process_tells_its_listener_what_was_lost_by_a_crash_before_it_began(act
         assert found == [*range(orders.end())]
     lost = [] if actor == "commits" else ["lost", "assigned"]
     assert told == ["assigned", *lost, "revoked"]
+
+
+@pytest.mark.parametrize("seed", all_but_the_first(1, range(2)))
+def test_stop_in_a_process_that_stood_still_commits_and_leaves(seed: int) -> None:
+    """What `stop` waits for ends when the process goes on."""
+    raised: list[BaseException | None] = []
+
+    class Slow(AsyncConsumerRebalanceListener):
+        async def on_partitions_assigned(self, _: Any) -> None:
+            await asyncio.sleep(8.0)
+
+        async def on_partitions_revoked(self, _: Any) -> None:
+            pass
+
+    async def reads(sim: Simulation, topic: str) -> None:
+        consumer = KafkaConsumer[Any, Any](
+            bootstrap_servers=sim.bootstrap_servers, group_id="g", session_timeout_ms=45_000
+        )
+        await consumer.start()
+        consumer.subscribe([topic], listener=Slow())
+        reader = asyncio.create_task(consumer.getone())
+        await asyncio.sleep(4.0)
+        try:
+            await consumer.stop(timeout_ms=5000)
+        except KafkaError as error:
+            raised.append(error)
+        await asyncio.wait([reader])
+
+    with Simulation(seed) as sim:
+        orders = sim.topic("orders", records=1)
+        member = sim.member(reads, sim, orders)
+        sim.run(for_=5)
+        member.freeze()
+        sim.run(for_=10)
+        member.thaw()
+        sim.run(at_most=10.0)
+        names = [event["event"] for event in sim.history.events]
+    assert raised == []
+    assert "member.left" in names

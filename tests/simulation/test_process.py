@@ -226,3 +226,40 @@ def test_partitions_whose_records_take_long_keep_the_others_not_waiting() -> Non
     quick = [at for one, at in ended if one == 7]
     longest = max(after - at for at, after in itertools.pairwise(quick))
     assert longest < 1.0
+
+
+@pytest.mark.parametrize("seed", all_but_the_first(1, range(6, 8)))
+def test_what_was_handled_when_a_process_goes_on_is_committed_by_its_close(seed: int) -> None:
+    """It stood still for longer than `close` and its handlers had time."""
+    raised: list[Exception] = []
+
+    def work(sim: Simulation) -> None:
+        consumer = KafkaConsumer(
+            bootstrap_servers="kafka:9092",
+            group_id="billing",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=45_000,
+        )
+        sim.members[0].also(lambda: close(sim, consumer))
+        consumer.subscribe(["orders"])
+        consumer.process(lambda _: time.sleep(10.0), concurrency=1, drain_timeout_ms=5000)
+
+    def close(sim: Simulation, consumer: KafkaConsumer) -> None:
+        time.sleep(8.0)
+        try:
+            consumer.close(timeout_ms=5000)
+        except KafkaError as error:
+            raised.append(error)
+
+    with Simulation(seed) as sim:
+        orders = sim.topic("orders", partitions=1)
+        orders.write(1)
+        member = sim.member(work, sim)
+        sim.run(for_=9)
+        member.freeze()
+        sim.run(for_=12)
+        member.thaw()
+        sim.run(for_=5)
+    assert raised == []
+    assert sim.brokers.committed("billing", "orders", 0) == 1

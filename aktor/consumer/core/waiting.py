@@ -21,13 +21,23 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, TypeAlias, TypeVar
 
 from aktor.actors.runtime.dispatcher import STOOD_STILL, Bell
 from aktor.consumer.core.caller import CallerRef, this_caller
 
-__all__ = ["CATCH_UP", "Bells", "Blocking", "LateBell", "Open", "Patience", "Waiting"]
+__all__ = [
+    "CATCH_UP",
+    "Bells",
+    "Blocking",
+    "LateBell",
+    "Open",
+    "Patience",
+    "Waiting",
+    "done_within",
+]
 
 T = TypeVar("T")
 
@@ -84,6 +94,18 @@ class Patience:
     def goes_on(self, now: float) -> None:
         """The thread was busy until now, and the background was not."""
         self._due = max(self._due, now)
+
+
+def done_within(timeout: float, wait: Callable[[float], bool]) -> bool:
+    """Wait for so many seconds for something that other threads do outside of the consumer; returns
+    whether it is done. `wait` waits for the seconds that it is given, and returns the same."""
+    clock = time.monotonic
+    began = clock()
+    patience = Patience(began + timeout, began)
+    while not wait(max(0.0, patience.until(now := clock()) - now)):
+        if patience.is_over(clock()):
+            return False
+    return True
 
 
 class Bells(Bell):

@@ -3,14 +3,21 @@ what the background reads then, at once, counts. It is not thrown away for an er
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaTimeoutError
 
 from aktor.actors.runtime.dispatcher import VirtualTime
+from aktor.consumer.core import waiting
+from aktor.consumer.core.guarded import Close
+from aktor.consumer.core.timeout import patient_timeout
+from aktor.consumer.core.waiting import CATCH_UP, done_within
+from aktor.consumer.facade import KafkaConsumer
 from aktor.events.answers import Answered
 from aktor.events.commits import CommitOffsets
 from aktor.events.membership import LeaveGroup
@@ -160,3 +167,62 @@ def test_who_is_not_stopped_waits_no_longer() -> None:
         with contextlib.suppress(KafkaTimeoutError):
             call(deadline)
         assert harness.clock.now <= deadline + 0.1
+
+
+@WHERE
+def test_a_process_that_ends_then_is_waited_for_by_close(where: int) -> None:
+    process, processing = Stopped(), object()
+    consumer: Any = SimpleNamespace(
+        _core=SimpleNamespace(clock=process.clock),
+        _make_bell=lambda: process.bell,
+        _processor=processing,
+    )
+    process.bell.at(102.0, lambda: setattr(consumer, "_processor", None))
+    process.at(where)
+
+    asked = Close(autocommit=True, timeout=5.0, operation="default")
+    KafkaConsumer._wait_for_process(consumer, consumer._processor, asked)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_other_threads_have_done_by_then_is_done(
+    monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    clock, waits = VirtualTime(100.0), list[float]()
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=clock))
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        clock.now += STOPPED if stops else seconds
+        return len(waits) > 1
+
+    assert done_within(5.0, wait) == stops
+    assert waits == ([5.0, CATCH_UP] if stops else [5.0])
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("is_done_then", [False, True])
+def test_a_coroutine_that_was_stopped_has_a_moment_to_end(
+    monkeypatch: pytest.MonkeyPatch, stops: bool, is_done_then: bool
+) -> None:
+    async def main() -> float:
+        loop, stopped, done = asyncio.get_running_loop(), 0.0, asyncio.Event()
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + stopped)
+        began = time()
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = STOPPED if stops else 0.0
+            if is_done_then:
+                loop.call_soon(lambda: loop.call_soon(lambda: loop.call_soon(done.set)))
+
+        loop.call_later(0.01, stop)
+        with contextlib.suppress(TimeoutError):
+            async with patient_timeout(5.0 if stops else 0.05):
+                await done.wait()
+        assert done.is_set() == is_done_then
+        return time() - began
+
+    took = asyncio.run(main())
+    assert (took > CATCH_UP) == (stops and not is_done_then)
