@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 import time
@@ -11,6 +10,8 @@ from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
 
+from aktor.consumer.core.timeout import patient_timeout
+from aktor.consumer.core.waiting import Patience, done_within
 from aktor.processing.failures import Failure
 
 __all__ = ["AsyncDeadLetter", "DeadLetter", "dead_letter"]
@@ -118,15 +119,17 @@ class DeadLetter(LetterWriter):
             value = b""
         headers = [(name, content or b"") for name, content in headers]
         future = self._producer.send(self.topic, key=key, value=value, headers=headers)
-        future.get(timeout=self._timeout)
+        if not done_within(self._timeout, lambda seconds: _is_written(future, seconds)):
+            raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s")
 
     def _by_confluent(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
         outcome: list[Any] = []
-        until = time.monotonic() + self._timeout
+        began = time.monotonic()
+        patience = Patience(began + self._timeout, began)
         while not self._produced(key, value, headers, outcome):
-            self._poll(until)
+            self._poll(patience)
         while not outcome:
-            self._poll(until)
+            self._poll(patience)
         if outcome[0] is not None:
             raise RuntimeError(f"the producer could not write to {self.topic}: {outcome[0]}")
 
@@ -146,10 +149,11 @@ class DeadLetter(LetterWriter):
             return False
         return True
 
-    def _poll(self, until: float) -> None:
-        if time.monotonic() >= until:
+    def _poll(self, patience: Patience) -> None:
+        now = time.monotonic()
+        if patience.is_over(now):
             raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s")
-        self._producer.poll(_LOOK)
+        self._producer.poll(patience.until(now, now + _LOOK) - now)
 
 
 class AsyncDeadLetter(LetterWriter):
@@ -161,12 +165,23 @@ class AsyncDeadLetter(LetterWriter):
         if key is None and value is None:
             value = b""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with patient_timeout(self._timeout):
                 await self._producer.send_and_wait(
                     self.topic, value=value, key=key, headers=headers
                 )
         except TimeoutError:
             raise KafkaTimeoutError(f"{self._too_late()} within {self._timeout:g} s") from None
+
+
+def _is_written(future: Any, seconds: float) -> bool:
+    """Wait for so long for what kafka-python's producer says; raises what it says."""
+    try:
+        future.get(timeout=seconds)
+    except KafkaTimeoutError:
+        if future.is_done:
+            raise  # the producer has given up
+        return False
+    return True
 
 
 def _call_within(timeout: float, call: Callable[[], None], *, what: str) -> None:
@@ -193,7 +208,7 @@ def _call_within(timeout: float, call: Callable[[], None], *, what: str) -> None
             ended.set()
 
     threading.Thread(target=run, name="aktor-dead-letter", daemon=True).start()
-    if not ended.wait(min(timeout, threading.TIMEOUT_MAX)):
+    if not done_within(min(timeout, threading.TIMEOUT_MAX), ended.wait):
         raise KafkaTimeoutError(f"{what} within {timeout:g} s")
     if errors:
         raise errors.pop()

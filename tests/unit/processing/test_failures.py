@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from aktor.actors.runtime.dispatcher import VirtualTime
+from aktor.consumer.core import waiting
 from aktor.errors import HandlerError
 from aktor.processing import Failure, Retries, dead_letter
+from aktor.processing.dead_letter import AsyncDeadLetter
 from aktor.processing.plan import Plan, plan
 from tests.unit.processing.builders import a_record
 
@@ -154,6 +160,40 @@ class KafkaPython:
             raise self._error
 
 
+class Stopped:
+    """The process is stopped (SIGSTOP) in the first wait of its producer, for longer than that wait
+    may take. What was delivered is heard in the next one."""
+
+    is_done = False
+
+    def __init__(self, clock: VirtualTime) -> None:
+        self._clock = clock
+        self._waits = 0
+
+    def is_told(self) -> bool:
+        self._waits += 1
+        self._clock.now += 60.0 if self._waits == 1 else 0.0
+        return self._waits > 1
+
+
+class StoppedKafkaPython(Stopped):
+    def send(self, topic: str, **content: Any) -> StoppedKafkaPython:
+        return self
+
+    def get(self, timeout: float) -> None:
+        if not self.is_told():
+            raise KafkaTimeoutError
+
+
+class StoppedConfluent(Stopped):
+    def produce(self, topic: str, *, on_delivery: Any, **content: Any) -> None:
+        self._on_delivery = on_delivery
+
+    def poll(self, timeout: float) -> None:
+        if self.is_told():
+            self._on_delivery(None, None)
+
+
 class Confluent:
     """The same as confluent-kafka's, which says in `poll` that it has delivered."""
 
@@ -258,6 +298,60 @@ def test_a_dead_letter_holds_its_deadline_wherever_it_waits(stuck: Any) -> None:
 
     assert time.monotonic() < began + 20.0
     stuck.may_end.set()
+
+
+@pytest.mark.parametrize("producer", [StoppedKafkaPython, StoppedConfluent])
+def test_a_letter_that_was_delivered_while_the_process_was_stopped_is_delivered(
+    monkeypatch: pytest.MonkeyPatch, producer: type[Stopped]
+) -> None:
+    clock = VirtualTime(100.0)
+    for module in (waiting, sys.modules[AsyncDeadLetter.__module__]):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+
+    dead_letter("dead", producer(clock))(a_failure())
+
+
+def test_a_letter_is_waited_for_by_a_thread_that_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stuck = StuckKafkaPython("send")
+    began = time.monotonic()
+
+    def clock() -> float:
+        """The process is stopped after 0.05 s; what it waits for comes at once when it goes on."""
+        if time.monotonic() < began + 0.05:
+            return began
+        stuck.may_end.set()
+        return began + 60.0
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=clock))
+    try:
+        dead_letter("dead", stuck, timeout_ms=60)(a_failure())
+    finally:
+        stuck.may_end.set()
+
+
+def test_a_letter_that_a_coroutine_sends_is_waited_for_if_the_process_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped = 0.0
+
+    class Sender:
+        async def send_and_wait(self, topic: str, **content: Any) -> None:
+            nonlocal stopped
+            stopped = 60.0
+            for _ in range(10):  # what has come is read, and told, by other turns of the loop
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        monkeypatch.setattr(loop, "time", lambda: clock() + stopped)
+        letters = dead_letter("dead", Sender())
+        assert isinstance(letters, AsyncDeadLetter)
+        await letters(a_failure())
+
+    asyncio.run(main())
 
 
 def test_a_full_queue_of_the_producer_is_waited_for() -> None:
