@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka.errors import KafkaError, ProducerFencedError
+from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 
+from aktor.consumer.core.waiting import done_within
 from aktor.errors import DeliveryError
 from aktor.spark.options.producer_settings import ProducerSettings
 from aktor.spark.sink.rows import NO_PARTITIONS, TOO_BIG, Rows
@@ -178,7 +179,18 @@ class ConfluentProducer:
         self._call(self._producer.begin_transaction)
 
     def commit(self) -> None:
-        self._call(self._producer.commit_transaction, self._timeout)
+        late: list[KafkaTimeoutError] = []
+
+        def is_committed(seconds: float) -> bool:
+            try:
+                self._call(self._producer.commit_transaction, seconds)
+            except KafkaTimeoutError as error:
+                late.append(error)
+                return False
+            return True
+
+        if not done_within(self._timeout, is_committed):
+            raise late[0]
 
     def abort(self) -> None:
         self._producer.purge()
@@ -227,14 +239,13 @@ class ConfluentProducer:
         # What the client has heard of its brokers since the last call.
         with contextlib.suppress(SystemError, self._error):
             self._producer.poll(0)
-        told = error.str()
-        if error.code() == error._TIMED_OUT:
-            told = (
-                "the brokers did not begin or end the transaction within"
-                f" {self._timeout:g} s (kafka.max.block.ms)"
-            )
         trouble = f" ({self._failures.trouble})" if self._failures.trouble else ""
-        return KafkaError(f"{told}{trouble}")
+        if error.code() == error._TIMED_OUT:
+            return KafkaTimeoutError(
+                "the brokers did not begin or end the transaction within"
+                f" {self._timeout:g} s (kafka.max.block.ms){trouble}"
+            )
+        return KafkaError(f"{error.str()}{trouble}")
 
     def close(self) -> None:
         self._producer.purge()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
+from aktor.consumer.core.waiting import done_within
 from aktor.errors import DeliveryError, InvalidRowError
 from aktor.spark.options.producer_settings import ProducerSettings
 from aktor.spark.sink.rows import NO_PARTITIONS, TOO_BIG, Rows
@@ -68,8 +69,7 @@ class KafkaPythonProducer:
                 self.flush()
 
     def flush(self) -> None:
-        with suppress(KafkaTimeoutError):  # those that are left are counted
-            self._producer.flush(self._timeout)
+        done_within(self._timeout, self._is_flushed)  # those that are left are counted
         futures, self._futures, self._queued = self._futures, [], 0
         failed = [
             future for future in futures if not future.is_done or future.exception is not None
@@ -84,6 +84,13 @@ class KafkaPythonProducer:
                 not_acknowledged=len(failed),
                 reason=reason if first.exception is None else _said(first.exception),
             )
+
+    def _is_flushed(self, seconds: float) -> bool:
+        try:
+            self._producer.flush(seconds)
+        except KafkaTimeoutError:
+            return False
+        return True
 
     def begin(self) -> None:
         self._producer.init_transactions()
@@ -109,8 +116,12 @@ class KafkaPythonProducer:
 
         thread = threading.Thread(target=run, name="aktor-spark-transaction", daemon=True)
         thread.start()
-        thread.join(self._timeout)
-        if not outcome:
+
+        def is_over(seconds: float) -> bool:
+            thread.join(seconds)
+            return bool(outcome)
+
+        if not done_within(self._timeout, is_over):
             raise KafkaTimeoutError(f"the transaction did not end within {self._timeout:g} s")
         if outcome[0] is not None:
             raise outcome[0]

@@ -5,18 +5,27 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
+from aktor.actors.runtime.dispatcher import VirtualTime
 from aktor.broker import ClusterSettings, EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailPartly, Fault
+from aktor.consumer.core import waiting
 from aktor.errors import ConfigurationError, DeliveryError, InvalidRowError
+from aktor.spark.options.producer_settings import ProducerSettings
 from aktor.spark.sink import producers
+from aktor.spark.sink.confluent_producer import ConfluentProducer
+from aktor.spark.sink.kafka_python_producer import KafkaPythonProducer
+from aktor.spark.sink.rows import Rows
 from tests.kafka.spark_support import read
 from tests.spark.writing import a_writer, batches_of, run_task, write
 
@@ -591,3 +600,80 @@ def _logged_in(kafka: EmbeddedKafka, library: str, password: str) -> dict[str, s
             f' username="alice" password="{password}";'
         ),
     )
+
+
+class StoppedProducer:
+    """kafka-python's producer in a process that is stopped (SIGSTOP) after 0.05 s: what it waits
+    for is there when the process goes on."""
+
+    def __init__(self, **_: Any) -> None:
+        self.began = time.monotonic()
+        self.goes_on = threading.Event()
+
+    def clock(self) -> float:
+        if time.monotonic() < self.began + 0.05:
+            return self.began
+        self.goes_on.set()
+        return self.began + 60.0
+
+    def commit_transaction(self) -> None:
+        assert self.goes_on.wait(20.0)
+
+    def flush(self, timeout: float) -> None:
+        if not self.goes_on.wait(timeout):
+            raise KafkaTimeoutError
+
+    def send(self, topic: str, *_: Any) -> StoppedProducer:
+        self._produce_future = SimpleNamespace(topic_partition=(topic, 0))
+        return self
+
+    @property
+    def is_done(self) -> bool:
+        return self.goes_on.is_set()
+
+    exception = None
+
+
+@pytest.mark.parametrize("what", ["flush", "commit"])
+def test_a_task_whose_process_was_stopped_hears_what_came_of_its_records(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("kafka.KafkaProducer", StoppedProducer)
+    producer = KafkaPythonProducer(ProducerSettings({"delivery_timeout_ms": 60}), "one")
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=producer._producer.clock))
+    producer.send(Rows(0, ["orders"], [None], [b"x"], [-1], [None]))
+
+    getattr(producer, what)()
+
+
+class StoppedTransaction:
+    """confluent-kafka's producer in a process that is stopped (SIGSTOP) in the first attempt: the
+    library says that its time is over before it reads the answer."""
+
+    def __init__(self, clock: VirtualTime) -> None:
+        self._clock = clock
+        self.waits: list[float] = []
+
+    def commit_transaction(self, timeout: float) -> None:
+        self.waits.append(timeout)
+        if len(self.waits) == 1:
+            self._clock.now += 600.0
+            error = confluent_kafka.KafkaError(confluent_kafka.KafkaError._TIMED_OUT)
+            raise confluent_kafka.KafkaException(error)
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+
+def test_a_transaction_that_was_committed_while_the_process_was_stopped_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = VirtualTime(100.0)
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=clock))
+    settings = ProducerSettings({"bootstrap_servers": "localhost:1", "max_block_ms": 3000})
+    producer = ConfluentProducer(settings, "one")
+    producer._producer = theirs = StoppedTransaction(clock)
+
+    producer.commit()
+
+    assert theirs.waits == [3.0, waiting.CATCH_UP]
