@@ -124,6 +124,9 @@ class Assembly:
     explained: float = -math.inf
     #: What triggered it.
     by: Departure | None = None
+    #: Members that have gone for good, and whose partitions have other owners only by a later
+    #: rebalance.
+    given_later: Collection[str] = ()
     #: When the last part ended: who owned which partition, and who was in the group.
     owners: Mapping[str, str] = field(default_factory=dict)
     members: Collection[str] = ()
@@ -178,7 +181,8 @@ class Assembly:
         ]
         candidates += [left for left in departures if self._follows(left, skew)]
         in_time = [one for one in candidates if one.at <= began + self._late(one, skew)]
-        first = min(in_time, key=lambda departure: departure.at, default=None)
+        of_later = {id(left) for left in departures if left.source in self.given_later}
+        first = min(in_time, key=lambda one: (id(one) in of_later, one.at), default=None)
         if first is None:
             # Of clocks that are apart nobody knows by how much at most.
             differ = math.inf if skew > SKEW else SKEW
@@ -216,8 +220,11 @@ class Assembly:
     def is_over(self, left: Departure) -> bool:
         """Whether it explains no later rebalance: this one came after it, or is that for which it
         released its partitions, or in which it was back."""
-        if left.at <= self.explained or left is self.by:
+        if left is self.by:
             return True
+        if left.at <= self.explained:
+            # (In a KIP-848 group each of several that leave one after the other makes an epoch.)
+            return left.source not in self.given_later
         if left.cause is Cause.SUBSCRIPTION_CHANGE or left.at > (self.ended or self.began):
             return False
         back = {part.source for part in self.parts if part.began >= left.at}

@@ -734,6 +734,7 @@ class GroupTraces:
             until = math.inf if apart else ended + REACH
             later = [left for left in self._departures if ended < left.at <= until]
             self._causes = [one for one in self._causes if one[1].at >= assembly.began - REACH]
+            assembly.given_later = self._given_later(assembly)
             row, parts = assembly.rows(
                 self.group,
                 self._protocol(assembly),
@@ -750,6 +751,13 @@ class GroupTraces:
             self._departures = [left for left in self._departures if not assembly.is_over(left)]
             assembly.parts = []
         self._open = [assembly for assembly in self._open if assembly.parts]
+
+    def _given_later(self, assembly: Assembly) -> set[str]:
+        """Members that have gone for good, and of whose partitions none was given away in this
+        rebalance, and some in one that began later."""
+        later = [other for other in self._open if other.parts and other.began > assembly.began]
+        givers = {source for other in later for source in other.givers} - assembly.givers
+        return {source for source in givers if self._lives[source].departed}
 
     def _close(self, assembly: Assembly) -> None:
         """The rebalance is complete: no later part is added to it. Its row is made OVERLAP seconds

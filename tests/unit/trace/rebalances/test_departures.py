@@ -357,3 +357,20 @@ def test_who_leaves_has_left_before_it_is_answered(
     row = rows_of(events, Rebalance)[1]
 
     assert (row.trigger, row.initiator, row.began) == ("leave", "alice", 50.1)
+
+
+@pytest.mark.parametrize("bob_left", [10.02, 10.08], ids=["told first", "told last"])
+def test_each_of_two_that_close_one_after_the_other_is_the_cause_of_its_own_epoch(
+    bob_left: float, events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    """The partitions of a KIP-848 member are given away in the epoch that its leaving makes."""
+    all_join(alice, bob, carol)
+    alice.leaves(10.05, ["t-0", "t-1"])
+    bob.leaves(bob_left, ["t-2", "t-3"])
+    takes(carol, 10.1, 4, GIVEN, "t-0", "t-1", joins=False)
+    takes(carol, 10.2, 5, GIVEN, "t-2", "t-3", joins=False)
+
+    first, second = rebalances_of(events, 10)
+
+    assert (first.trigger, first.initiator) == ("leave", "alice")
+    assert (second.trigger, second.initiator) == ("leave", "bob")
