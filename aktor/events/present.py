@@ -199,7 +199,9 @@ class MemberNow(Value):
     `refused`: it was answered, with that error. `refusal` is why the group does not want the member
     (only the user can mend that), since `refusal_since`; `for_good`: the member does not join again
     by itself. `left_late_at`: when it left the group by itself, because the application polled too
-    late (-inf: it did not, or the group has confirmed it since).
+    late (-inf: it did not, or the group has confirmed it since). `stood_still` says for how long
+    nothing of the consumer ran, which was found at `awake_since` ("", -inf: it was not, or the
+    group has confirmed the member since).
     """
 
     state: str
@@ -218,6 +220,8 @@ class MemberNow(Value):
     for_good: bool = False
     way_since: float = -math.inf
     left_late_at: float = -math.inf
+    stood_still: str = ""
+    awake_since: float = -math.inf
 
 
 class Hindrance(Value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -353,6 +354,29 @@ def test_a_consumer_that_stood_still_asks_the_group_before_it_gives_anything_out
     assert len(records) == 80  # from the beginning: nothing was committed
     since = world.host(consumer).events[lost_at:]
     assert [one["event"] for one in since if one["event"] == "session.unconfirmed"]
+
+
+@pytest.mark.parametrize("stopped", [8.0, 20.0])
+def test_a_stall_that_is_told_when_a_process_goes_on_says_that_it_stood_still(
+    world: World, stopped: float
+) -> None:
+    consumer = a_member(world, session_timeout_ms=6_000, enable_auto_commit=False)
+    read(world, consumer, 1, max_records=1)
+    world.sleep(1.0)
+
+    world.freeze(consumer)
+    world.sleep(stopped)
+    world.thaw(consumer)
+    goes_on = len(world.host(consumer).events)
+    read(world, consumer, 80)
+
+    since = world.host(consumer).events[goes_on:]
+    stalls = [one["because"] for one in since if one["event"] == "delivery.stalled"]
+    assert stalls
+    for because in stalls:
+        assert re.search(r": the process stood still for at least \d+\.\d s, or its", because)
+        assert "coordinator" not in because
+    assert "heartbeat.late" not in {one["event"] for one in since}
 
 
 @pytest.mark.parametrize("commits", [False, True])

@@ -599,7 +599,8 @@ class Dispatcher:
             ticks.begin_again()
             return None
         now = self.clock()
-        if now >= self._watch_at:
+        # (A process that stood still does first what was due: so it finds out that it did.)
+        if self._watch_at <= now <= ticks.wake_at + STOOD_STILL:
             self._look(now)
         due = ticks.due(now)
         if due is None:

@@ -212,7 +212,7 @@ class Watch:
         member, coordinator = p.member, p.coordinator
         if member is None or member.asked_at == self._late_heartbeat:
             return
-        if p.now - member.asked_at < FAULT_AFTER:
+        if p.now - max(member.asked_at, member.awake_since) < FAULT_AFTER:
             return
         self._late_heartbeat = member.asked_at
         self._log.warning(

@@ -341,3 +341,8 @@ class Standstill:
     def words(self) -> str:
         """What was found since the group has last confirmed the member; "": nothing."""
         return self._words
+
+    @property
+    def found_at(self) -> float:
+        """When that was found; -inf: nothing was."""
+        return self._at if self._words else -math.inf

@@ -138,6 +138,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
                 self._member.state,
                 self._step,
                 self._heartbeat_state,
+                self._standstill,
                 now,
                 stops_when_refused=self.STOPS_WHEN_REFUSED,
             )
@@ -170,6 +171,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._timer.update(now)
         if still := self._standstill.tick(now, self.wall):
             self._timer.stood_still(still)
+        if self._standstill.found_at == now:
+            self._shown.differs()
         wake_at = super()._do_duties(now, jitter)
         self._standstill.wakes_at(wake_at, self._heartbeat_state.heard_by)
         if news := self._news():

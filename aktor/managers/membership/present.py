@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from aktor.events.present import MemberNow
-from aktor.managers.membership.heartbeat_state import HeartbeatState
+from aktor.managers.membership.heartbeat_state import HeartbeatState, Standstill
 
 __all__ = ["Present"]
 
@@ -78,7 +78,14 @@ class Present:
         self._unwanted = error, now if self._unwanted is None else self._unwanted[1]
 
     def show(
-        self, state: Enum, step: str, beats: HeartbeatState, now: float, *, stops_when_refused: bool
+        self,
+        state: Enum,
+        step: str,
+        beats: HeartbeatState,
+        still: Standstill,
+        now: float,
+        *,
+        stops_when_refused: bool,
     ) -> MemberNow:
         """The member as it is at `now`. If the group does not want it, it may stop for good."""
         self.may_differ, self.state = False, state
@@ -108,6 +115,8 @@ class Present:
             refusal_since=-math.inf if unwanted is None else unwanted[1],
             for_good=unwanted is not None and stops_when_refused,
             left_late_at=self._left_late_at,
+            stood_still=still.words,
+            awake_since=still.found_at,
         )
 
 

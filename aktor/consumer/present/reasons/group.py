@@ -53,6 +53,8 @@ def coordinator(p: Picture) -> Reason | None:
     if it.refused:
         text = f"the group {p.group_id!r} may not be used: {first_line(it.trouble, 300)}"
         return Reason(WaitingFor.REFUSED, text, it.since, True, _again(it.retry_at, p.now))
+    if member is not None and p.now - member.awake_since < FAULT_AFTER:
+        return None  # it was this process that stood still: nobody knows yet who answers
     if is_down(broker, p.now):
         assert broker is not None, "a broker that is down is known"
         text = f"the coordinator ({broker_name(broker)}) {silence(p, broker)}"
@@ -261,7 +263,10 @@ def session(p: Picture) -> Reason | None:
         text = f"{_GONE_ON}{for_long(since, p.now)}"
     else:
         text = f"the session ({length}) may have been over{for_long(since, p.now)}"
-        text += NO_HEARTBEAT
+        if member.stood_still:
+            text += f": {member.stood_still}; no heartbeat has been answered since then"
+        else:
+            text += NO_HEARTBEAT
     return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
 
 

@@ -190,3 +190,27 @@ def test_a_member_on_its_way_says_for_how_long_it_has_waited_and_for_what(
     member = a_member(state="joining", step=step, trouble="refused", since=NOW - 3.0)
 
     assert words in sentence.why(a_picture(member=member, partitions={}))
+
+
+@pytest.mark.parametrize(
+    "unanswered",
+    [{"asked_at": NOW - 7.0}, {"failing_since": NOW - 7.0, "failures": 1}],
+    ids=["a heartbeat is on its way", "a heartbeat has failed"],
+)
+@pytest.mark.parametrize("awake_for", [0.01, 1.5])
+def test_who_stood_still_does_not_say_of_the_coordinator_that_it_was_silent_meanwhile(
+    awake_for: float, unanswered: dict[str, float]
+) -> None:
+    still = "the process stood still for at least 6.5 s, or its clock jumped"
+    awake = {"stood_still": still, "awake_since": NOW - awake_for}
+    p = a_picture(
+        member=a_member(**unanswered, **awake),
+        session_until=NOW - 4.5,
+        partitions={T0: seen(lag=3)},
+    )
+
+    (reason,) = of_partitions(p).values()
+
+    assert reason.text.startswith(f"the session (6.0 s) may have been over for 4.5 s: {still}")
+    assert ("coordinator" in reason.text) == (awake_for > 1.0)
+    assert ("coordinator" in sentence.why(p)) == (awake_for > 1.0)
