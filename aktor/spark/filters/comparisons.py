@@ -79,8 +79,8 @@ _BITS: Final[dict[type[DataType], int]] = {
 }
 #: From here on, Spark may compare a float with an integer as float or as double.
 _FLOAT_INTEGERS: Final = 2**24
-#: Digits that Spark has room for.
-_DIGITS: Final = 38
+#: A number of Spark's has so many digits at most.
+DIGITS: Final = 38
 #: So many names of columns stand in an error.
 _LISTED: Final = 20
 _NUMBER: Final = re.compile(r"-?\d{1,38}(\.\d{1,38})?")
@@ -309,7 +309,7 @@ def _check_digits(named: Named, kind: DecimalType, value: int | Decimal) -> None
     assert isinstance(exponent, int), "it is finite"
     scale = max(0, -exponent)
     whole = max(kind.precision - kind.scale, len(digits) - scale + max(0, exponent))
-    if whole + max(kind.scale, scale) > _DIGITS:
+    if whole + max(kind.scale, scale) > DIGITS:
         raise _refused(named, value)
 
 
@@ -352,7 +352,7 @@ def compared_columns(left: Named, sign: str, right: Named) -> Condition:
     elif isinstance(left.kind, DecimalType) and isinstance(right.kind, DecimalType):
         scale = max(left.kind.scale, right.kind.scale)
         whole = max(kind.precision - kind.scale for kind in (left.kind, right.kind))
-        alike, cast = whole + scale <= _DIGITS, pa.decimal128(_DIGITS, scale)
+        alike, cast = whole + scale <= DIGITS, pa.decimal128(DIGITS, scale)
     elif isinstance(left.kind, (FloatType, DoubleType)):
         alike = left.kind == right.kind
     elif isinstance(left.kind, BooleanType):

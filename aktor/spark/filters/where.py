@@ -14,12 +14,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pyspark.sql.types import BooleanType, DataType
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from aktor.errors import ConfigurationError
 from aktor.spark.filters import comparisons
-from aktor.spark.filters.comparisons import SIGNS, Columns, Named, Value
+from aktor.spark.filters.comparisons import DIGITS, SIGNS, Columns, Named, Value
 from aktor.spark.filters.conditions import All, Any_, Condition, Constant, IsNull, Not, True_
-from aktor.spark.filters.where_text import EXAMPLE, Refused, WhereText
+from aktor.spark.filters.where_text import EXAMPLE, Placed, Refused, WhereText
 
 __all__ = ["read_where"]
 
@@ -40,9 +42,6 @@ _READ: Final = frozenset(
         "is_string",
     )
 )
-
-#: A decimal of Spark has so many digits at most.
-DIGITS_MAX: Final = 38
 
 _KNOWN: Final = (
     "known are = <> < <= > >= <=>, and, or, not, in, between, like, is null, startswith, endswith,"
@@ -79,32 +78,19 @@ def read_where(text: str, kinds: Mapping[str, DataType]) -> Condition:
     has the place in the text, what is expected there, and an example.
     """
     try:
-        import sqlglot
-    except ImportError:
-        raise ConfigurationError(
-            "where needs sqlglot in the driver: pip install sqlglot, or filter by Spark"
-        ) from None
-    try:
         source = WhereText(text)
         top = source.node()
         reader = _Reader(Columns(kinds), source)
         found = reader.condition(top)
-        for node in top.walk():
-            read = _READ | {"negate"} if isinstance(node, sqlglot.exp.Like) else _READ
-            if any(of for name, of in node.args.items() if name not in read):
-                raise source.placed(reader.unknown(node), node)
+        reader.check_all_was_read(top)
         return found
     except ConfigurationError as error:
         said = error.args[0]
-    except sqlglot.errors.SqlglotError:
+    except SqlglotError:
         said = f"it is no condition of SQL; write one as {EXAMPLE}"
     except RecursionError:
         said = "it is nested too deeply"
     raise ConfigurationError(f"where={text!r}: {said}")
-
-
-class _Placed(ConfigurationError):
-    """Its text begins with the place."""
 
 
 class _Reader:
@@ -118,14 +104,19 @@ class _Reader:
         """The condition that a node means."""
         try:
             return self._condition(node)
-        except _Placed:
+        except Placed:
             raise
         except ConfigurationError as error:
-            raise _Placed(self._source.placed(error, node).args[0]) from None
+            raise self._source.placed(error, node) from None
+
+    def check_all_was_read(self, top: Any) -> None:
+        """Refuse a node with parts that are not read here."""
+        for node in top.walk():
+            read = _READ | {"negate"} if isinstance(node, exp.Like) else _READ
+            if any(part for name, part in node.args.items() if name not in read):
+                raise self._source.placed(self._unknown(node), node)
 
     def _condition(self, node: Any) -> Condition:
-        from sqlglot import exp
-
         match node:
             case exp.Paren():
                 return self.condition(node.this)
@@ -155,11 +146,9 @@ class _Reader:
             case exp.Is():
                 return self._is(node)
             case exp.Escape(this=exp.Like() as like):
-                found = self._like(like, self._text(node.expression))
-                return Not(found) if like.args.get("negate") else found
+                return self._like(like, self._text(node.expression))
             case exp.Like():
-                found = self._like(node, "")
-                return Not(found) if node.args.get("negate") else found
+                return self._like(node, "")
             case exp.StartsWith() | exp.EndsWith() | exp.Contains():
                 how = _HOW[type(node).__name__]
                 text = self._text(node.expression)
@@ -172,9 +161,14 @@ class _Reader:
                         f" with a value, as {EXAMPLE}"
                     )
                 return True_(named.column)
+            case exp.Literal():
+                raise Refused(
+                    f"{self._source.piece(node)} is a value, and no condition: compare a column"
+                    f" with it, as {EXAMPLE}"
+                )
         sign = _SIGN.get(type(node).__name__)
         if sign is None:
-            raise self.unknown(node)
+            raise self._unknown(node)
         return self._compared(sign, node)
 
     def _compared(self, sign: str, node: Any) -> Condition:
@@ -194,8 +188,6 @@ class _Reader:
         return comparisons.compared(named, sign, self._value(right))
 
     def _is(self, node: Any) -> Condition:
-        from sqlglot import exp
-
         asked, negated = node.expression, isinstance(node.expression, exp.Not)
         asked = asked.this if negated else asked
         if isinstance(asked, exp.Null):
@@ -214,9 +206,10 @@ class _Reader:
             raise Refused(f"escape is one character, as escape '!', not {escape!r}")
         named, pattern = self._named(node.this), self._text(node.expression)
         try:
-            return comparisons.like(named, pattern, escape)
+            found = comparisons.like(named, pattern, escape)
         except ValueError as error:
             raise Refused(str(error)) from None
+        return Not(found) if node.args.get("negate") else found
 
     def _named(self, node: Any) -> Named:
         path = self._path(_bare(node))
@@ -226,14 +219,12 @@ class _Reader:
             raise Refused(error.args[0], node) from None
 
     def _path(self, node: Any) -> Sequence[str]:
-        from sqlglot import exp
-
         match node:
             case exp.Dot(this=before, expression=exp.Identifier(this=name)):
                 return [*self._path(before), name]
             case exp.Column() if all(isinstance(part, exp.Identifier) for part in node.parts):
                 return [part.name for part in node.parts]
-        raise self.unknown(node)
+        raise self._unknown(node)
 
     def _text(self, node: Any) -> str:
         value = None if _is_column(node) else self._value(node)
@@ -242,8 +233,6 @@ class _Reader:
         return value
 
     def _value(self, node: Any) -> Value:
-        from sqlglot import exp
-
         node = _bare(node)
         try:
             match node:
@@ -273,12 +262,10 @@ class _Reader:
         except Refused as error:
             error.node = error.node or node
             raise
-        raise self.unknown(node)
+        raise self._unknown(node)
 
-    def unknown(self, node: Any) -> Refused:
+    def _unknown(self, node: Any) -> Refused:
         """It is not known here, and what may be written in its place."""
-        from sqlglot import exp
-
         piece = self._source.piece(node)
         name = type(node).__name__
         if name == "Anonymous":
@@ -318,24 +305,20 @@ _HOW: Final = {
 
 
 def _bare(node: Any) -> Any:
-    from sqlglot import exp
-
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def _is_column(node: Any) -> bool:
-    from sqlglot import exp
-
     return isinstance(_bare(node), (exp.Column, exp.Dot))
 
 
 def _number(text: str) -> int | float | Decimal:
     """As Spark reads it, with the bounds of its literals."""
     if re.fullmatch(r"[0-9]+\.?[0-9]*|\.[0-9]+", text):
-        if len(text.replace(".", "")) > DIGITS_MAX:
-            raise Refused(f"Spark has no number with more than {DIGITS_MAX} digits")
+        if len(text.replace(".", "")) > DIGITS:
+            raise Refused(f"Spark has no number with more than {DIGITS} digits")
         return Decimal(text) if "." in text else int(text)
     if re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+", text):
         if math.isinf(float(text)):

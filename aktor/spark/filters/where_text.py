@@ -6,14 +6,19 @@ sqlglot's own words name its classes, and the end of what it could read.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any, Final
 
+from sqlglot import Dialect, exp
+from sqlglot.errors import ParseError, TokenError
+
 from aktor.errors import ConfigurationError
 
-__all__ = ["EXAMPLE", "Refused", "WhereText"]
+__all__ = ["EXAMPLE", "Placed", "Refused", "WhereText"]
 
 EXAMPLE: Final = "value.country = 'DE'"
+_JOINED: Final = f"partition = 1 and {EXAMPLE}"
 
 #: A text, a name or a comment as a whole, or one letter.
 _ITEM: Final = re.compile(
@@ -23,9 +28,10 @@ _NOT_HEX: Final = re.compile(r"x'[^']*[^'0-9a-f][^']*'", re.IGNORECASE)
 
 #: What stands for an operator in other languages.
 _ELSEWHERE: Final = {
-    "&&": "write and",
-    "||": "write or",
-    "xor": "write a <> b",
+    "&&": f"write and, as {_JOINED}",
+    "||": f"write or, as partition = 1 or {EXAMPLE}",
+    "xor": "write <>, as value.paid <> (partition = 1)",
+    "===": f"write =, as {EXAMPLE}",
 }
 #: What follows a condition in a query.
 _OF_A_QUERY: Final = ("order", "group", "limit", "having", "select", "from", "where", "with")
@@ -34,9 +40,27 @@ _OF_A_QUERY: Final = ("order", "group", "limit", "having", "select", "from", "wh
 _SIGNS: Final = ("and", "or", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", "like", "in")
 _BEFORE_NOTHING: Final = ("(", "not", *_SIGNS)
 
-#: What is expected where sqlglot says that a part of such a node is missing.
+#: Words that are neither a value nor a name.
+_BETWEEN: Final = (
+    *("and", "or", "not", "in", "like", "ilike", "rlike", "regexp", "between", "is", "escape"),
+    *("as", "div", "case", "when", "then", "else", "end"),
+)
+#: Words that begin a value when a text in quotes follows.
+_OF_A_VALUE: Final = ("date", "timestamp", "timestamp_ntz", "timestamp_ltz", "interval")
+#: Values that are words: no function has such a name.
+_VALUES: Final = ("true", "false", "null")
+
+_OPENED_BY: Final = {")": "(", "]": "[", "}": "{"}
+_CLOSED_BY: Final = {opening: closing for closing, opening in _OPENED_BY.items()}
+_BRACKETS: Final = {
+    "(": f"a condition in parentheses is ({EXAMPLE})",
+    "{": f"a condition in parentheses is ({EXAMPLE})",
+    "[": "fields are named with a dot, as value.country",
+}
+
+#: What is expected where a part of such a node of sqlglot's is missing.
 _MISSING: Final = {
-    "And": f"a condition on each side of and, as partition = 1 and {EXAMPLE}",
+    "And": f"a condition on each side of and, as {_JOINED}",
     "Or": f"a condition on each side of or, as partition = 1 or {EXAMPLE}",
     "Not": f"a condition after not, as not {EXAMPLE}",
     "Paren": f"a condition in the parentheses, as ({EXAMPLE})",
@@ -47,6 +71,9 @@ _MISSING: Final = {
         ("Contains", "StartsWith", "EndsWith"),
         "a column and a string, as contains(value.note, 'sale')",
     ),
+    # The last words of a text.
+    "is": "null, not null, true or false, as value.country is null",
+    "not": "null, in, between or like after not, as value.country is not null",
 }
 
 
@@ -59,6 +86,13 @@ class Refused(ConfigurationError):
         self.node = node
 
 
+class Placed(ConfigurationError):
+    """A part of the text is not understood, and the error's text begins with its place."""
+
+    def __init__(self, start: int, said: str) -> None:
+        super().__init__(f"character {start + 1}: {said}")
+
+
 class WhereText:
     """Owns the text and its tokens.
 
@@ -68,9 +102,6 @@ class WhereText:
     def __init__(self, text: str) -> None:
         self._text = text
         _check_letters(text)
-        from sqlglot import Dialect
-        from sqlglot.errors import TokenError
-
         self._dialect = Dialect.get_or_raise("spark")
         try:
             self._tokens: list[Any] = _with_quotes(self._dialect.tokenize(text), text)
@@ -78,26 +109,30 @@ class WhereText:
             found = _NOT_HEX.search(text)
             if found is None:
                 raise Refused(f"it cannot be read as SQL; write it as {EXAMPLE}") from None
-            raise _at(
+            raise Placed(
                 found.start(), f"{found[0]} is not made of hexadecimal digits, as X'00ff' is"
             ) from None
         self._check_tokens()
+        self._check_brackets()
 
     def node(self) -> Any:
         """The condition, as sqlglot reads it."""
-        from sqlglot.errors import ParseError
-
         try:
-            expressions = self._dialect.parser().parse(self._tokens, self._text)
+            found = self._dialect.parser().parse(self._tokens, self._text)
         except ParseError as error:
             raise self._no_condition(error.errors[0]) from None
-        assert len(expressions) == 1, "there is one statement"
-        return expressions[0]
+        top = found[0] if found else None
+        if top is None:
+            raise self._missing_at(self._tokens[0])
+        if top.find(exp.Alias, exp.Aliases):  # it takes a word that stands alone for a name
+            named = [n for n, token in enumerate(self._tokens) if self._is_word(token, "as")]
+            raise self._unexpected(named[-1] if named else 0)
+        return top
 
-    def placed(self, error: ConfigurationError, node: Any) -> ConfigurationError:
+    def placed(self, error: ConfigurationError, node: Any) -> Placed:
         """The same error with the place of its node, or of this one, before it."""
         node = (error.node if isinstance(error, Refused) else None) or node
-        return _at(self._span(node)[0], error.args[0])
+        return Placed(self._span(node)[0], error.args[0])
 
     def piece(self, node: Any) -> str:
         """The node as the user has written it."""
@@ -150,37 +185,46 @@ class WhereText:
         return self._text[token.start : token.end + 1]
 
     def _check_tokens(self) -> None:
-        """Refuse what has parentheses without their others, nothing, or more than one statement."""
+        """Refuse nothing, more than one statement, and a query."""
         tokens = self._tokens
-        while tokens and tokens[-1].token_type.name == "SEMICOLON":
+        while tokens and self._word(tokens[-1]) == ";":
             tokens.pop()
         if not tokens:
             raise Refused(f"it has no condition: write one, as {EXAMPLE}, or leave where out")
-        open_ = []
         for token in tokens:
-            kind = token.token_type.name
-            if kind == "SEMICOLON":
-                raise _at(
+            if self._word(token) == ";":
+                raise Placed(
                     token.start,
                     "; ends a statement, and where is one condition: join several by and, as"
-                    f" partition = 1 and {EXAMPLE}",
+                    f" {_JOINED}",
                 )
-            if kind == "L_PAREN":
-                open_.append(token)
-            elif kind == "R_PAREN":
-                if not open_:
-                    raise _at(token.start, "this ) closes no ( before it")
-                open_.pop()
-        if open_:
-            raise _at(open_[-1].start, "this ( is not closed by a )")
         word = self._word(tokens[0])
         if word.lower() in ("where", "select", "from", "with", "having"):
-            raise _at(
+            raise Placed(
                 tokens[0].start,
                 f"{word} begins a query, and where is the condition alone, as {EXAMPLE}",
             )
+        if word.lower() in ("in", "is"):  # sqlglot takes them for names
+            raise self._missing_at(tokens[0])
 
-    def _no_condition(self, found: dict[str, Any]) -> ConfigurationError:
+    def _check_brackets(self) -> None:
+        """Refuse brackets without their others."""
+        open_: list[Any] = []
+        for token in self._tokens:
+            word = self._word(token)
+            if word in _BRACKETS:
+                open_.append(token)
+                continue
+            opening = _OPENED_BY.get(word)
+            if opening is not None and not (open_ and self._word(open_.pop()) == opening):
+                said = f"this {word} closes no {opening} before it: {_BRACKETS[opening]}"
+                raise Placed(token.start, said)
+        if open_:
+            word = self._word(open_[-1])
+            said = f"this {word} is not closed by a {_CLOSED_BY[word]}: {_BRACKETS[word]}"
+            raise Placed(open_[-1].start, said)
+
+    def _no_condition(self, found: dict[str, Any]) -> Placed:
         """What sqlglot has found, in words of SQL."""
         where = (found.get("line"), found.get("col"))
         place = next(
@@ -188,31 +232,64 @@ class WhereText:
             len(self._tokens) - 1,
         )
         token, said = self._tokens[place], found.get("description") or ""
-        if "===" in self._text[max(0, token.start - 2) : token.end + 1]:
-            return _at(token.start - 2, "=== is no operator of Spark's SQL: write =")
+        missing = re.search(r"missing for .*?(\w+)'?>?$", said)
+        is_name = missing is not None and missing[1].startswith("Alias")
+        if missing is None or is_name or self._of_other_languages(token):
+            return self._unexpected(place)
         if "'this' missing" in said:
             token = self._first_of_nothing(token)
-        word = self._word(token)
-        missing = re.search(r"missing for .*?(\w+)'?>?$", said)
-        if missing is not None:
-            expected = _MISSING.get(missing[1], f"a column and a value beside it, as {EXAMPLE}")
-            return _at(token.start, f"something is missing at {word}; expected is {expected}")
-        if said.startswith("Expecting"):
-            return _at(token.start, f"{said.split('.')[0].lower()} after {word}")
-        if word.lower() in _ELSEWHERE:
-            return _at(
-                token.start, f"{word} is no operator of Spark's SQL: {_ELSEWHERE[word.lower()]}"
-            )
+        return self._missing_at(token, missing[1])
+
+    def _missing_at(self, token: Any, of: str = "") -> Placed:
+        """What is missing at this token: to a node of this class, or after the last word."""
+        expected = _MISSING.get(of, f"a column and a value beside it, as {EXAMPLE}")
+        said = f"something is missing at {self._word(token)}; expected is {expected}"
+        return Placed(token.start, said)
+
+    def _unexpected(self, place: int) -> Placed:
+        """Why the token at this place, or one before it, is not expected."""
+        alone = self._without_operator()
+        token = self._tokens[place if alone is None else alone]
+        if (other := self._of_other_languages(token)) is not None:
+            return other
+        if self._word(self._tokens[-1]).lower() in _MISSING:
+            return self._missing_at(self._tokens[-1], self._word(self._tokens[-1]).lower())
+        start, word = token.start, self._word(token)
         if word.lower().split(" ")[0] in _OF_A_QUERY:
-            return _at(
-                token.start,
-                f"{word} belongs to a query, and where is the condition alone, as {EXAMPLE}",
+            return Placed(
+                start, f"{word} belongs to a query, and where is the condition alone, as {EXAMPLE}"
             )
-        return _at(
-            token.start,
+        if alone is not None:
+            before = self._word(self._tokens[alone - 1])
+            return Placed(
+                start,
+                f"an operator is missing between {before} and {word}: expected is and, or, or a"
+                f" sign such as =, as {_JOINED}",
+            )
+        return Placed(
+            start,
             f"{word} is not expected here; a condition is a column, a sign and a value, and"
-            f" conditions are joined by and, or, as partition = 1 and {EXAMPLE}",
+            f" conditions are joined by and, or, as {_JOINED}",
         )
+
+    def _of_other_languages(self, token: Any) -> Placed | None:
+        """The refusal of an operator that SQL does not have, if the token ends one."""
+        for sign, instead in _ELSEWHERE.items():
+            start = token.end + 1 - len(sign)
+            said = self._text[max(0, start) : token.end + 1]
+            if start <= token.start and said.lower() == sign:
+                return Placed(start, f"{said} is no operator of Spark's SQL: {instead}")
+        return None
+
+    def _without_operator(self) -> int | None:
+        """The first token with which something begins right after something else has ended."""
+        words = [self._word(token) for token in self._tokens]
+        for place, (before, word) in enumerate(itertools.pairwise(words), 1):
+            is_over = _is_name_or_value(before) or before in (")", "]")
+            begins = word == "(" or _is_name_or_value(word)
+            if is_over and begins and not _belong_together(before, word):
+                return place
+        return None
 
     def _first_of_nothing(self, found: Any) -> Any:
         """The first operator before which nothing stands; this token if there is none."""
@@ -231,8 +308,16 @@ def _head(node: Any) -> str:
     return found[0].lower() if found else ""
 
 
-def _at(start: int, said: str) -> Refused:
-    return Refused(f"character {start + 1}: {said}")
+def _is_name_or_value(word: str) -> bool:
+    return bool(re.match(r"[\w'\"`]", word)) and word.lower() not in _BETWEEN
+
+
+def _belong_together(before: str, word: str) -> bool:
+    """Whether the two are parts of one value: a call, two texts, a text with its type."""
+    if word == "(":
+        return bool(re.match(r"[a-z_`]", before, re.IGNORECASE)) and before.lower() not in _VALUES
+    is_text = word[0] in "'\""
+    return is_text and (before[0] in "'\"" or before.lower() in _OF_A_VALUE)
 
 
 def _check_letters(text: str) -> None:
@@ -240,19 +325,19 @@ def _check_letters(text: str) -> None:
     for item in _ITEM.finditer(text):
         letter, start = item[0], item.start()
         if letter in "'\"":
-            raise _at(
+            raise Placed(
                 start,
                 f"the text that {letter} begins has no end: a text stands in two, as 'DE', and a '"
                 " in it is written twice, as 'it''s'",
             )
         if letter == "`":
-            raise _at(start, "the name that ` begins has no end: write `the name`")
+            raise Placed(start, "the name that ` begins has no end: write `the name`")
         if letter in "‘’“”„´":
-            raise _at(start, f"{letter} is no quote of SQL: a text is written as 'DE'")
+            raise Placed(start, f"{letter} is no quote of SQL: a text is written as 'DE'")
         if letter == "/" and text.startswith("/*", start):
-            raise _at(start, "the comment has no end: write /* ... */")
+            raise Placed(start, "the comment has no end: write /* ... */")
         if "\\" in letter:
-            raise _at(
+            raise Placed(
                 start + letter.index("\\"),
                 "it has a backslash, which means several things in SQL: a ' in a text is written"
                 " twice, as 'it''s'; like has escape '!'; other texts are for a filter of Spark"

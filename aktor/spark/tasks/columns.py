@@ -214,10 +214,15 @@ def conditions_of(options: SourceOptions, schema: StructType) -> tuple[Condition
     """
     if options.where is None:
         return ()
-    from aktor.spark.filters.where import read_where
-
-    kinds = condition_kinds(schema, options)
-    return parts_of(read_where(options.where, kinds))
+    try:
+        from aktor.spark.filters.where import read_where
+    except ModuleNotFoundError as error:
+        if error.name != "sqlglot":
+            raise
+        raise ConfigurationError(
+            "where needs sqlglot in the driver: pip install sqlglot, or filter by Spark"
+        ) from None
+    return parts_of(read_where(options.where, condition_kinds(schema, options)))
 
 
 def condition_kinds(schema: StructType, options: SourceOptions) -> dict[str, DataType]:

@@ -173,6 +173,8 @@ KINDS: dict[str, DataType] = {
     "offset": LongType(),
     "timestamp": TimestampType(),
 }
+_OPERATORS = "expected is and, or, or a sign such as =, as partition = 1 and value.country = 'DE'"
+_BESIDE = "expected is a column and a value beside it, as value.country = 'DE'"
 _ZONE = "the zone of the session, by which Spark would go, is not known here: write"
 
 
@@ -185,12 +187,62 @@ _ZONE = "the zone of the session, by which Spark would go, is not known here: wr
         ("-- value.paid", 0, "it has no condition"),
         ("offset = 1; offset = 2", 11, "; ends a statement, and where is one condition: join"),
         ("offset = 1, offset = 2", 11, ", is not expected here; a condition is a column, a sign"),
-        ("offset = 1 offset = 2", 19, "= is not expected here"),
         ("where offset = 1", 1, "where begins a query, and where is the condition alone, as"),
         ("SELECT 1", 1, "SELECT begins a query"),
         ("drop table t", 1, "drop table t is not known here"),
         ("offset = 1 ORDER BY offset", 12, "ORDER BY belongs to a query"),
         ("offset = 1 limit 5", 12, "limit belongs to a query"),
+        # two expressions in a row, and words after the last one
+        ("true true", 6, f"an operator is missing between true and true: {_OPERATORS}"),
+        ("true foo", 6, f"an operator is missing between true and foo: {_OPERATORS}"),
+        ("value.paid value.paid", 12, "an operator is missing between paid and value"),
+        ("value.paid 'DE'", 12, "an operator is missing between paid and 'DE'"),
+        ("offset = 1 offset = 2", 12, f"an operator is missing between 1 and offset: {_OPERATORS}"),
+        ("not (offset = 1 offset = 2)", 17, "an operator is missing between 1 and offset"),
+        ("value.paid and (true true)", 22, "an operator is missing between true and true"),
+        ("contains(value.country 'DE')", 24, "as contains(value.note, 'sale')"),
+        ("offset = 1 `offset`", 12, "an operator is missing between 1 and `offset`"),
+        ("5 5", 3, "an operator is missing between 5 and 5"),
+        ("(offset = 1) (partition = 1)", 14, "an operator is missing between ) and ("),
+        ("offset in (1) (2)", 15, "an operator is missing between ) and ("),
+        ("null (partition = 1)", 6, "an operator is missing between null and ("),
+        ("value.day = date'2026-01-31' foo", 30, "an operator is missing between '2026-01-31' and"),
+        ("value.country = 'D' 'E' 5", 25, "an operator is missing between 'E' and 5"),
+        ("offset = 1 as x", 12, "as is not expected here; a condition is a column, a sign and a"),
+        ("(offset = 1 as x)", 13, "as is not expected here; a condition is a column, a sign and a"),
+        ("offset = 1 xor value.paid", 12, "xor is no operator of Spark's SQL: write <>, as value."),
+        # an operator, and nothing beside it
+        ("and", 1, "something is missing at and; expected is a condition on each side of and, as"),
+        (
+            "<",
+            1,
+            "something is missing at <; expected is a column and a value beside it, as value.",
+        ),
+        (
+            "+",
+            1,
+            "something is missing at +; expected is a column and a value beside it, as value.",
+        ),
+        (
+            "%",
+            1,
+            "something is missing at %; expected is a column and a value beside it, as value.",
+        ),
+        ("in", 1, f"something is missing at in; {_BESIDE}"),
+        ("is", 1, f"something is missing at is; {_BESIDE}"),
+        ("is null", 1, "something is missing at is; expected is a column and a value beside it"),
+        (
+            "value.paid is",
+            12,
+            "expected is null, not null, true or false, as value.country is null",
+        ),
+        ("value.paid is not", 15, "expected is null, in, between or like after not, as value."),
+        ("offset not", 8, "expected is null, in, between or like after not, as value.country is"),
+        ("else", 1, "something is missing at else; expected is a column and a value beside it"),
+        ("5", 1, "5 is a value, and no condition: compare a column with it, as value.country"),
+        ("*", 1, "* is not known here: known are = <>"),
+        (",", 1, ", is not expected here; a condition is a column, a sign and a value"),
+        (".", 1, ". is not expected here; a condition is a column, a sign and a value"),
         # quotes, parentheses, comments without an end
         ("value.country = 'DE", 17, "the text that ' begins has no end: a text stands in two, as"),
         ("value.country = DE'", 19, "the text that ' begins has no end"),
@@ -198,9 +250,21 @@ _ZONE = "the zone of the session, by which Spark would go, is not known here: wr
         ("`offset = 1", 1, "the name that ` begins has no end: write `the name`"),
         ("value.country = ‘DE’", 17, "‘ is no quote of SQL: a text is written as 'DE'"),
         ("value.country = 'it\\'s'", 20, "a ' in a text is written twice, as 'it''s'"),
-        ("(offset = 1 and (partition = 1)", 1, "this ( is not closed by a )"),
+        (
+            "(offset = 1 and (partition = 1)",
+            1,
+            "this ( is not closed by a ): a condition in parentheses is (value.country = 'DE')",
+        ),
         ("value.country = ')' and (offset = 1", 25, "this ( is not closed by a )"),
-        ("offset = 1) and partition = 1", 11, "this ) closes no ( before it"),
+        ("offset = 1 (", 12, "this ( is not closed by a )"),
+        ("offset = 1 [", 12, "this [ is not closed by a ]: fields are named with a dot, as value."),
+        ("offset = 1 {", 12, "this { is not closed by a }: a condition in parentheses is ("),
+        ("(offset = 1]", 12, "this ] closes no [ before it: fields are named with a dot, as"),
+        (
+            "offset = 1) and partition = 1",
+            11,
+            "this ) closes no ( before it: a condition in parentheses is (value.country = 'DE')",
+        ),
         ("offset = 1 /* and", 12, "the comment has no end: write /* ... */"),
         # a part is missing
         ("offset =", 8, "something is missing at =; expected is a column and a value beside it"),
@@ -217,8 +281,12 @@ _ZONE = "the zone of the session, by which Spark would go, is not known here: wr
         ("value.country", 1, "value.country is string, and no condition: compare it"),
         ("value.id = 1 and 1 = 1", 18, "1 = 1 has no column: compare a column with a value"),
         # operators of other languages, and functions
-        ("offset = 1 && partition = 1", 12, "&& is no operator of Spark's SQL: write and"),
-        ("offset === 1", 8, "=== is no operator of Spark's SQL: write ="),
+        (
+            "offset = 1 && partition = 1",
+            12,
+            "&& is no operator of Spark's SQL: write and, as partition = 1 and value.country",
+        ),
+        ("offset === 1", 8, "=== is no operator of Spark's SQL: write =, as value.country = 'DE'"),
         ("lower(value.country) = 'a'", 1, "lower(value.country) is not known here: known are"),
         ("offset = 1 or Foo(key) = 'a'", 15, "Foo(key) is not known here: known are = <>"),
         ("value.country rlike 'a.*'", 1, "value.country rlike 'a.*' is not known here: known are"),
@@ -352,6 +420,16 @@ def test_a_refusal_names_the_place_what_was_expected_and_an_example(
     said = refused.value.args[0].removeprefix(f"where={where!r}: ")
     assert said.startswith(f"character {place}: " if place else text), said
     assert text in said
+
+
+def test_without_sqlglot_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    for name in ("where", "where_text"):
+        monkeypatch.delitem(sys.modules, f"aktor.spark.filters.{name}")
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "decode": "json"}
+
+    with pytest.raises(ConfigurationError, match="pip install sqlglot"):
+        made(a_source(given | {"where": "true"}), "reader", a_schema())
 
 
 @pytest.mark.gate
