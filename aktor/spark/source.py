@@ -13,9 +13,9 @@ from aktor.spark.filters.pruning import pruned
 from aktor.spark.filters.pushed_filters import read_filters
 from aktor.spark.log import tell
 from aktor.spark.offsets import data_loss, ranges
-from aktor.spark.offsets.ranges import OffsetRange
+from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options.sink import read_sink_options
-from aktor.spark.options.source import SourceOptions, read_options
+from aktor.spark.options.source import OF_BATCHES, SourceOptions, read_options
 from aktor.spark.tasks import columns
 from aktor.spark.tasks.columns import Layout
 from aktor.spark.tasks.input_partition import RangesPartition
@@ -81,13 +81,7 @@ class KafkaDataSource(DataSource):
     def _is_stream(self) -> bool:
         """Spark asks for the schema without saying which kind of query this is. An option that only
         one kind may have is refused when the reader of the other kind is made."""
-        of_batches = {
-            "endingoffsets",
-            "endingtimestamp",
-            "endingoffsetsbytimestamp",
-            "endingoffsetsdefault",
-            "pushfilters",
-        }
+        of_batches = {name.lower() for name in OF_BATCHES}
         return not of_batches & {name.lower() for name in self._given}
 
 
@@ -188,7 +182,7 @@ class BatchReader(DataSourceReader):
         for partition in there:
             if start[partition] > end[partition]:
                 raise ConfigurationError(
-                    f"{partition.topic}-{partition.partition} would begin with offset"
+                    f"{name_of(partition)} would begin with offset"
                     f" {start[partition]} ({options.starting.option}) and end with {end[partition]}"
                     f" ({options.ending.option})"
                 )
@@ -203,7 +197,7 @@ class BatchReader(DataSourceReader):
                 end[partition],
             ):
                 data_loss.report(
-                    f"{partition.topic}-{partition.partition} was to be read from offset"
+                    f"{name_of(partition)} was to be read from offset"
                     f" {start[partition]} to {end[partition]}, and has those from"
                     f" {first[partition]} to {last[partition]}",
                     fail=options.fail_on_data_loss,

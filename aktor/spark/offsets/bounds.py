@@ -193,7 +193,7 @@ def read_bounds(option: str, text: str, *, default: At | None = None, **rest: An
     for partition, offset in given.items():
         if offset < EARLIEST:
             raise ConfigurationError(
-                f"{option} has the offset {offset} for {partition.topic}-{partition.partition};"
+                f"{option} has the offset {offset} for {name_of(partition)};"
                 " offsets begin with 0, -2 is earliest, -1 is latest"
             )
     return Bounds(option=option, default=default, given=given, **rest)

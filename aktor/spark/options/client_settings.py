@@ -9,7 +9,6 @@ executors, and executors in several zones can have a rack each.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
@@ -29,6 +28,7 @@ from aktor.errors import (
     FrameError,
 )
 from aktor.spark.options import java_settings, oauth
+from aktor.spark.options.hints import did_you_mean
 from aktor.spark.options.java_settings import Refused, Translate, ignored
 
 __all__ = [
@@ -274,8 +274,7 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     if rule is not None and not (rule is ignored and is_ours):
         return rule
     if not is_ours:
-        near = difflib.get_close_matches(name.replace("_", "."), names(known), 1)
-        hint = f"; did you mean kafka.{near[0]}?" if near else ""
+        hint = did_you_mean(name.replace("_", "."), names(known), "kafka.{}".format)
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
     return lambda text: {ours: _value(ours, name, text, known[ours])}
 

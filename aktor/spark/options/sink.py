@@ -9,7 +9,12 @@ from typing import Final
 from aktor.errors import ConfigurationError
 from aktor.spark.options import client_settings, producer_settings
 from aktor.spark.options.source import KNOWN as options_of_source
-from aktor.spark.options.source import GivenOptions, check_topic, unknown_option
+from aktor.spark.options.source import (
+    GivenOptions,
+    beginning_with,
+    check_topic,
+    unknown_option,
+)
 
 __all__ = ["SinkOptions", "read_sink_options"]
 
@@ -42,11 +47,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     each other.
     """
     options = {name.lower(): text for name, text in given.items()}
-    client = {
-        name.removeprefix(client_settings.PREFIX): text
-        for name, text in options.items()
-        if name.startswith(client_settings.PREFIX)
-    }
+    client = beginning_with(client_settings.PREFIX, options)
     known = {name.lower() for name in KNOWN} | set(_OF_SPARK)
     of_source = {name.lower(): name for name in options_of_source}
     for name in options:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,13 +24,16 @@ from aktor.spark.offsets.ranges import RangeLimits, name_of
 from aktor.spark.options import client_settings
 from aktor.spark.options import registry as registry_settings
 from aktor.spark.options.avro import AvroOptions
+from aktor.spark.options.hints import did_you_mean
 from aktor.spark.options.protobuf import ProtobufOptions
 
 __all__ = [
     "KNOWN",
+    "OF_BATCHES",
     "GivenOptions",
     "SourceOptions",
     "Subscription",
+    "beginning_with",
     "check_topic",
     "read_options",
     "unknown_option",
@@ -39,14 +41,19 @@ __all__ = [
 
 R = TypeVar("R")
 
+#: Where a batch query ends, in this order if several are set.
+_ENDS: Final = (
+    *("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "endingOffsetsDefault"),
+)
+#: The options that only a batch query may have.
+OF_BATCHES: Final = (*_ENDS, "pushFilters")
 #: Every option but `kafka.*`.
 KNOWN: Final = (
     *("assign", "subscribe", "subscribePattern"),
     *("startingOffsets", "startingOffsetsDefault", "startingTimestamp"),
     *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
-    *("endingOffsets", "endingOffsetsDefault", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *OF_BATCHES,
     *("failOnDataLoss", "includeHeaders", "columns", "decode", "avroSchema", "where"),
-    "pushFilters",
     *("descFilePath", "binaryDescriptorSet", "messageName", "emit.default.values"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
     *("minPartitions", "maxRecordsPerPartition", "maxPartitions"),
@@ -117,11 +124,9 @@ def unknown_option(
 ) -> ConfigurationError:
     """The error for an unknown option; it names the nearest known one. `client`: settings that need
     `kafka.` before them."""
-    lower = {setting: f"kafka.{setting}" for setting in client} | {
-        option.lower(): option for option in known
-    }
-    near = difflib.get_close_matches(name.lower(), lower, 1)
-    hint = f"; did you mean {lower[near[0]]}?" if near else ""
+    hint = did_you_mean(
+        name, (*client, *known), lambda near: near if near in known else f"kafka.{near}"
+    )
     if name.lower() == "path":  # what is given to load, start or save
         hint = ": topics are named by options, not by a path"
     return ConfigurationError(f"unknown option {name}{hint}")
@@ -136,6 +141,13 @@ def check_topic(option: str, topic: str) -> None:
         )
 
 
+def beginning_with(prefix: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Those of the options that begin so, by the rests of their names."""
+    return {
+        name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)
+    }
+
+
 def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     """The options of a batch query or a stream.
 
@@ -143,11 +155,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     each other, or one that the other kind of query has.
     """
     options = {name.lower(): text for name, text in given.items()}
-    client = {
-        name.removeprefix(client_settings.PREFIX): text
-        for name, text in options.items()
-        if name.startswith(client_settings.PREFIX) and name != "kafkaconsumer.polltimeoutms"
-    }
+    client = beginning_with(client_settings.PREFIX, options)
     if "provider" in options:
         raise ConfigurationError(
             "a table of Spark's catalog cannot have options for a source in Python: Spark does not"
@@ -305,8 +313,7 @@ def _decode(name: str, text: str) -> str:
 
 def _check_setting(name: str) -> None:
     if name not in registry_settings.SETTINGS:
-        near = difflib.get_close_matches(name, registry_settings.SETTINGS, 1)
-        hint = f"; did you mean schemaRegistry.{near[0]}?" if near else ""
+        hint = did_you_mean(name, registry_settings.SETTINGS, "schemaRegistry.{}".format)
         raise ConfigurationError(f"unknown option schemaRegistry.{name}{hint}")
 
 
@@ -317,11 +324,7 @@ def _values(read: GivenOptions) -> AvroOptions | ProtobufOptions | None:
         for name in names:
             if decode != decoder and read.given(name) is not None:
                 raise ConfigurationError(f"{name} is for decode={decoder}")
-    registry = {
-        name.removeprefix(registry_settings.PREFIX): text
-        for name, text in read.options.items()
-        if name.startswith(registry_settings.PREFIX)
-    }
+    registry = beginning_with(registry_settings.PREFIX, read.options)
     if decode not in _OF_DECODER:
         if registry:
             raise ConfigurationError(
@@ -481,8 +484,7 @@ def _check_default(read: GivenOptions, end: str, word: str) -> None:
 
 
 def _ending(read: GivenOptions, *, stream: bool) -> Bounds:
-    names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "endingOffsetsDefault")
-    given = [name for name in names if read.given(name) is not None]
+    given = [name for name in _ENDS if read.given(name) is not None]
     if stream and given:
         raise ConfigurationError(f"{given[0]} is for batch queries: a stream has no end")
     default = read.optional("endingOffsetsDefault", bounds.read_default)

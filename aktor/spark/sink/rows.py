@@ -3,7 +3,6 @@ Python values."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -21,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from aktor.errors import ConfigurationError, InvalidRowError
+from aktor.spark.options.hints import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -191,8 +191,7 @@ def _check(field: StructField) -> None:
     if name in _PASSED_OVER:
         return
     if name not in _MUST_BE:
-        near = difflib.get_close_matches(name.lower(), _MUST_BE, 1)
-        hint = f"; did you mean {near[0]}?" if near else ": drop it, or put it into value."
+        hint = did_you_mean(name, _MUST_BE) or ": drop it, or put it into value."
         raise ConfigurationError(f"unknown column {name}{hint} Columns are {', '.join(_MUST_BE)}")
     if not _fits(name, field.dataType):
         raise ConfigurationError(

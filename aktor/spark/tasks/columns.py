@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from aktor.errors import ConfigurationError
 from aktor.spark.decode.fields import check_nullable
 from aktor.spark.filters.conditions import All, Condition, columns_of, parts_of
 from aktor.spark.options.avro import AvroOptions
+from aktor.spark.options.hints import did_you_mean
 from aktor.spark.options.source import SourceOptions, unknown_option
 
 if TYPE_CHECKING:
@@ -283,9 +283,7 @@ def _check(schema: StructType, kinds: Mapping[str, DataType | None], decode: str
     for field in schema.fields:
         _check_decoded(field.name, decode)
         if field.name not in kinds:
-            lower = {name.lower(): name for name in kinds}
-            near = difflib.get_close_matches(field.name.lower(), lower, 1)
-            hint = f"; did you mean {lower[near[0]]}?" if near else "."
+            hint = did_you_mean(field.name, kinds) or "."
             raise ConfigurationError(
                 f"unknown column {field.name}{hint} Columns are {', '.join(kinds)}"
             )
