@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -15,13 +15,12 @@ from aktor.spark.log import tell
 from aktor.spark.offsets import data_loss, ranges
 from aktor.spark.offsets.ranges import OffsetRange, name_of
 from aktor.spark.options.sink import read_sink_options
-from aktor.spark.options.source import OF_BATCHES, SourceOptions, read_options
+from aktor.spark.options.source import OF_BATCHES, read_options
 from aktor.spark.tasks import columns
-from aktor.spark.tasks.columns import Layout
 from aktor.spark.tasks.input_partition import RangesPartition
+from aktor.spark.tasks.task_reader import TaskReader
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql.types import StructType
 
     from aktor.spark.driver.cluster import DriverCluster
@@ -101,18 +100,8 @@ class _PushFilters:
         return self._push(filters)
 
 
-class BatchReader(DataSourceReader):
-    """Owns nothing but its options: Spark makes it in the driver, and copies it to each task."""
-
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
-        columns.check_named_once(options, schema)
-        self._where = columns.conditions_of(options, schema)
-        self._layout()
-
-    def __repr__(self) -> str:
-        return f"BatchReader({self._options})"
+class BatchReader(TaskReader, DataSourceReader):
+    """Plans a batch query, and reads it."""
 
     @property
     def pushFilters(self) -> Callable[[Sequence[Filter]], Sequence[Filter]]:
@@ -208,14 +197,3 @@ class BatchReader(DataSourceReader):
                 )
             )
         return found
-
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of a task, as Arrow batches."""
-        from aktor.spark.tasks import worker
-
-        assert isinstance(partition, RangesPartition)
-        return worker.read_task(partition.ranges, self._options, self._layout())
-
-    def _layout(self) -> Layout:
-        options = self._options
-        return Layout(self._schema, decode=options.decode, values=options.values, where=self._where)

@@ -1,10 +1,10 @@
-"""The reader of a stream: it hands Spark's calls to the plan, the group's mirror and the worker."""
+"""The reader of a stream: it hands Spark's calls to the plan and to the group's mirror."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,11 +19,10 @@ from aktor.spark.driver.group_mirror import GroupMirror
 from aktor.spark.driver.stream_plan import StreamPlan
 from aktor.spark.offsets.checkpoint import from_json
 from aktor.spark.options.source import SourceOptions
-from aktor.spark.tasks.columns import Layout, check_named_once, conditions_of
 from aktor.spark.tasks.input_partition import RangesPartition
+from aktor.spark.tasks.task_reader import TaskReader
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyspark.sql.types import StructType
 
     from aktor.spark.driver.cluster import DriverCluster
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["RefusedStream", "StreamReader"]
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Owns the plan of a running query, in the process that Spark runs for the query's driver side.
 
     Spark also copies the reader to each task, which calls `read` only. So the plan and its consumer
@@ -39,22 +38,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
+        super().__init__(options, schema)
         self._cluster: DriverCluster | None = None
         self._plan: StreamPlan | None = None
         self._mirror: GroupMirror | None = None
-        check_named_once(options, schema)
-        self._where = conditions_of(options, schema)
-        self._layout()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_cluster": None, "_plan": None, "_mirror": None}
-
-    def __repr__(self) -> str:
-        return f"StreamReader({self._options})"
-
-    # -- the driver's side
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins."""
@@ -118,19 +108,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._mirror = GroupMirror(cluster.commit, group)
         return self._plan
 
-    # -- in a task
-
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of a task, as Arrow batches."""
-        from aktor.spark.tasks import worker
-
-        assert isinstance(partition, RangesPartition)
-        return worker.read_task(partition.ranges, self._options, self._layout())
-
-    def _layout(self) -> Layout:
-        options = self._options
-        return Layout(self._schema, decode=options.decode, values=options.values, where=self._where)
-
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a stream that cannot be: the first call of Spark raises the error with which it
@@ -168,5 +145,5 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         self._refuse()
 
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    def read(self, partition: InputPartition) -> NoReturn:
         self._refuse()
