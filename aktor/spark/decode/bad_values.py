@@ -17,8 +17,7 @@ def columns_of(values: pa.Array, bad: Mapping[int, str]) -> dict[str, pa.Array]:
             "valueError": pa.nulls(count, pa.string()),
             "rawValue": pa.nulls(count, pa.binary()),
         }
-    raws = [values[row].as_py() if row in bad else None for row in range(count)]
-    return {
-        "valueError": pa.array(map(bad.get, range(count)), pa.string()),
-        "rawValue": pa.array(raws, pa.binary()),
-    }
+    import pyarrow.compute as compute
+
+    errors = pa.array(map(bad.get, range(count)), pa.string())
+    return {"valueError": errors, "rawValue": compute.if_else(errors.is_valid(), values, None)}

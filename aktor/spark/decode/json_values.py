@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from aktor.consumer.columns.json_columns import JsonReader
 from aktor.errors import ConfigurationError
+from aktor.spark.decode import bad_values
 from aktor.spark.decode.fields import children
 
 __all__ = ["JsonValues"]
@@ -49,17 +50,14 @@ class JsonValues:
     def columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         values = rows.column("value")
         fields, bad = self._reader.read(values)
-        if not bad:
-            nothing = values.is_null() if values.null_count else None
-            errors, raws = pa.nulls(len(values), pa.string()), pa.nulls(len(values), pa.binary())
-        else:
+        beside = bad_values.columns_of(values, bad)
+        nothing = values.is_null() if values.null_count else None
+        if bad:
             places = _places(len(values), bad)
             fields = [column.take(places) for column in fields]
-            errors = pa.array(map(bad.get, range(len(values))), pa.string())
-            nothing = compute.or_(values.is_null(), errors.is_valid())
-            raws = compute.if_else(errors.is_valid(), values, None)
+            nothing = compute.or_(values.is_null(), beside["valueError"].is_valid())
         value = pa.StructArray.from_arrays(fields, fields=self._fields, mask=nothing)
-        return {"value": value, "valueError": errors, "rawValue": raws}
+        return {"value": value, **beside}
 
 
 def _decoded(schema: StructType) -> pa.Schema:

@@ -59,21 +59,6 @@ _ALWAYS_THERE: Final = {"topic", "partition", "offset"}
 #: Our column for each of Spark's.
 _OURS: Final = {name: name for name in _TYPES} | {"timestampType": "timestamp_type"}
 
-_ARROW: Final[dict[str, pa.DataType]] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestampType": pa.int32(),
-    "headers": pa.list_(
-        pa.field(
-            "element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-        )
-    ),
-}
-
 
 def full_schema(options: SourceOptions) -> StructType:
     """The columns of a query that names none by `.schema(...)`."""
@@ -309,25 +294,27 @@ def _text(column: pa.Array) -> pa.Array:
     return column.view(pa.string())
 
 
-def _cast(name: str) -> Callable[[pa.Array], pa.Array]:
-    return lambda column: column.cast(_ARROW[name])
+def _cast(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    return lambda column: column.cast(kind)
+
+
+_HEADER: Final = (pa.field("key", pa.string()), pa.field("value", pa.binary()))
+_HEADERS_OF_SPARK: Final = pa.list_(pa.field("element", pa.struct(_HEADER)))
 
 
 def _headers(column: pa.Array) -> pa.Array:
     """Spark's own source has null for a record without headers."""
     pairs = column.values
-    pairs = pa.StructArray.from_arrays(
-        [pairs.field("key"), pairs.field("value")],
-        fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
-    )
-    count = len(column)
-    offsets = column.offsets
     if not len(pairs):
-        return pa.nulls(count, _ARROW["headers"])
+        return pa.nulls(len(column), _HEADERS_OF_SPARK)
     import pyarrow.compute as compute
 
-    nothing = compute.equal(compute.list_value_length(column), 0)
-    found: pa.Array = pa.ListArray.from_arrays(offsets, pairs, type=_ARROW["headers"], mask=nothing)
+    found: pa.Array = pa.ListArray.from_arrays(
+        column.offsets,
+        pa.StructArray.from_arrays([pairs.field("key"), pairs.field("value")], fields=_HEADER),
+        type=_HEADERS_OF_SPARK,
+        mask=compute.equal(compute.list_value_length(column), 0),
+    )
     return found
 
 
@@ -336,7 +323,7 @@ _CONVERT: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "value": _same,
     "partition": _same,
     "offset": _same,
-    "timestamp": _cast("timestamp"),
-    "timestampType": _cast("timestampType"),
+    "timestamp": _cast(pa.timestamp("us", "UTC")),
+    "timestampType": _cast(pa.int32()),
     "headers": _headers,
 }

@@ -334,8 +334,7 @@ class _Wave:
             if self._at[partition] == wanted.end:
                 self._end([partition])
         if self._left:
-            consumer.assign({partition: self._at[partition] for partition in self._left})
-            consumer.resume(*self._left)
+            self._seek()
 
     def _report_truncation(self, error: LogTruncationError) -> None:
         """The task before this one, or this one, has read records that the leader does not have
@@ -346,7 +345,10 @@ class _Wave:
             f"{name_of(partition)} was read up to offset {at}, and its leader has other records"
             f"{'' if other is None else f' from offset {other} on'}: an unclean leader election"
         )
-        # From an offset without a leader epoch: nothing is compared.
+        self._seek()
+
+    def _seek(self) -> None:
+        """Go on from the positions, as offsets without a leader epoch: nothing is compared."""
         self._consumer.assign({partition: self._at[partition] for partition in self._left})
         self._consumer.resume(*self._left)
 
