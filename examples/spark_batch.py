@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from aktor.spark import register
+from examples.spark_session import new_session
 
 
 def records_per_partition(spark: Any, bootstrap: str, topic: str, since: str) -> dict[int, int]:
@@ -30,10 +30,7 @@ def records_per_partition(spark: Any, bootstrap: str, topic: str, since: str) ->
 
 def main(bootstrap: str = "localhost:9092", topic: str = "orders", since: str = "-1d") -> None:
     """Print the counts."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
-    register(spark)
+    spark = new_session()
     for partition, count in sorted(records_per_partition(spark, bootstrap, topic, since).items()):
         print(f"partition {partition}: {count:,} records")
     spark.stop()

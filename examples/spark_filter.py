@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from aktor.spark import register
+from examples.spark_session import new_session
 
 
 def turnover(spark: Any, bootstrap: str, topic: str, country: str) -> dict[str, float]:
@@ -34,12 +34,9 @@ def turnover(spark: Any, bootstrap: str, topic: str, country: str) -> dict[str, 
 
 def main(bootstrap: str = "localhost:9092", topic: str = "orders", country: str = "DE") -> None:
     """Print what each customer has paid."""
-    from pyspark.sql import SparkSession
-
     if not country.isalpha():
         raise SystemExit(f"{country!r} is no country")
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
-    register(spark)
+    spark = new_session()
     found = turnover(spark, bootstrap, topic, country)
     for customer, amount in sorted(found.items()):
         print(f"{customer}: {amount:,.2f}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from aktor.spark import register
+from examples.spark_session import new_session
 
 
 def messages(spark: Any, bootstrap: str, topic: str, file: str, message: str) -> Any:
@@ -30,10 +30,7 @@ def messages(spark: Any, bootstrap: str, topic: str, file: str, message: str) ->
 
 def main(bootstrap: str, topic: str, file: str, message: str) -> None:
     """Print the first messages, and the first that cannot be read."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
-    register(spark)
+    spark = new_session()
     found = messages(spark, bootstrap, topic, file, message)
     found.where("valueError is null").select("value.*").show()
     found.where("valueError is not null").select("partition", "offset", "valueError").show()

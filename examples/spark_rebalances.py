@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from aktor.spark.rebalances import analyse_logs
+from examples.spark_session import new_session
 
 
 def initiators(spark: Any, logs: str) -> list[tuple[tuple[str, str], int]]:
@@ -25,9 +26,7 @@ def initiators(spark: Any, logs: str) -> list[tuple[tuple[str, str], int]]:
 
 def main(logs: str) -> None:
     """Print them."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
+    spark = new_session()
     for (group, consumer), count in initiators(spark, logs):
         print(f"{consumer} of {group}: {count} rebalances")
     spark.stop()

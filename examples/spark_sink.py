@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from aktor.spark import register
+from examples.spark_session import new_session
 
 
 def clean(spark: Any, bootstrap: str, topic: str, into: str, checkpoint: str) -> Any:
@@ -44,10 +44,7 @@ def clean(spark: Any, bootstrap: str, topic: str, into: str, checkpoint: str) ->
 
 def main(bootstrap: str, topic: str, into: str, checkpoint: str) -> None:
     """Clean what is there."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
-    register(spark)
+    spark = new_session()
     clean(spark, bootstrap, topic, into, checkpoint).awaitTermination()
 
 

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-from aktor.spark import register
+from examples.spark_session import new_session
 
 
 def append(
@@ -46,12 +46,8 @@ def append(
 
 def main(bootstrap: str = "localhost:9092", topic: str = "orders", folder: str = "orders") -> None:
     """Run until Ctrl-C, and say what was appended."""
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
-    register(spark)
+    spark = new_session()
     query = append(spark, bootstrap, topic, folder)
-    # PySpark's own handler calls the JVM in the middle of another call, and py4j prints tracebacks.
     stopped = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
     batch = -1

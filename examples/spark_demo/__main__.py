@@ -8,13 +8,17 @@ sums in the Parquet files are those of the orders that were written.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from aktor.broker import EmbeddedKafka
@@ -30,6 +34,22 @@ LINES = 30
 
 ALL_WELL, SOMETHING_WRONG, NO_SPARK, INTERRUPTED = 0, 1, 2, 130
 
+#: Ctrl-C was pressed.
+_ctrl_c = threading.Event()
+
+
+def _hear_ctrl_c(_number: int, _frame: FrameType | None) -> None:
+    """Note the first Ctrl-C: an exception in the middle of a call of PySpark would make py4j print
+    tracebacks. The second one ends the program."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _ctrl_c.set()
+
+
+def _pause(seconds: float = 0.0) -> None:
+    """Wait between two calls of PySpark. Raises KeyboardInterrupt."""
+    if _ctrl_c.wait(seconds):
+        raise KeyboardInterrupt
+
 
 def main() -> int:
     """Run the demo. 0: the sums are right; 1: they are not; 2: no Spark; 130: interrupted."""
@@ -41,22 +61,24 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as temporary, EmbeddedKafka() as kafka:
             folder = Path(arguments.out or temporary)
             folder.mkdir(parents=True, exist_ok=True)
-            return _run(arguments, kafka, folder)
+            kafka.create_topic("orders", 4)
+            orders = Orders(kafka.bootstrap_servers, "orders", per_second=arguments.rate)
+            with contextlib.closing(orders):
+                return _run(arguments, kafka.bootstrap_servers, orders, folder)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
 
 
-def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> int:
+def _run(arguments: argparse.Namespace, bootstrap: str, orders: Orders, folder: Path) -> int:
     screen = Screen()
-    kafka.create_topic("orders", 4)
-    orders = Orders(kafka.bootstrap_servers, "orders", per_second=arguments.rate)
     screen.say("Spark starts (5 to 20 s, on a busy machine a minute)")
     with screen.waiting(pipeline.what_starts):
         spark = pipeline.a_session(folder)
+    signal.signal(signal.SIGINT, _hear_ctrl_c)
     try:
         orders.start()
-        where = spark, kafka.bootstrap_servers, "orders", folder
+        where = spark, bootstrap, "orders", folder
         screen.say(f"{arguments.rate:,} orders a second are written; the query begins")
         _run_for(arguments.seconds / 2, where, screen)
         screen.say("the query was stopped; it goes on from its checkpoint")
@@ -88,7 +110,7 @@ def _run_for(seconds: float, where: Any, screen: Screen) -> None:
             screen.progress(query)
             if deadline is None and query.lastProgress:
                 deadline = time.monotonic() + seconds
-            time.sleep(0.2)
+            _pause(0.2)
         if query.exception() is not None:
             raise query.exception()
         query.stop()
@@ -102,6 +124,7 @@ def _finish(where: Any, screen: Screen) -> None:
         query = _started(where, screen, all_of_it=True)
         while not query.awaitTermination(0.5):
             screen.progress(query)
+            _pause()
         screen.progress(query)
 
     patiently(once, screen, where[-1] / pipeline.LOG)
@@ -109,7 +132,9 @@ def _finish(where: Any, screen: Screen) -> None:
 
 def _started(where: Any, screen: Screen, *, all_of_it: bool) -> Any:
     with screen.waiting(lambda: "Spark asks a Python process for the columns, and plans the query"):
-        return pipeline.start_query(*where, all_of_it=all_of_it)
+        query = pipeline.start_query(*where, all_of_it=all_of_it)
+    _pause()
+    return query
 
 
 def patiently(run: Callable[[], None], screen: Screen, log: Path) -> None:

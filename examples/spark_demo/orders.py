@@ -50,6 +50,12 @@ class Orders:
         self._thread.join()
         self._send(self._began + 86_400.0, SHOPS[0], 0)
         self._producer.flush()
+
+    def close(self) -> None:
+        """Write no more, and end the producer."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
         self._producer.close()
 
     def _write(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,9 @@ def a_session(folder: Path) -> Any:
         "spark.driver.extraJavaOptions": JAVA,
     }.items():
         builder = builder.config(name, value)
-    with _printing_into(folder / LOG):
-        spark = builder.getOrCreate()
+    # In the main thread PySpark would set a handler for Ctrl-C: see `examples.spark_session`.
+    with _printing_into(folder / LOG), ThreadPoolExecutor(1) as another:
+        spark = another.submit(builder.getOrCreate).result()
     register(spark)
     return spark
 

@@ -6,6 +6,7 @@ import datetime
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,74 @@ def test_the_stream_example_says_what_it_has_appended_and_ends_with_ctrl_c(
 
     assert (running.returncode, rest) == (0, "")
     assert "ERROR:root" not in said.read_text()  # py4j's tracebacks
+
+
+#: An example, in the middle of its start, and of a call of the JVM.
+_CALLS = """
+import signal, threading, time
+from examples.spark_session import new_session
+
+def tell_of_start():
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.01)
+    print("starts", flush=True)
+
+threading.Thread(target=tell_of_start, daemon=True).start()
+spark = new_session()
+print("calls", flush=True)
+spark.sparkContext._jvm.java.lang.Thread.sleep(300_000)
+"""
+
+
+@pytest.mark.gate
+@pytest.mark.timeout(600)  # Spark starts
+@pytest.mark.parametrize("stage", ["starts", "calls"])
+def test_ctrl_c_ends_an_example_without_a_traceback(spark: Any, stage: str) -> None:
+    """`spark` is not used: it says whether there is a Java."""
+    said, code = _interrupted([sys.executable, "-c", _CALLS], lambda line: line == f"{stage}\n")
+
+    assert code == 130
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+
+
+@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/spark_*.py")), ids=lambda p: p.stem)
+def test_each_example_of_spark_makes_its_session_so(example: Path) -> None:
+    text = example.read_text()
+
+    assert ".getOrCreate" not in text or example.stem == "spark_session"
+    assert "new_session" in text
+
+
+@pytest.mark.gate
+@pytest.mark.timeout(600)  # Spark starts
+@pytest.mark.parametrize("stage", ["Spark starts", "the query begins", "batch  0"])
+def test_ctrl_c_ends_the_demo_without_a_traceback(spark: Any, stage: str, tmp_path: Path) -> None:
+    """`spark` is not used: it says whether there is a Java."""
+    program = [sys.executable, "-m", "examples.spark_demo", "--out", str(tmp_path)]
+
+    said, code = _interrupted(program, lambda line: stage in line)
+
+    assert code == 130
+    assert said.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+
+
+def _interrupted(program: list[str], when: Callable[[str], bool]) -> tuple[str, int]:
+    """What the program says and its exit status, if it gets SIGINT after this line."""
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as running:
+        assert running.stdout is not None
+        lines = []
+        for line in running.stdout:
+            lines.append(line)
+            if when(line):
+                break
+        running.send_signal(signal.SIGINT)
+        rest, _ = running.communicate(timeout=300)
+    return "".join(lines) + rest, running.returncode
 
 
 @pytest.mark.gate
