@@ -6,15 +6,13 @@ session, is refused: the row would be dropped here, and Spark would have ended t
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -43,7 +41,6 @@ from aktor.errors import ConfigurationError
 from aktor.spark.filters import conditions
 from aktor.spark.filters.conditions import (
     Any_,
-    Column,
     Compare,
     Condition,
     Fixed,
@@ -52,13 +49,10 @@ from aktor.spark.filters.conditions import (
     Pair,
     Same,
 )
+from aktor.spark.filters.literals import DIGITS, Value, in_utc, read_date, read_timestamp
+from aktor.spark.filters.names import Named
 
-__all__ = ["Columns", "Named", "Value", "compared", "compared_columns", "one_of"]
-
-#: A value that is written in a query: never null. A float is Spark's double.
-Value: TypeAlias = bool | int | float | Decimal | str | bytes | date | datetime
-
-Dated = TypeVar("Dated", date, datetime)
+__all__ = ["SIGNS", "compared", "compared_columns", "like", "matches", "one_of"]
 
 #: The signs of comparisons, and each with its sides exchanged.
 SIGNS: Final = {
@@ -79,111 +73,7 @@ _BITS: Final[dict[type[DataType], int]] = {
 }
 #: From here on, Spark may compare a float with an integer as float or as double.
 _FLOAT_INTEGERS: Final = 2**24
-#: A number of Spark's has so many digits at most.
-DIGITS: Final = 38
-#: So many names of columns stand in an error.
-_LISTED: Final = 20
 _NUMBER: Final = re.compile(r"-?\d{1,38}(\.\d{1,38})?")
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIMESTAMP: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})?"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A column, and its type in Spark."""
-
-    column: Column
-    kind: DataType
-    text: str
-
-
-class Columns:
-    """The columns that a condition may name. Upper and lower case do not matter, as in Spark."""
-
-    def __init__(self, kinds: Mapping[str, DataType]) -> None:
-        self._root = StructType()
-        for name, kind in kinds.items():
-            self._root.add(name, kind)
-
-    def counted(self) -> Column:
-        """A column that is there in each row, and cheap."""
-        return self.find(
-            ["offset" if "offset" in self._root.names else self._root.names[-1]]
-        ).column
-
-    def find(self, path: Sequence[str]) -> Named:
-        """The column of this name, or the field. ConfigurationError: there is none."""
-        kind: DataType = self._root
-        places = []
-        text = ".".join(path)
-        for depth, name in enumerate(path):
-            if not isinstance(kind, StructType):
-                raise ConfigurationError(
-                    f"{'.'.join(path[:depth])} is {kind.simpleString()}, and {text} would be a"
-                    " field of it"
-                )
-            place = _place(kind, name)
-            if place is None:
-                hint = self._hint(text) if not depth else _hint_inside(kind, path[:depth], name)
-                raise ConfigurationError(f"there is no column {text}; {hint}")
-            places.append(place)
-            kind = kind[place].dataType
-        # pyspark gives no types for this function.
-        from pyspark.sql.pandas.types import to_arrow_type
-
-        name = self._root.names[places[0]]
-        return Named(
-            Column(name, tuple(places[1:]), to_arrow_type(kind, timezone="UTC")), kind, text
-        )
-
-    def _hint(self, text: str) -> str:
-        """What the user may have meant by a name that there is not."""
-        names = _dotted(self._root)
-        last = text.rpartition(".")[2].lower()
-        near = [name for name in names if name.lower().endswith(f".{last}")]
-        near = near or _nearest(text, names) or _nearest(last, names, whole=False)
-        if near:
-            return f"did you mean {' or '.join(near[:2])}?"
-        written = "" if "." in text else f"a text is written as '{text}'; "
-        return f"{written}there are {_listed(names)}"
-
-
-def _hint_inside(kind: StructType, path: Sequence[str], name: str) -> str:
-    near = _nearest(name, kind.names)
-    if near:
-        return f"did you mean {'.'.join((*path, near[0]))}?"
-    return f"{'.'.join(path)} has {_listed(kind.names)}"
-
-
-def _nearest(text: str, names: Sequence[str], *, whole: bool = True) -> list[str]:
-    """The name that is nearest, or whose last part is; none if none is near."""
-    by_part = {
-        (name if whole else name.rpartition(".")[2]).lower(): name for name in reversed(names)
-    }
-    return [by_part[one] for one in difflib.get_close_matches(text.lower(), by_part, 1)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join([*names[:_LISTED], *(["..."] if len(names) > _LISTED else [])])
-
-
-def _dotted(kind: StructType, depth: int = 2) -> list[str]:
-    """The names of all columns, and after each its fields."""
-    found = []
-    for field in kind.fields:
-        found.append(field.name)
-        if isinstance(field.dataType, StructType) and depth:
-            found += [f"{field.name}.{name}" for name in _dotted(field.dataType, depth - 1)]
-    return found
-
-
-def _place(kind: StructType, name: str) -> int | None:
-    if name in kind.names:
-        return kind.names.index(name)
-    places = [place for place, one in enumerate(kind.names) if one.lower() == name.lower()]
-    return places[0] if len(places) == 1 else None
 
 
 def compared(named: Named, sign: str, value: Value) -> Condition:
@@ -230,40 +120,8 @@ def _of_type(kind: DataType, value: Value) -> Value | None:
         if isinstance(value, datetime):
             zoned = value.tzinfo is not None
             if zoned == isinstance(kind, TimestampType):
-                return _in_utc(value) if zoned else value
+                return in_utc(value) if zoned else value
     return None
-
-
-def read_date(text: str) -> date | None:
-    """A date; None if it is none that Python has."""
-    return _iso(date, text) if _DATE.fullmatch(text) else None
-
-
-def read_timestamp(text: str) -> datetime | None:
-    """A date and a time of day, in UTC if the text has a zone. None if it is no time that Python
-    has."""
-    match = _TIMESTAMP.fullmatch(text)
-    if match is None:
-        return None
-    day, time, fraction, zone = match.groups(default="")
-    digits = f"{fraction:0<7}" if fraction else ""
-    found = _iso(datetime, f"{day}T{time}{digits}{zone}")
-    return found if found is None or not zone else _in_utc(found)
-
-
-def _in_utc(value: datetime) -> datetime | None:
-    """The same moment; None if Python has no year for it (0, 10000)."""
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        return None
-
-
-def _iso(kind: type[Dated], text: str) -> Dated | None:
-    try:
-        return kind.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def _is_text(kind: DataType) -> bool:

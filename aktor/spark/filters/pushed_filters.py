@@ -10,8 +10,8 @@ from pyspark.sql.types import DataType
 
 from aktor.errors import ConfigurationError
 from aktor.spark.filters import comparisons
-from aktor.spark.filters.comparisons import Columns, Named
 from aktor.spark.filters.conditions import Condition, IsNull, Not, columns_of
+from aktor.spark.filters.names import Columns, Named
 
 __all__ = ["read_filters"]
 

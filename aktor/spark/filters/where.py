@@ -19,8 +19,10 @@ from sqlglot.errors import SqlglotError
 
 from aktor.errors import ConfigurationError
 from aktor.spark.filters import comparisons
-from aktor.spark.filters.comparisons import DIGITS, SIGNS, Columns, Named, Value
+from aktor.spark.filters.comparisons import SIGNS
 from aktor.spark.filters.conditions import All, Any_, Condition, Constant, IsNull, Not, True_
+from aktor.spark.filters.literals import DIGITS, Value, read_date, read_timestamp
+from aktor.spark.filters.names import Columns, Named
 from aktor.spark.filters.where_text import EXAMPLE, Placed, Refused, WhereText
 
 __all__ = ["read_where"]
@@ -333,11 +335,11 @@ def _dated(piece: str, kind: str, text: str) -> Value:
     """date'...' and the like."""
     found: date | None = None
     if kind == "DATE":
-        found = comparisons.read_date(text)
+        found = read_date(text)
         if found is not None:
             return found
         raise Refused(f"{piece} is no date here: write it as date'2026-01-31'")
-    found = comparisons.read_timestamp(text)
+    found = read_timestamp(text)
     zoned = found is not None and found.tzinfo is not None
     if kind == "TIMESTAMPTZ" or (kind == "TIMESTAMP" and (zoned or found is None)):
         if found is None:
