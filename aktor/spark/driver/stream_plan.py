@@ -6,16 +6,16 @@ simulations without a JVM.
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
+from aktor.spark.driver.outages import Outages
+from aktor.spark.driver.record_sizes import RecordSizes
 from aktor.spark.offsets import data_loss, ranges
 from aktor.spark.offsets.bounds import EARLIEST, LookUps, Offsets
 from aktor.spark.offsets.checkpoint import from_json, start_of, to_json
@@ -47,22 +47,7 @@ _IDLE_FRESH: Final = 0.1
 #: How long such an answer may take, in seconds.
 _IDLE_PATIENCE: Final = 5.0
 
-#: How long the estimate of bytes per offset of a topic is good, in seconds.
-_SAMPLE_AGE: Final = 60.0
-
-#: Bytes per offset of a topic as long as no sample of it could be taken.
-_UNKNOWN_SIZE: Final = 1_000.0
-
-#: How long a running query waits between two plans while no broker answers, in seconds.
-_OUTAGE_PAUSE: Final = 1.0
-
-#: How often it says so, in seconds.
-_OUTAGE_WARNING: Final = 60.0
-
-_LOG: Final = logging.getLogger("aktor.spark")
-
 Json = dict[str, Any]
-R = TypeVar("R")
 
 
 class PlanCluster(LookUps, Protocol):
@@ -93,11 +78,8 @@ class _Quiet:
 
 class StreamPlan:
     """Owns the state of a running query that is not in its checkpoint: the initial offsets until
-    they are logged, the target of AvailableNow, the topic ids, the topics that were warned of, the
-    estimated record sizes, the time of the last batch, whether one was planned at all, and while
-    nothing comes: since when, and what was answered last.
-
-    `wanted` says whether there is still somebody for whom an outage is waited out.
+    they are logged, the target of AvailableNow, the topic ids, the topics that were warned of, and
+    while nothing comes: since when, and what was answered last. `wanted`: see `Outages`.
     """
 
     def __init__(
@@ -115,8 +97,7 @@ class StreamPlan:
         self._clock = clock
         self._wall_clock = wall_clock
         self._sleep = sleep
-        self._wanted = wanted
-        self._running = False
+        self._outages = Outages(clock=clock, sleep=sleep, wanted=wanted)
         self._initial: Offsets | None = None
         self._refused: ConfigurationError | None = None
         self._pinned = False
@@ -124,7 +105,7 @@ class StreamPlan:
         self._latest: Offsets | None = None
         self._topic_ids: dict[str, str | None] = {}
         self._missed: set[str] = set()
-        self._sizes: dict[str, tuple[float, float]] = {}
+        self._sizes = RecordSizes(cluster.bytes_per_offset, clock)
         self._quiet: _Quiet | None = None
         minimum = options.min_offsets
         self._delay = (
@@ -164,9 +145,9 @@ class StreamPlan:
         `everything`: no limits (trigger Once). Raises DataLossError if a topic was deleted and
         created anew since the last batch, unless `failOnDataLoss` is false, and ConfigurationError
         in a new query whose start the options do not say. While no broker answers, it waits as
-        `_through_outages` says.
+        `Outages` says.
         """
-        return self._through_outages(lambda: self._end_of_next(start, everything))
+        return self._outages.wait_out(lambda: self._end_of_next(start, everything))
 
     def _end_of_next(self, start: Json, everything: bool) -> Json:
         if self._refused is not None and self._is_initial(start):
@@ -210,9 +191,9 @@ class StreamPlan:
         """The ranges of each task of the batch.
 
         Raises DataLossError for lost records, unless `failOnDataLoss` is false. While no broker
-        answers, it waits as `_through_outages` says.
+        answers, it waits as `Outages` says.
         """
-        return self._through_outages(lambda: self._ranges_of_tasks(start, end))
+        return self._outages.wait_out(lambda: self._ranges_of_tasks(start, end))
 
     def _ranges_of_tasks(self, start: Json, end: Json) -> list[tuple[OffsetRange, ...]]:
         self._refused = None  # a batch is planned, so the query is not a new one
@@ -221,34 +202,8 @@ class StreamPlan:
         if self._is_initial(start):
             begins = self._begins_of_first(begins, said, ends)
         begins |= said
-        added = ends.keys() - begins.keys()
-        if added:
-            # Offsets of a partition that was deleted since cannot be looked up.
-            there, _ = self._cluster.partitions(
-                self._known({partition.topic for partition in ends})
-            )
-            added &= set(there)
-        found = self._cluster.beginning_offsets(sorted(added))
-        for partition in sorted(added):
-            if found[partition]:
-                self._lost(
-                    f"{name_of(partition)} is new and begins with offset {found[partition]},"
-                    " not with 0"
-                )
-        begins |= found
-        gone = sorted(begins.keys() ^ ends.keys())
-        if gone:
-            self._lost(
-                f"{', '.join(map(name_of, gone))} do not exist any more, or the options do not"
-                " name them any more"
-            )
-            ends = {partition: at for partition, at in ends.items() if partition in begins}
-        for partition in sorted(ends):
-            if ends[partition] < begins[partition]:
-                self._lost(
-                    f"{name_of(partition)} was read up to offset {begins[partition]} and now ends"
-                    f" at {ends[partition]}"
-                )
+        begins |= self._begins_of_added(begins, ends)
+        ends = self._without_lost(begins, ends)
         ids = self._ids_of({partition.topic for partition in ends})
         return ranges.tasks(
             (
@@ -264,31 +219,40 @@ class StreamPlan:
             self._options.range_limits,
         )
 
-    def _through_outages(self, plan: Callable[[], R]) -> R:
-        """What `plan` returns; it is called again as long as no broker answers.
+    def _begins_of_added(self, begins: Offsets, ends: Offsets) -> Offsets:
+        """Where the partitions begin that no batch before this one had."""
+        added = ends.keys() - begins.keys()
+        if added:
+            # Offsets of a partition that was deleted since cannot be looked up.
+            there, _ = self._cluster.partitions(
+                self._known({partition.topic for partition in ends})
+            )
+            added &= set(there)
+        found = self._cluster.beginning_offsets(sorted(added))
+        for partition in sorted(added):
+            if found[partition]:
+                self._lost(
+                    f"{name_of(partition)} is new and begins with offset {found[partition]},"
+                    " not with 0"
+                )
+        return found
 
-        Only for a query that has planned before. Until then the options may be wrong, and the user
-        must hear of it. All of the plan is made again, not the one request: if a topic was deleted
-        meanwhile, its offsets would be asked for in vain for ever.
-        """
-        began = self._clock()
-        warned = -math.inf
-        while True:
-            try:
-                found = plan()
-            except KafkaError as error:
-                if not (self._running and error.retriable and self._wanted()):
-                    raise
-                now = self._clock()
-                if now - warned >= _OUTAGE_WARNING:
-                    warned = now
-                    _LOG.warning("the query waits until brokers answer: %s", error)
-                self._sleep(_OUTAGE_PAUSE)
-            else:
-                if warned > -math.inf:
-                    _LOG.warning("the query goes on after %.0f s", self._clock() - began)
-                self._running = True
-                return found
+    def _without_lost(self, begins: Offsets, ends: Offsets) -> Offsets:
+        """The ends of the partitions that are there; records that are not are reported."""
+        gone = sorted(begins.keys() ^ ends.keys())
+        if gone:
+            self._lost(
+                f"{', '.join(map(name_of, gone))} do not exist any more, or the options do not"
+                " name them any more"
+            )
+        left = {partition: at for partition, at in ends.items() if partition in begins}
+        for partition, at in sorted(left.items()):
+            if at < begins[partition]:
+                self._lost(
+                    f"{name_of(partition)} was read up to offset {begins[partition]} and now ends"
+                    f" at {at}"
+                )
+        return left
 
     # -- which partitions there are
 
@@ -402,28 +366,11 @@ class StreamPlan:
         if options.max_offsets is not None:
             ends = limited(begins, ends, options.max_offsets)
         if options.max_bytes is not None:
-            sizes = self._bytes_per_offset(begins, ends)
+            sizes = self._sizes.of_backlog(begins, ends)
             ends = limited(
                 begins, ends, options.max_bytes, lambda partition: sizes[partition.topic]
             )
         return ends
-
-    def _bytes_per_offset(
-        self, begins: Mapping[TopicPartition, int], ends: Offsets
-    ) -> Mapping[str, float]:
-        """The estimate for each topic: a sample of the partition with the longest backlog, taken
-        anew after a minute. If the sample fails, the estimate is the one before, or 1 kB."""
-        now = self._clock()
-        longest: dict[str, TopicPartition] = {}
-        for partition in sorted(ends, key=lambda partition: ends[partition] - begins[partition]):
-            longest[partition.topic] = partition
-        for topic, partition in longest.items():
-            _, at = self._sizes.get(topic, (_UNKNOWN_SIZE, -_SAMPLE_AGE))
-            if ends[partition] > begins[partition] and now - at >= _SAMPLE_AGE:
-                sampled = self._cluster.bytes_per_offset(partition, begins[partition])
-                if sampled is not None:
-                    self._sizes[topic] = sampled, now
-        return {topic: self._sizes.get(topic, (_UNKNOWN_SIZE, now))[0] for topic in longest}
 
     # -- differences from the checkpoint
 
