@@ -1,8 +1,9 @@
-"""Modules that are loaded when they are first needed, also if a signal handler is who needs them.
+"""Modules that are loaded when they are first needed, also by a signal handler.
 
-A signal handler may run in the middle of an import of its own thread. What it imports then is there
-in part only (AttributeError, ImportError), and to wait for the rest is to wait for itself. So a
-thread of its own imports, in which no signal handler runs, and who needs the modules waits for it.
+A signal handler may run in the middle of an import of its own thread. A module that it imports then
+may be there in part only (AttributeError, ImportError). If it waited for the rest, it would wait
+for the thread that it interrupts. So another thread imports, in which no signal handler runs, and
+the caller waits for that thread.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Loaded(Generic[T]):
             try:
                 if self._value is None:
                     self._value = self._load()
-            except Exception:  # who waits comes upon the same, and raises it
+            except Exception:  # the caller meets the same error, and raises it
                 pass
             finally:
                 ended.release()
