@@ -26,10 +26,11 @@ T = TypeVar("T")
 
 class replaceable(Generic[S, T]):
     """A property whose name a subclass may take for an attribute of its own: kafka-python's
-    consumer has none of this name. (What has no `__set__` gives way to an attribute.)"""
+    consumer has none of this name. On a consumer of ours it is a fact, which nobody sets."""
 
     def __init__(self, read: Callable[[S], T]) -> None:
         self._read = read
+        self._name = read.__name__
         self.__doc__ = read.__doc__
 
     @overload
@@ -37,7 +38,26 @@ class replaceable(Generic[S, T]):
     @overload
     def __get__(self, instance: S, owner: type) -> T: ...
     def __get__(self, instance: S | None, owner: type) -> Self | T:
-        return self if instance is None else self._read(instance)
+        if instance is None:
+            return self
+        own = vars(instance)
+        return own[self._name] if self._name in own else self._read(instance)
+
+    def __set__(self, instance: S, value: object) -> None:
+        self._check_subclass(instance)
+        vars(instance)[self._name] = value
+
+    def __delete__(self, instance: S) -> None:
+        self._check_subclass(instance)
+        if vars(instance).pop(self._name, self) is self:
+            raise AttributeError(self._name)
+
+    def _check_subclass(self, instance: S) -> None:
+        if type(instance).__module__.startswith("aktor."):
+            raise AttributeError(
+                f"{self._name} of a {type(instance).__name__} is what the consumer tells, and"
+                " cannot be set: give what you keep another name"
+            )
 
 
 class Measured:

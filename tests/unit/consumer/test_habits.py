@@ -320,6 +320,14 @@ def test_what_a_subclass_counts_may_have_the_name_of_what_only_looks(
     assert consumer.rebalances == []
 
 
+def test_what_a_consumer_of_ours_tells_is_not_set_by_a_program(consumer: KafkaConsumer) -> None:
+    with pytest.raises(AttributeError, match=r"^rebalances of a KafkaConsumer is what"):
+        consumer.rebalances = []  # type: ignore[misc]
+    with pytest.raises(AttributeError, match=r"^rebalances of a KafkaConsumer is what"):
+        del consumer.rebalances
+    assert consumer.rebalances == []
+
+
 def test_close_of_a_subclass_runs_once_also_if_a_callback_calls_it(consumer: KafkaConsumer) -> None:
     calls: list[bool] = []
 
