@@ -963,3 +963,26 @@ def test_a_member_that_was_fenced_says_so_until_it_is_back(protocol: str) -> Non
     )
     assert "heartbeat" not in said
     assert back.startswith(("Records are fetched and delivered", "There is nothing new"))
+
+
+@pytest.mark.parametrize("group", ["g", None])
+def test_who_subscribes_and_never_polls_is_not_alive_when_a_poll_is_overdue(
+    world: World, group: str | None
+) -> None:
+    consumer = world.consumer(
+        group_id=group, max_poll_interval_ms=10_000, session_timeout_ms=10_000
+    )
+    world.sleep(60.0)
+    assert consumer.status().alive  # it reads nothing, and need not poll
+    consumer.subscribe(["orders"])
+    world.sleep(9.0)
+    assert consumer.status().alive
+    assert consumer.status().healthy
+    world.sleep(2.0)
+
+    said = consumer.status()
+
+    assert said.alive.because == "the application has not polled since it has subscribed, 11 s ago"
+    assert said.healthy.because == said.alive.because
+    consumer.poll(timeout_ms=100)
+    assert consumer.status().alive

@@ -402,7 +402,7 @@ class Engine:
         self.core.port.watch_cluster(wanted=True)
         subscription.replace(topics, pattern, regex)
         subscription.track_topics(self.delivery.partitions)
-        self.poll_heartbeat.hurry()
+        self.poll_heartbeat.subscribed(self.core.clock())
         self.core.port.watch_cluster(wanted=subscription.follows_cluster)
         if subscription.group_id is not None:
             self.positions.say()

@@ -67,11 +67,19 @@ class PollHeartbeat:
         #: When the application was last in a poll, and in which thread. (The thread is noted with
         #: each `Poll` that is told: to ask for it costs more than the time.)
         self.polled_at = -math.inf
+        #: When the application has subscribed: since then it is expected to poll.
+        self.subscribed_at = -math.inf
         self.caller: CallerRef = nobody
         #: Whether positions or freed bytes were sent without a wake, and the background was not
         #: woken since; and how many bytes.
         self._unread = False
         self._unread_bytes = 0
+
+    def subscribed(self, now: float) -> None:
+        """The application has subscribed: it is expected to poll, and the next `Poll` wakes the
+        background."""
+        self.subscribed_at = now
+        self._urgent = True
 
     def hurry(self) -> None:
         """The next `Poll` wakes the background: it was told something on which it should act."""

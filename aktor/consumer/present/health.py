@@ -47,11 +47,14 @@ def alive(p: Picture) -> Health:
     if p.overdue >= HANGS_AFTER:
         return Health(False, f"the background thread has not turned for {p.overdue:.0f} s")
     app = p.application
-    idle = app.waits or p.closing or app.polled_at == -math.inf
-    late = 0.0 if idle else p.now - app.polled_at
-    if p.in_group and late >= p.max_poll_interval:
-        at = f" (it is at {app.line})" if app.line else ""
-        return Health(False, f"the application has not polled for {late:.0f} s{at}")
+    # (Who assigns by hand may read on demand, once an hour.)
+    if p.subscribed and not (app.waits or p.closing):
+        late = p.now - max(app.polled_at, app.subscribed_at)
+        if late >= p.max_poll_interval:
+            never = app.polled_at == -math.inf
+            since = f"since it has subscribed, {late:.0f} s ago" if never else f"for {late:.0f} s"
+            at = f" (it is at {app.line})" if app.line else ""
+            return Health(False, f"the application has not polled {since}{at}")
     return WELL
 
 

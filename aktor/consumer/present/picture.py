@@ -68,10 +68,10 @@ class CallsNow(Protocol):
 
 
 class ApplicationNow(Value):
-    """The application's thread: when it last polled (-inf: never), whether a call of it waits for
-    the cluster now (`waits_in`: which one, if that is none that reads), and which method of its
-    rebalance listener runs, since when. `line` is where it is, if it is late: not in a call that
-    waits, and it has not polled for a second."""
+    """The application's thread: when it last polled and subscribed (-inf: never), whether a call of
+    it waits for the cluster now (`waits_in`: which one, if that is none that reads), and which
+    method of its rebalance listener runs, since when. `line` is where it is, if it is late: not in
+    a call that waits, and it has not polled for a second."""
 
     polled_at: float
     waits: bool
@@ -80,6 +80,7 @@ class ApplicationNow(Value):
     callback_since: float
     line: str
     delivered_at: float
+    subscribed_at: float = -math.inf
 
 
 class Picture(Value):
@@ -218,6 +219,7 @@ def _application(
         callback_since=since,
         line=line_of(thread_of(caller)) if (late or running) and dispatcher.on_threads else "",
         delivered_at=engine.delivered_at,
+        subscribed_at=heartbeat.subscribed_at,
     )
 
 

@@ -123,6 +123,7 @@ def an_application(**said: Any) -> ApplicationNow:
         "callback_since": -math.inf,
         "line": "",
         "delivered_at": NOW - 10.0,
+        "subscribed_at": NOW - 400.0,
     }
     return ApplicationNow(**known | said)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -103,6 +104,31 @@ def test_a_restart_helps_only_against_these(said: dict[str, Any]) -> None:
     assert not health.alive(p)
     assert health.alive(p).because
     assert not health.healthy(p, of_consumer(p), ())
+
+
+@pytest.mark.parametrize("group", ["g", None])
+def test_who_has_subscribed_and_never_polls_is_not_alive_when_polls_are_overdue(
+    group: str | None,
+) -> None:
+    def alive(**said: Any) -> health.Health:
+        app = an_application(**{"polled_at": -math.inf, "delivered_at": -math.inf} | said)
+        return health.alive(a_picture(group_id=group, in_group=bool(group), application=app))
+
+    assert alive(subscribed_at=NOW - 299.0)
+    told = alive(subscribed_at=NOW - 301.0)
+    assert told.because == "the application has not polled since it has subscribed, 301 s ago"
+    assert alive(subscribed_at=NOW - 301.0, waits=True)
+    # A program that polled, subscribed to nothing for an hour, and subscribes again.
+    assert alive(polled_at=NOW - 3600.0, subscribed_at=NOW - 1.0)
+    assert not alive(polled_at=NOW - 301.0)
+
+
+def test_who_assigns_by_hand_may_read_on_demand() -> None:
+    by_hand = {"group_id": None, "in_group": False, "subscribed": False, "assigned_by_user": True}
+
+    for polled_at in (-math.inf, NOW - 3600.0):
+        app = an_application(polled_at=polled_at, subscribed_at=-math.inf)
+        assert health.alive(a_picture(**by_hand, application=app))
 
 
 def test_a_metadata_error_that_may_pass_is_a_fault_after_a_second_and_a_refusal_at_once() -> None:
