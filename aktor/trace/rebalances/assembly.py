@@ -61,7 +61,10 @@ _GAVE_UP: Final = (
 _GOES_ON: Final = 1.0
 
 #: How the leader's list of members shows a member that has no trace.
-_BY_LIST: Final = {Cause.JOIN: "a new member, says", Cause.LEAVE: "a member no more, says"}
+_BY_LIST: Final = {
+    Cause.JOIN: "a new member, says",
+    Cause.LEAVE: "it is gone (it left or was taken out), says",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,10 @@ class Moves:
     least: int | None = None
     needlessly: int | None = None
     unseen: int = 0
+    #: So many partitions nobody with a trace had before it, though somebody had had them; and so
+    #: many nobody with a trace has after it.
+    given: int = 0
+    taken: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -350,17 +357,23 @@ class Assembly:
         for owner in known.values():
             if owner in kept:
                 kept[owner] += 1
+        revoked = {partition for part in self.parts for partition in part.revoked}
+        expelled = {None, *(one.source for part in self.parts for one in part.expelled)}
+        given = sum(owner not in expelled for one, owner in before.items() if one not in revoked)
+        taken = len(revoked - self.owners.keys())
         counted, seen = self.counted
         unfinished = any(part.outcome == "unfinished" for part in self.parts)
         if counted > len(self.members) or unfinished:
             # The assignor has given partitions to members that have no trace here or left at once,
             # so `owners` lacks them. Or a part is unfinished: it is ended after ABANDONED, and
             # `owners` are those of that time. In both cases the least moves are not known.
-            return Moves(len(known), moved, first, unseen=max(0, counted - seen))
+            unseen = max(0, counted - seen)
+            return Moves(len(known), moved, first, unseen=unseen, given=given, taken=taken)
         owned_before = sum(owner is not None for owner in known.values())
         least = least_moves(list(kept.values()), len(kept), len(known), owned_before)
         settled = sum(moves[partition] for partition in known)
-        return Moves(len(known), moved, first, least, max(0, settled - least))
+        needlessly = max(0, settled - least)
+        return Moves(len(known), moved, first, least, needlessly, given=given, taken=taken)
 
     def rows(
         self,
@@ -494,7 +507,7 @@ def _sentence(
     if trigger is None:
         began = (
             "what triggered it is in no trace (a session that ran out, a member unseen, or clocks"
-            " that differ)"
+            f" that differ){_with_others(moves)}"
         )
     else:
         why = (trigger.because or trigger.cause.value).rstrip(".")
@@ -515,6 +528,17 @@ def _sentence(
     if gaps:
         words.append(f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}")
     return "; ".join(words) + "."
+
+
+def _with_others(moves: Moves) -> str:
+    """What is known of members without a trace: they may have had partitions, or have them now."""
+    told = (
+        (moves.given, "had no owner with a trace before"),
+        (moves.taken, "went to no member with a trace"),
+    )
+    return "".join(
+        f"; {count} partition{'' if count == 1 else 's'} {words}" for count, words in told if count
+    )
 
 
 def _clocks(parts: Iterable[Part], apart: Mapping[tuple[Name, Name], float]) -> str:

@@ -5,9 +5,11 @@ are complete: it remembers what is under way, and no more. It can be pickled bet
 that a stream goes on where it was.
 
 A rebalance is put together of its members' parts. Two parts are of the same rebalance if they are
-of the same generation or epoch, or if one takes on a partition that was revoked in the other
-(cooperative members revoke in one generation what they assign in the next; in a KIP-848 group
-nobody waits for the others).
+of the same generation or epoch, or if one is the second round of the other (cooperative members
+revoke in one generation what is assigned in the next). In a KIP-848 group nobody waits for the
+others: there two parts are also of one rebalance if one takes on a partition that was revoked in
+the other, and not long before. If it was long before, or if who had revoked it has it back, a
+member without a trace has had it meanwhile.
 """
 
 from __future__ import annotations
@@ -55,6 +57,10 @@ SETTLED: Final = 30.0
 #: not here.
 ABANDONED: Final = 600.0
 
+
+#: A member of a KIP-848 group hears within so many seconds that a partition was released which it
+#: is to have: by its next heartbeat (`group.consumer.max.heartbeat.interval.ms`).
+HEARD: Final = 15.0
 
 #: Events by which a member says only that it lives: nothing else depends on them.
 _SIGNS: Final = frozenset({HEARTBEAT, HEARTBEAT_LATE})
@@ -227,9 +233,12 @@ class GroupTraces:
         if life.part is not None:
             life.part.attempts += 1
             return
+        before = life.lately(at)  # (It is forgotten when the next one begins.)
         part = self._begin_part(life, at, fields.text(event, "because"))
         part.since_generation = fields.number(event, "generation")
         part.owned = fields.number(event, "owned")
+        if before is not None and part.cause is Cause.SECOND_ROUND:
+            self._join(self._of.get(before), self._of.get(part))
         self._join_waiting(part)
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
@@ -580,7 +589,25 @@ class GroupTraces:
                 # clock is ahead, its next `membership.moved` corrects that.)
                 self._lives[before.source].in_group = False
             if before is not None and before.revoked_in is not None and part is not None:
-                self._join(self._of.get(before.revoked_in), self._of.get(part))
+                self._hand_over(before.revoked_in, part)
+
+    def _hand_over(self, revoked_in: Part, given_in: Part) -> None:
+        """A partition that was revoked in the one part is given to a member in the other one: they
+        are the same rebalance, unless a member without a trace has had it meanwhile."""
+        if revoked_in.outcome != "completed" or self._is_handed_over(revoked_in, given_in):
+            self._join(self._of.get(revoked_in), self._of.get(given_in))
+
+    def _is_handed_over(self, revoked_in: Part, given_in: Part) -> bool:
+        """Whether it went from one who was done with its own part to the next owner at once."""
+        ended = revoked_in.ended
+        if ended is None or revoked_in.source == given_in.source:
+            return ended is None  # it was done, and has the partition back by another rebalance
+        if all(life.protocol == "classic" for life in self._lives.values() if life.protocol):
+            return False  # of these the generation says it, and the second round
+        names = revoked_in.name, given_in.name
+        known = {**self.clocks.apart(SKEW), **self.surely_ahead}
+        differ = max(SKEW, known.get(names, 0.0), known.get(names[::-1], 0.0))
+        return given_in.began <= ended + HEARD + differ
 
     def _released(self, life: Life, at: float, event: Event) -> None:
         for partition in fields.keys(event):

@@ -52,3 +52,13 @@ def sentences_of(events: Iterable[Event], since: float = 0.0) -> list[str]:
     rows, _ = read(json.dumps(event) for event in events)
     rebalances = [row for row in rows if isinstance(row, Rebalance)]
     return [row.sentence for row in rebalances if row.began >= BEGAN + since]
+
+
+def closes(sim: Simulation, member: Member) -> None:
+    """The member closes its consumer, and does nothing more."""
+
+    def close(_: Any, consumer: Any) -> None:
+        consumer.close()
+        sim.sleep(1000)
+
+    member.does_next = close

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from aktor.simulation import Member as Simulated
 from aktor.simulation import Simulation
 from aktor.trace.pictures.members import holding
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Rebalance, Span
 from aktor.trace.rebalances.spans import AWAY
-from tests.unit.trace.rebalances.incidents import Incident, sentences_of
-from tests.unit.trace.rebalances.told import Member, rows_of
+from tests.unit.trace.rebalances.incidents import Incident, closes, sentences_of
+from tests.unit.trace.rebalances.told import Member, rows_of, takes
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -49,35 +48,6 @@ class Again(Member):
         super().tells(t, event, **values)
         again = f"{self._consumer}-2"
         self._events[-1] |= {"trace": again, "source": again}
-
-
-def closes(sim: Simulation, member: Simulated) -> None:
-    """The member closes its consumer, and does nothing more."""
-
-    def close(_: Any, consumer: Any) -> None:
-        consumer.close()
-        sim.sleep(1000)
-
-    member.does_next = close
-
-
-def takes(member: Member, at: float, epoch: int, because: str, *owns: str, joins: bool) -> None:
-    """A KIP-848 member is given these partitions at an epoch."""
-    before = 0 if joins else epoch - 1
-    if joins:
-        member.tells(at, "rebalance.triggered", because=because, generation=0, owned=0)
-        member.tells(at, "membership.moved", before="unsubscribed", after="joining")
-    member.tells(at, "member.epoch", before=before, after=epoch)
-    if joins or owns:
-        moved = {"before": "stable", "after": "reconciling"}
-        member.tells(at, "membership.moved", **moved)
-        if not joins:
-            member.tells(at, "rebalance.triggered", because=because, generation=epoch, owned=2)
-        if owns:
-            given = dict.fromkeys(owns, 1)
-            member.tells(at + 0.01, "partitions.assigned", partitions=given, by_group=True)
-        member.tells(at + 0.02, "membership.moved", before="reconciling", after="stable")
-        member.tells(at + 0.02, "rebalance.completed", generation=epoch, ms=20)
 
 
 def rebalances_of(events: list[Event], since: float) -> list[Rebalance]:

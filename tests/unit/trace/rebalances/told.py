@@ -96,6 +96,25 @@ class Member:
         self.tells(t, "member.left", because="the consumer was closed")
 
 
+def takes(member: Member, at: float, epoch: int, because: str, *owns: str, joins: bool) -> None:
+    """A KIP-848 member is given these partitions at an epoch."""
+    before = 0 if joins else epoch - 1
+    if joins:
+        member.tells(at, "rebalance.triggered", because=because, generation=0, owned=0)
+        member.tells(at, "membership.moved", before="unsubscribed", after="joining")
+    member.tells(at, "member.epoch", before=before, after=epoch)
+    if joins or owns:
+        moved = {"before": "stable", "after": "reconciling"}
+        member.tells(at, "membership.moved", **moved)
+        if not joins:
+            member.tells(at, "rebalance.triggered", because=because, generation=epoch, owned=2)
+        if owns:
+            given = dict.fromkeys(owns, 1)
+            member.tells(at + 0.01, "partitions.assigned", partitions=given, by_group=True)
+        member.tells(at + 0.02, "membership.moved", before="reconciling", after="stable")
+        member.tells(at + 0.02, "rebalance.completed", generation=epoch, ms=20)
+
+
 def rows_of(events: Sequence[Event], kind: type[Row]) -> list[Any]:
     """The rows of one table."""
     return [row for row in tell(events)[0] if type(row) is kind]
