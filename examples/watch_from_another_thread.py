@@ -21,7 +21,7 @@ def watch(
     """Tell how far the consumer is, every `every_s` seconds until `ended` is set."""
     while not ended.wait(every_s):
         status = consumer.status()
-        lag = sum(one.lag or 0 for one in status.partitions.values())
+        lag = f"at least {status.lag_at_least}" if status.lag is None else status.lag
         read = consumer.metrics()["consumer-fetch-manager-metrics"]["records-consumed-total"]
         tell(f"{status.state}: {status.member_state}, read {read:.0f}, lag {lag}")
 

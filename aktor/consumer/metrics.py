@@ -34,6 +34,9 @@ H = TypeVar("H")
 #: How old a value may be that a reporter reads, in seconds. Reporters read all of them in a row.
 FRESH: Final = 0.1
 
+#: For how long, in seconds, the lag of a partition is known that is not fetched any more.
+KNOWN_FOR: Final = 1.0
+
 #: The values of metrics before anything was measured.
 _NONE_YET: Final[Mapping[Kind, float]] = {
     **dict.fromkeys(("total", "average", "rate", "gauge"), 0.0),
@@ -57,7 +60,8 @@ BUFFERED_BYTES: Final = _metric(
 LAG_MAX: Final = _metric(
     "records-lag-max",
     "maximum",
-    "records between the position and the end of the partition that is furthest behind",
+    "records between the position and the end, as told last, of the partition that is furthest"
+    " behind",
 )
 LAG_AVERAGE: Final = _metric(
     "records-lag-avg", "average", "records behind a partition's position, as it was read"
@@ -255,10 +259,12 @@ def _of_engine(
         tags = (("topic", partition.topic), ("partition", str(partition.partition)))
         if position is not None and ends is not None:
             lags.append(ends[0] - position)
-            yield (
-                _metric("records-lag", "gauge", "records behind the position", tags=tags),
-                lags[-1],
-            )
+            # (Of one that is paused nobody asks where it ends. The maximum is one of at least.)
+            if not state.paused or now - max(state.paused_at, state.log_ends_at) < KNOWN_FOR:
+                yield (
+                    _metric("records-lag", "gauge", "records behind the position", tags=tags),
+                    lags[-1],
+                )
         if position is not None and start is not None:
             leads.append(position - start)
             text = "records from the beginning of the log to the position"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.runtime.dispatcher import CooperativeActor
 from aktor.consumer.present import health
+from aktor.consumer.present.ends import end_known_at, is_lag_known
 from aktor.consumer.present.health import WELL, Health
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons import sentence
@@ -42,9 +43,11 @@ __all__ = [
 class PartitionStatus:
     """One assigned partition: its consumed position, its end as last told, the records between.
 
-    None means not known. `lag` counts from the position to the high watermark (or the last stable
-    offset, with read_committed), as the leader told it last; it is not known either if all of that
-    is read, and the leader is not asked before the application polls, or there is room again.
+    None means not known. `end` is the high watermark (or the last stable offset, with
+    read_committed), as the leader told it last, `end_age` seconds ago. `lag` counts from the
+    position to the end; it is None if the end is not known now: the leader is not asked, since the
+    partition is paused or there is no room, or does not answer. `lag_at_least` is counted
+    to the end that was told last, however old that is.
     """
 
     position: int | None
@@ -62,6 +65,9 @@ class PartitionStatus:
     #: How many seconds behind the records are, by their own timestamps: the age of the next one to
     #: be delivered, at most. 0.0 without lag; None: not known.
     lag_seconds: float | None = None
+    #: How many seconds ago the leader told `end`, or answered that it is still the same.
+    end_age: float | None = None
+    lag_at_least: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +167,24 @@ class ConsumerStatus(_Look):
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
     @property
+    def lag_at_least(self) -> int:
+        """Records that were known to wait when their leaders were asked last, over all partitions.
+        Where `lag` is None there may be more by now."""
+        return sum(state.lag_at_least or 0 for state in self.partitions.values())
+
+    @property
     def _awaits_partitions(self) -> bool:
         wants_some = bool(self.subscription) and self.member_state != "stable"
         return wants_some and not self.partitions
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON has it, for a page or a log: `json.dumps(status.to_dict())`. Partitions
-        are called "orders-0"; `lag` and `lag_seconds` of the whole consumer are in it, too."""
+        are called "orders-0"; `lag`, `lag_seconds` and `lag_at_least` of the whole consumer are in
+        it, too."""
         fields = dataclasses.fields(self)
         told = {one.name: _as_json(getattr(self, one.name)) for one in fields}
-        return {**told, "lag": self.lag, "lag_seconds": self.lag_seconds}
+        lag = {"lag": self.lag, "lag_seconds": self.lag_seconds}
+        return {**told, **lag, "lag_at_least": self.lag_at_least}
 
     def __str__(self) -> str:
         lines = [f"consumer {self.client_id}: {self.state}"]
@@ -188,9 +202,13 @@ class ConsumerStatus(_Look):
             paused = ", paused" if status.paused else ""
             seconds = "" if status.lag_seconds is None else f" ({status.lag_seconds:.1f} s)"
             said = status.trouble or status.because
+            told = ""
+            if status.lag is None and status.lag_at_least is not None:
+                age = "" if status.end_age is None else f", as told {status.end_age:.1f} s ago"
+                told = f" (at least {status.lag_at_least}{age})"
             lines.append(
                 f"  {partition.topic}-{partition.partition}: position {_or(status.position)},"
-                f" end {_or(status.end)}, lag {_or(status.lag)}{seconds}{paused}"
+                f" end {_or(status.end)}, lag {_or(status.lag)}{told}{seconds}{paused}"
                 f"{f', {said}' if said else ''}"
             )
         ages = [
@@ -299,7 +317,7 @@ def _waiting_for(findings: Findings) -> WaitingFor | None:
 
 def _partitions(findings: Findings) -> dict[TopicPartition, PartitionStatus]:
     p, waiting = findings.picture, findings.waiting
-    return {tp: _partition(p, it, waiting[tp]) for tp, it in p.partitions.items()}
+    return {tp: _partition(p, tp, it, waiting[tp]) for tp, it in p.partitions.items()}
 
 
 def _state(p: Picture, findings: Findings) -> str:
@@ -318,8 +336,12 @@ def _age(at: float, now: float) -> float | None:
     return None if at == -math.inf else max(0.0, now - at)
 
 
-def _partition(p: Picture, it: PartitionSeen, reason: Reason) -> PartitionStatus:
-    lag = None if it.lag == 0 and reason.waiting_for in _UNASKED else it.lag
+def _partition(
+    p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason
+) -> PartitionStatus:
+    known_at = end_known_at(p, tp, it)
+    unasked = it.lag == 0 and reason.waiting_for in _UNASKED
+    lag = None if unasked or not is_lag_known(p, tp, it, known_at) else it.lag
     return PartitionStatus(
         position=it.position,
         end=it.end,
@@ -331,6 +353,8 @@ def _partition(p: Picture, it: PartitionSeen, reason: Reason) -> PartitionStatus
         because=reason.text,
         waiting=_age(reason.since, p.now),
         lag_seconds=_behind(p, it, lag),
+        end_age=_age(known_at, p.now),
+        lag_at_least=it.lag,
     )
 
 

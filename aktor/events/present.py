@@ -8,7 +8,7 @@ background thread hangs. Times are those of the dispatcher's clock: who looks co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
@@ -18,6 +18,7 @@ from aktor.values import Value, replace
 
 __all__ = [
     "UNUSED_AFTER",
+    "LastFetch",
     "BrokerNow",
     "CommitsFail",
     "CommitsNow",
@@ -66,6 +67,21 @@ class Heard:
         last = cls()
         last.note(max([one.at for one in slots], default=-math.inf))
         return last
+
+
+class LastFetch:
+    """When a broker has last answered the Fetch of its session, and for which partitions. Of these
+    the ends are known that were told last: an answer leaves out what has not changed (KIP-227). It
+    changes with each answer, so it is a slot: the fetch manager writes it, any thread reads it."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last: tuple[float, Collection[TopicPartition]] = (-math.inf, ())
+
+    def note(self, now: float, partitions: Collection[TopicPartition]) -> None:
+        """The broker has answered a Fetch for these."""
+        self.last = now, partitions
 
 
 class Crowded:
@@ -239,8 +255,8 @@ class Hindrance(Value):
 class FetchNow(Value):
     """The partitions that are not fetched, since when brokers owe an answer that brings records,
     when and how the last Fetch to these failed if it did not just stay without an answer, with what
-    these refuse the whole Fetch if they do, and the brokers from which partitions are read instead
-    of from their leaders (KIP-392)."""
+    these refuse the whole Fetch if they do, the brokers from which partitions are read instead of
+    from their leaders (KIP-392), and when brokers have last answered a Fetch."""
 
     hindered: Mapping[TopicPartition, Hindrance] = field(default_factory=dict)
     late: Mapping[int, float] = field(default_factory=dict)
@@ -248,6 +264,7 @@ class FetchNow(Value):
     refusals: Mapping[int, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
     crowded: Crowded = field(default_factory=Crowded)
+    answered: Mapping[int, LastFetch] = field(default_factory=dict)
 
 
 class PositionNow(Value):

@@ -162,7 +162,7 @@ class Partition:
         self.reset: Reset | None = None
         #: The high watermark and the last stable offset, as the latest Fetch told them.
         self.log_ends: tuple[int, int] | None = None
-        #: When they were told last, by the application's clock.
+        #: When the answer came that told them last, by the consumer's clock.
         self.log_ends_at = -math.inf
         #: The first offset of the log, as the latest Fetch told it.
         self.log_start: int | None = None
@@ -323,7 +323,7 @@ class Partition:
             elif self.open_at == -math.inf or stable != self.last_stable_offset:
                 self.open_at = now
             self.log_ends = (chunk.high_watermark, stable)
-            self.log_ends_at = now
+            self.log_ends_at = now if chunk.came_at == -math.inf else chunk.came_at
         if chunk.log_start_offset >= 0:
             self.log_start = chunk.log_start_offset
         if not chunk.size and chunk.error is None:

@@ -89,8 +89,9 @@ class Picture(Value):
     `buffered_of_paused`: those of the buffered bytes that are of paused partitions.
     `untold`: bytes that were read, and that no `Poll` has told to the fetch manager yet. `crowded`:
     partitions that are not fetched before the next `Poll`, if the application is late with it.
-    `forked`: it is that of a parent process. `closing`: `close` is under way. `pattern`: the
-    one that is subscribed to, if we evaluate it."""
+    `answers`: when brokers have last answered a Fetch, and for which partitions; `fetch_wait`: how
+    long they may keep one that brings nothing. `forked`: it is that of a parent process. `closing`:
+    `close` is under way. `pattern`: the one that is subscribed to, if we evaluate it."""
 
     now: float
     wall: float
@@ -122,6 +123,8 @@ class Picture(Value):
     coordinator: CoordinatorNow | None = None
     member: MemberNow | None = None
     fetch: FetchNow = field(default_factory=FetchNow)
+    answers: Mapping[int, tuple[float, Collection[TopicPartition]]] = field(default_factory=dict)
+    fetch_wait: float = 0.0
     crowded: frozenset[TopicPartition] = frozenset()
     positions: PositionsNow = field(default_factory=PositionsNow)
     commits: CommitsNow | None = None
@@ -182,6 +185,8 @@ def take(
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
         fetch=fetch,
+        answers={node: it.last for node, it in fetch.answered.items()},
+        fetch_wait=max(settings.fetch_max_wait, settings.fetch_idle_wait),
         crowded=fetch.crowded.now if is_late and partitions else frozenset(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),

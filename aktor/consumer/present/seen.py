@@ -27,7 +27,8 @@ class PartitionSeen(NamedTuple):
     own code has raised what `error` says. `next_at` is the timestamp of what
     comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
     when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
-    known). `here_since`: since when the next of its records are here (inf: there are none)."""
+    known). `here_since`: since when the next of its records are here (inf: there are none).
+    `told_at`: when its end was told that is known (-inf: none is)."""
 
     position: int | None
     end: int | None
@@ -47,6 +48,7 @@ class PartitionSeen(NamedTuple):
     failed_at: float = -math.inf
     open_at: float = -math.inf
     here_since: float = math.inf
+    told_at: float = -math.inf
 
     @property
     def is_here(self) -> bool:
@@ -71,11 +73,12 @@ _OWNED: Final = Stage.OWNED
 
 class _Own(NamedTuple):
     """What few partitions have. `chunks`: the facts of those with records, in order, also those
-    that no poll has taken over, which have `arrived` bytes, and have told `ends`."""
+    that no poll has taken over, which have `arrived` bytes, and have told `ends` at `ends_at`."""
 
     chunks: list[tuple[int, int, float, int]]
     arrived: int = 0
     ends: tuple[int, int] | None = None
+    ends_at: float = -math.inf
     error: str = ""
     error_is_yours: bool = False
     in_hand: int = 0
@@ -140,7 +143,8 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
     def _make(self, partition: TopicPartition) -> PartitionSeen:
         offset, ends, paused, stage, subscribed, *rest = self._noted[partition]
         read_until, paused_at, failed_at, open_at, log_ends_at = rest
-        chunks, arrived, newer_ends, error, yours, in_hand = self._own.get(partition, _NOTHING)
+        own = self._own.get(partition, _NOTHING)
+        chunks, arrived, newer_ends, newer_at, error, yours, in_hand = own
         position = self._positions.get(partition, offset)
         ends = newer_ends or ends
         end = None if ends is None else ends[1] if self._isolated else ends[0]
@@ -156,6 +160,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
             *(error, in_hand, yours),
             *(paused_at, failed_at, open_at),
             chunks[0][2] if chunks else log_ends_at if in_hand else math.inf,
+            max(log_ends_at, newer_at),
         )
 
 
@@ -202,7 +207,7 @@ def see(engine: Engine) -> Partitions:
 
 def _own(state: Partition, coming: Iterable[Chunk]) -> _Own:
     chunks, error = state.chunks.copy(), state.error
-    size, ends = 0, None
+    size, ends, ends_at = 0, None, -math.inf
     for chunk in coming:
         if chunk.epoch != state.fetch_epoch or state.is_unwanted:
             continue  # it will be dropped
@@ -212,11 +217,12 @@ def _own(state: Partition, coming: Iterable[Chunk]) -> _Own:
         if chunk.size:
             chunks.append(chunk)
         if chunk.high_watermark >= 0:
-            ends = (chunk.high_watermark, chunk.last_stable_offset)
+            ends, ends_at = (chunk.high_watermark, chunk.last_stable_offset), chunk.came_at
     return _Own(
         [*map(_OF_CHUNK, chunks)],
         size,
         ends,
+        ends_at,
         "" if error is None else str(error),
         isinstance(error, RecordDeserializationError),
     )

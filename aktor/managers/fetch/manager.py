@@ -153,6 +153,7 @@ class FetchManager(RequestManager):
                 refusals=self._refusals.copy(),
                 replicas=plan.replicas.copy(),
                 crowded=plan.all_crowded,
+                answered={node_id: node.answered for node_id, node in self._nodes.items()},
             )
 
     def _new_backoff(self) -> Backoff:
@@ -384,6 +385,7 @@ class FetchManager(RequestManager):
             session = FetchSession(enabled=self.settings.enable_incremental_fetch_sessions)
             bandwidth = FetchBandwidth(self.settings.fetch_max_bytes)
             node = self._nodes[node_id] = FetchNode(session, bandwidth, self._new_backoff())
+            self._plan.show_again()
         return node
 
     def _fetch(self, node_id: int, size: int, now: float) -> Request:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from aktor.actors.runtime.manager import NEVER, Backoff
+from aktor.events.present import LastFetch
 from aktor.managers.fetch.cursor import FetchCursor
 from aktor.managers.fetch.request import Asked
 from aktor.managers.fetch.room import FetchBandwidth
@@ -24,6 +25,7 @@ class FetchNode:
     and one beside it."""
 
     __slots__ = (
+        "answered",
         "asked",
         "backoff",
         "bandwidth",
@@ -40,6 +42,8 @@ class FetchNode:
         self.bandwidth = bandwidth
         self.backoff = backoff
         self.asked: Asked | None = None
+        #: The last answer to the session's Fetch.
+        self.answered = LastFetch()
         #: The Fetch without a session that may be sent beside the session's.
         self.sessionless = SessionlessFetch()
         self.rest_until = -math.inf
@@ -73,6 +77,7 @@ class FetchNode:
     def brought(self, size: int, asked: Asked, now: float) -> None:
         """The session's Fetch has brought so many bytes."""
         self.backoff.reset()
+        self.answered.note(now, asked.wanted)
         self.bandwidth.brought(size, asked=asked.max_bytes, seconds=now - asked.sent_at)
         self.brought_nothing = not size
         if not size:

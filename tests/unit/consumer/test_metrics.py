@@ -250,6 +250,26 @@ def test_the_largest_lag_counts_from_the_position_to_the_end() -> None:
     assert said[f"{FETCH}.{B.topic}-{B.partition}"]["records-lag"] == 1
 
 
+def test_the_lag_of_a_partition_that_is_paused_is_left_out_and_not_one_of_long_ago() -> None:
+    harness = a_consumer(A, B)
+    harness.fetched(
+        a_chunk(A, count=3, epoch=1, high_watermark=10),
+        a_chunk(B, 0, count=3, epoch=2, high_watermark=4),
+    )
+    harness.poll()
+    harness.clock.now += 60.0
+    harness.engine.pause([A], paused=True)
+    harness.clock.now += 0.9
+    assert metrics_of(harness)[f"{FETCH}.{A.topic}-{A.partition}"]["records-lag"] == 7
+    harness.clock.now += 0.2
+
+    said = metrics_of(harness)
+
+    assert "records-lag" not in said.get(f"{FETCH}.{A.topic}-{A.partition}", {})
+    assert said[f"{FETCH}.{B.topic}-{B.partition}"]["records-lag"] == 1
+    assert said[FETCH]["records-lag-max"] == 7  # as told last
+
+
 def test_the_largest_lag_is_that_of_the_windows_also_when_the_rest_was_read_since() -> None:
     harness = a_consumer(metrics_sample_window=10.0)
     harness.fetched(a_chunk(count=9, high_watermark=9))

@@ -68,6 +68,19 @@ def test_records_are_here_since_they_came_and_not_since_a_poll_has_taken_them_ov
     )
 
 
+def test_an_end_is_as_old_as_the_answer_that_told_it_and_not_as_the_poll_that_took_it_over() -> (
+    None
+):
+    harness = a_consumer(A)
+    harness.fetched(a_chunk(A, came_at=BEGIN, high_watermark=3))
+    harness.clock.now = BEGIN + 8.0
+    assert see(harness.engine)[A].told_at == BEGIN
+
+    harness.poll()
+
+    assert see(harness.engine)[A].told_at == BEGIN
+
+
 def test_what_comes_later_does_not_make_the_first_records_younger() -> None:
     harness = a_consumer(A, B)
     harness.fetched(a_chunk(B, epoch=2, count=20, came_at=BEGIN))

@@ -62,6 +62,17 @@ def test_the_lag_is_unknown_while_that_of_any_partition_is() -> None:
     assert status.lag is None
 
 
+def test_where_the_lag_is_unknown_it_is_said_how_much_it_is_at_least() -> None:
+    paused = a_partition(lag=None, lag_at_least=7, end_age=12.34, paused=True)
+    status = a_status(partitions={A: paused, B: a_partition(lag=2, lag_at_least=2)})
+
+    assert (status.lag, status.lag_at_least) == (None, 9)
+    assert (
+        "  orders-0: position 5, end 12, lag unknown (at least 7, as told 12.3 s ago), paused"
+        in (str(status).splitlines())
+    )
+
+
 def test_a_member_to_which_the_group_has_given_nothing_has_no_lag() -> None:
     assert (a_status().lag, a_status().lag_seconds) == (0, 0.0)
 
@@ -165,7 +176,8 @@ def test_a_status_can_be_written_as_json_with_all_its_fields() -> None:
 
     told = json.loads(json.dumps(status.to_dict(), allow_nan=False))
 
-    assert told.keys() == {one.name for one in dataclasses.fields(status)} | {"lag", "lag_seconds"}
+    lags = {"lag", "lag_seconds", "lag_at_least"}
+    assert told.keys() == {one.name for one in dataclasses.fields(status)} | lags
     assert told["lag"] == 8
     assert told["subscription"] == ["invoices", "orders"]
     assert told["partitions"]["orders-1"]["lag"] == 1

@@ -143,6 +143,7 @@ def seen(**said: Any) -> PartitionSeen:
         "next_at": -1,
         "error": "",
         "in_hand": 0,
+        "told_at": NOW - 0.1,
     }
     return PartitionSeen(**known | said)
 
