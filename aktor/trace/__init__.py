@@ -70,9 +70,13 @@ class Strand:
         """What a message of the application carries. Unless it acts on something, the next message
         carries only what is told after this one."""
         last = self.last
+        self.forget()
+        return last
+
+    def forget(self) -> None:
+        """What comes now begins by itself, unless something is acted on."""
         if not self.cause:
             self.last = 0
-        return last
 
 
 class _Outlet:
@@ -130,11 +134,15 @@ class _Outlet:
 class Trace:
     """A logger with bound keys; a call costs about 100 ns while nobody listens."""
 
-    __slots__ = ("_bound", "_outlet", "strand")
+    __slots__ = ("_bound", "_leads", "_outlet", "strand")
 
-    def __init__(self, outlet: _Outlet, bound: Mapping[str, Any], strand: Strand) -> None:
+    def __init__(
+        self, outlet: _Outlet, bound: Mapping[str, Any], strand: Strand, *, leads: bool = True
+    ) -> None:
         self._outlet = outlet
         self._bound = bound
+        #: Whether its events lead to what is done after them (see `aside`).
+        self._leads = leads
         #: That of the side which tells: the application's, unless it is an actor's.
         self.strand = strand
 
@@ -170,7 +178,8 @@ class Trace:
         cause = values.pop("cause", strand.cause)
         if cause:
             values["cause"] = cause
-        strand.last = seq
+        if self._leads:
+            strand.last = seq
         # What is bound was made plain when it was bound. In the file the last keys stand in this
         # order at the end of a line, where they are found quickly.
         outlet.emit(
@@ -208,7 +217,14 @@ class Trace:
 
     def bind(self, **values: Any) -> Trace:
         """The same trace with these keys on every event."""
-        return Trace(self._outlet, {**self._bound, **plain_event(values)}, self.strand)
+        bound = {**self._bound, **plain_event(values)}
+        return Trace(self._outlet, bound, self.strand, leads=self._leads)
+
+    def aside(self) -> Trace:
+        """The same trace, for what is only seen or is only an effect: records were given out, a
+        partition waits. Nothing is done because of it, so no message and no later event has it as
+        its cause."""
+        return Trace(self._outlet, self._bound, self.strand, leads=False)
 
     def of_actor(self, **values: Any) -> Trace:
         """The trace of an actor: with these keys on every event, and its causes are those of the

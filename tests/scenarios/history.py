@@ -11,7 +11,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.simulation import history as told
-from aktor.simulation.checks import listener, ownership, records
+from aktor.simulation.checks import causes, listener, ownership, records
 from tests.scenarios.world import World
 
 #: What holds for all that a world tells. Others need to know what became of members' sessions, and
@@ -20,6 +20,7 @@ CHECKS = (
     records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
     records.the_trace_tells_what_is_given,
     *ownership.CHECKS,
+    *causes.CHECKS,
     listener.the_listener_hears_of_each_partition,
 )
 

@@ -99,3 +99,48 @@ def test_a_commit_and_its_request_have_one_number(events: Events) -> None:
     assert commits
     assert [one["request"] for one in commits] == [one["request"] for one in requests]
     assert [one["seq"] for one in commits] == [one["cause"] for one in requests]
+
+
+@pytest.fixture(scope="module", name="behind")
+def _behind() -> Events:
+    """What a consumer tells whose records wait, since it polls slowly, when another one joins."""
+    world = World(1)
+    world.cluster.create_topic("orders", partitions=4)
+    world.cluster.fill("orders", 500)
+    history = History(world)
+    first = history.reader("orders", group_id="g", max_poll_records=5)
+    history.drive(5.0)
+    world.trickle("orders", 400, over=6.0)
+    second = history.reader("orders", group_id="g", max_poll_records=5)
+    for _ in range(20):
+        history.drive(0.2, second)  # meanwhile chunks come to the first one, and the revocation
+        history.drive(0.1, first)
+    history.drive(10.0)
+    assert history.broken == []
+    return world.host(first.consumer).events
+
+
+def test_while_records_wait_all_of_a_rebalance_is_walked_back_to_its_heartbeat(
+    behind: Events,
+) -> None:
+    rejoined = named(behind, "request.sent", "JoinGroup")[-1]
+    commit = [one for one in named(behind, "commit.sent") if one["kind"] == "revocation"][-1]
+    callbacks = named(behind, "callback.finished")
+    callback = next(one for one in callbacks if one["seq"] > commit["seq"])
+
+    for event in (rejoined, commit, callback):
+        assert "request.answered Heartbeat" in walked_back(event, behind)
+    assert named(behind, "chunk.dropped")
+    led_by_effects = [
+        event
+        for event in behind
+        if behind[event.get("cause", 1) - 1]["event"] in ("records.delivered", "chunk.dropped")
+    ]
+    assert led_by_effects == []
+
+
+def test_a_chunk_that_comes_too_late_was_dropped_because_of_what_the_partition_left_by(
+    behind: Events,
+) -> None:
+    for dropped in named(behind, "chunk.dropped"):
+        assert "request.answered Heartbeat" in walked_back(dropped, behind)

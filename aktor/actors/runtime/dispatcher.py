@@ -439,6 +439,7 @@ class Dispatcher:
         #: The sleeper of the actor that was connected last and has one; None if there was none.
         self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).of_actor(actor="dispatcher")
+        self._aside = self.log.aside()
         #: What led to the message that is being handled.
         self.strand = self.log.strand
         self.dead_letters = 0
@@ -526,7 +527,7 @@ class Dispatcher:
 
     def _tell_all(self, names: Sequence[str], message: Message, wake: bool, cause: int) -> None:
         if not names and type(message) not in self._routes:
-            self._drop(message, because="nobody is named for it")
+            self._drop(message, because="nobody is named for it", cause=cause)
         # All are queued at one go. Otherwise, when another thread publishes, the first receiver may
         # handle the message and tell the second one something before the second has the message.
         mails: list[_Mail] = []
@@ -551,7 +552,7 @@ class Dispatcher:
             return
         receiver = self._others.get(name)
         if receiver is None:
-            self._drop(message, because=f"there is no {name}")
+            self._drop(message, because=f"there is no {name}", cause=cause)
         else:
             receiver.tell(message)
 
@@ -571,14 +572,16 @@ class Dispatcher:
         if self.sleeper is not None:
             self.sleeper.wake()
 
-    def _drop(self, message: _Letter, *, because: str) -> None:
+    def _drop(self, message: _Letter, *, because: str, cause: int = 0) -> None:
         self.dead_letters += 1
         if isinstance(message, Enveloped):
             asked, message = message.envelope.reply_to, message.envelope.message
             if asked is not None:  # who asks waits for an end
                 error = pykka.ActorDeadError(because)
                 asked.set_exception((pykka.ActorDeadError, error, None))
-        self.log.warning("message.dropped", message_type=type(message).__name__, because=because)
+        self._aside.warning(
+            "message.dropped", message_type=type(message).__name__, because=because, cause=cause
+        )
 
     # -- turning
 
@@ -636,7 +639,7 @@ class Dispatcher:
             if self._is_connected(actor):
                 self._stopped_by_others(actor, message)
             actor.count_dead_letter()
-            self._drop(message, because=f"{actor.name} was restarted")
+            self._drop(message, because=f"{actor.name} was restarted", cause=cause)
             return
         kind = type(message)
         if kind not in CLOCKWORK:

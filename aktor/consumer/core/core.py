@@ -69,5 +69,7 @@ class Core(Wiring[ApplicationPort]):
             call=Call(port),
             delivery=delivery,
             subscription=subscription,
-            poll_heartbeat=PollHeartbeat(settings, port, wiring.publish, delivery, subscription),
+            poll_heartbeat=PollHeartbeat(
+                settings, port, wiring.publish, delivery, subscription, wiring.log.strand
+            ),
         )

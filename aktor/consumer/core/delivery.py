@@ -71,6 +71,11 @@ class Delivery:
         #: Truncations that were told and not acted on yet.
         self.truncations: list[LogsTruncated] = []
         self.log = trace.bind(actor=APPLICATION)
+        #: Tells what happens to records: nothing that is done later has it as its cause.
+        self._aside = self.log.aside()
+        #: The event that led to it that what was fetched of a partition was dropped. What was on
+        #: its way then is dropped when it comes. While nobody listens there is nothing here.
+        self._moved_on: dict[TopicPartition, int] = {}
         self._make_reader = make_reader
         self._isolation_level = isolation_level
         self._epoch = 0
@@ -249,6 +254,12 @@ class Delivery:
                 changed.append(state)
         return changed
 
+    def tell_sought(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Trace that the application has sought; None: to the beginning or the end."""
+        if self.log.hears_debug():
+            self.log.debug("position.sought", partitions=positions)
+            self._moved_on |= dict.fromkeys(positions, self.log.strand.last)
+
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
         for partition in topic_partitions:
@@ -343,7 +354,7 @@ class Delivery:
         for partition, assigned in outcome.partitions.items():
             state = self.partitions.get(partition)
             if state is None or state.epoch != assigned.epoch or state.offset is not None:
-                self.log.debug(
+                self._aside.debug(
                     "position.dropped",
                     partitions=[partition],
                     because="it is for an older epoch",
@@ -416,8 +427,9 @@ class Delivery:
         state = self.partitions.get(chunk.partition)
         self.credit.count(chunk)
         if state is None or state.fetch_epoch != chunk.epoch or state.is_unwanted:
-            self.log.debug(
+            self._aside.debug(
                 "chunk.dropped",
+                cause=self._moved_on.get(chunk.partition, 0),
                 partition=chunk.partition,
                 offset=chunk.offset,
                 because="the partition has moved on",
@@ -610,7 +622,7 @@ class Delivery:
             # (The clock of the compiled iterator may be some milliseconds behind.)
             first, last = (round(max(seconds, 0.0), 3) for seconds in ago)
             given = {"first_ago": first, "last_ago": last}
-        self.log.debug("records.delivered", partition=topic_partition, **run, **given)
+        self._aside.debug("records.delivered", partition=topic_partition, **run, **given)
 
     def accept(self) -> None:
         """`poll` has returned: its records have reached the user."""
@@ -621,8 +633,8 @@ class Delivery:
         for state, epoch, before in self.given:
             if state.epoch == epoch:
                 state.take_back(before)
-                offset = state.offset
-                self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
+                partition, offset = state.topic_partition, state.offset
+                self._aside.debug("records.taken_back", partition=partition, offset=offset)
         self.given = []
 
     def hand_out(self, state: Partition, record: Any) -> None:
@@ -701,6 +713,8 @@ class Delivery:
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:
+        if (led := self.log.strand.last) or self._moved_on:
+            self._moved_on[state.topic_partition] = led
         if dropped := state.drop_buffered():
             self.credit.let_go(dropped)
 

@@ -25,7 +25,7 @@ from aktor.consumer.core.subscription import Subscription
 from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.polling import Poll
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Strand, Trace
 
 __all__ = ["CONFIRM_REPEAT", "POLL_REPEAT", "GroupSession", "PollHeartbeat"]
 
@@ -52,6 +52,7 @@ class PollHeartbeat:
         publish: Publish,
         delivery: Delivery,
         subscription: Subscription,
+        strand: Strand,
     ) -> None:
         #: A poll that waits sends a `Poll` at least this often, in seconds: if none is sent for
         #: three times as long, the member leaves its group.
@@ -62,6 +63,7 @@ class PollHeartbeat:
         self._delivery = delivery
         self._subscription = subscription
         self._publish = publish
+        self._strand = strand
         self._urgent = False
         self._told_at = -math.inf
         #: When the application was last in a poll, and in which thread. (The thread is noted with
@@ -131,6 +133,7 @@ class PollHeartbeat:
             incarnation=incarnation,
             topic_ids=self._subscription.topic_ids.ids,
         )
+        self._strand.forget()  # a poll begins by itself
         self._publish(poll, wake=wake)
         credit.report(incarnation, given_back)
 

@@ -83,6 +83,7 @@ class Port(MessageHandler):
         super().__init__()
         self.bell = bell
         self.log = trace.bind(actor=APPLICATION)
+        self._aside = self.log.aside()
         #: Messages on which `poll` must act, in order: rebalance steps, errors, restarts, outcomes
         #: of automatic commits, changes of the cluster. (Others may look into the deques of a port,
         #: but only the port changes them.)
@@ -169,7 +170,9 @@ class Port(MessageHandler):
     def _settle(self, ticket: int, value: Any, error: BaseException | None) -> None:
         _, settle = self._open.pop(ticket, (None, None))
         if settle is None:
-            self.log.debug("answer.dropped", ticket=ticket, because="nobody waits for it any more")
+            self._aside.debug(
+                "answer.dropped", ticket=ticket, because="nobody waits for it any more"
+            )
             return
         settle(value, error)
         self.bell.ring()  # a waiting poll has a callback to run

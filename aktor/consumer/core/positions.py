@@ -54,8 +54,8 @@ class Positions:
         """
         core = self._core
         core.delivery.assign(partitions, offsets)
-        if offsets and core.log.hears_debug():
-            core.log.debug("position.sought", partitions=dict(offsets))
+        if offsets:
+            core.delivery.tell_sought(dict(offsets))
         core.subscription.track_topics(core.delivery.partitions)
         self.say()
 
@@ -102,7 +102,8 @@ class Positions:
         wanted = core.delivery.fetchable(partitions)
         core.publish(PausePartitions(partitions=frozenset(partitions) - wanted, resumed=wanted))
         if dropped := [state.topic_partition for state in changed if not state.subscribed]:
-            core.log.info("buffer.dropped", partitions=dropped, because="not subscribed any more")
+            aside = core.log.aside()  # it is an effect: the subscription leads to what follows
+            aside.info("buffer.dropped", partitions=dropped, because="not subscribed any more")
 
     def say(self) -> None:
         """Tell the background what is assigned, in which epochs and at which positions."""
@@ -145,8 +146,7 @@ class Positions:
             stays = delivery.pass_to(topic_partition, position.offset)
         if not stays:
             delivery.seek(topic_partition, position)
-        if core.log.hears_debug():
-            core.log.debug("position.sought", partitions={topic_partition: position.offset})
+        delivery.tell_sought({topic_partition: position.offset})
         if not stays:
             assigned = delivery.partitions[topic_partition].assigned
             core.publish(SeekPartitions(partitions={topic_partition: assigned}))
@@ -164,8 +164,7 @@ class Positions:
         resets = {
             partition: core.delivery.reset(partition, strategy) for partition in topic_partitions
         }
-        if core.log.hears_debug():
-            core.log.debug("position.sought", partitions=dict.fromkeys(resets))
+        core.delivery.tell_sought(dict.fromkeys(resets))
         core.publish(ResetPositions(partitions=resets, because="the application asked for it"))
 
     def say_resets(self, because: str) -> None:

@@ -81,7 +81,7 @@ class Watch:
         self._engine = weakref.ref(engine)
         self._dispatcher = dispatcher
         self._guard = guard
-        self._log = log
+        self._log = log.aside()  # it only looks
         self._stalls: dict[TopicPartition, _Stall] = {}
         #: Of a reason that does not know since when it holds: what it was, where the partition
         #: stood, and when that was first seen.

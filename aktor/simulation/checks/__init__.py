@@ -13,6 +13,7 @@ from typing import Final
 from aktor.simulation.checks import (
     actors,
     automatic_commits,
+    causes,
     commits,
     endings,
     limits,
@@ -44,6 +45,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *endings.CHECKS,
     *membership.CHECKS,
     *actors.CHECKS,
+    *causes.CHECKS,
     *limits.CHECKS,
     *pace.CHECKS,
     *listener.CHECKS,

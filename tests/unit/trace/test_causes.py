@@ -174,3 +174,26 @@ def test_while_the_application_acts_on_something_all_its_messages_carry_it() -> 
 
     strand.follow(0)
     assert strand.take() == 0
+
+
+def test_nothing_follows_from_what_is_told_aside() -> None:
+    trace, events = recording()
+    trace.aside().bind(actor="a").info("thing.seen")
+    trace.info("thing.done")
+
+    assert trace.strand.take() == 2
+    trace.strand.follow(2)
+    trace.aside().info("thing.seen")
+    assert (events[-1]["cause"], trace.strand.take()) == (2, 2)
+
+
+def test_what_the_application_told_before_a_poll_does_not_lead_to_the_poll() -> None:
+    strand = Strand()
+    strand.last = 7
+    strand.forget()
+    assert strand.take() == 0
+
+    strand.follow(7)
+    strand.last = 8
+    strand.forget()
+    assert strand.take() == 8  # it acts on something

@@ -49,6 +49,26 @@ def test_a_chunk_of_an_older_epoch_is_dropped_and_its_bytes_are_freed() -> None:
     assert dropped["partition"] == "orders-0"
 
 
+def test_a_chunk_that_comes_late_was_dropped_because_of_what_its_partition_has_moved_on_by() -> (
+    None
+):
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A, B])
+    delivery.seek(A, Position(offset=7))
+    delivery.tell_sought({A: 7})
+    trace.strand.last = 30  # something that was told since
+    delivery.put(a_chunk(epoch=1))
+    trace.strand.follow(40)  # what the group has said
+    delivery.hold_back([B])
+    trace.strand.follow(0)
+    delivery.put(a_chunk(B, epoch=1))
+
+    (sought,) = [one for one in events if one["event"] == "position.sought"]
+    dropped = [one for one in events if one["event"] == "chunk.dropped"]
+    assert [one["cause"] for one in dropped] == [sought["seq"], 40]
+
+
 def test_a_chunk_of_a_partition_that_is_not_owned_is_dropped_and_its_bytes_are_freed() -> None:
     delivery = a_delivery(A)
 

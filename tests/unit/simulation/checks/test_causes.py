@@ -1,0 +1,68 @@
+"""The check of `causes` complains of a promise that is broken, and of nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aktor.simulation.checks import causes
+from aktor.simulation.history import History
+from tests.unit.simulation.checks.builders import Step, Story, history
+
+JOIN = {"api": "JoinGroup"}
+
+
+def told(name: str, seq: int, cause: int | None = None, **values: Any) -> Step:
+    led = {} if cause is None else {"cause": cause}
+    return "x", name, {"seq": seq, **led, **values}
+
+
+def complaints(*story: Step) -> list[str]:
+    told: History = history(*story)
+    return [said for check in causes.CHECKS for said in check(told)]
+
+
+BROKEN: list[tuple[Story, str]] = [
+    (
+        [
+            told("request.sent", 1, api="Heartbeat"),
+            told("chunk.dropped", 2),
+            told("request.sent", 3, 2, **JOIN),
+        ],
+        "request.sent began with chunk.dropped",
+    ),
+    (
+        [
+            told("buffer.dropped", 1),
+            told("membership.moved", 2, 1),
+            told("commit.sent", 3, 2, kind="revocation"),
+        ],
+        "commit.sent began with buffer.dropped",
+    ),
+    (
+        [told("buffer.dropped", 1), told("callback.finished", 2, 1)],
+        "callback.finished began with buffer.dropped",
+    ),
+    (
+        [told("records.delivered", 1), told("request.sent", 2, 1, api="ConsumerGroupHeartbeat")],
+        "request.sent was led to by records.delivered",
+    ),
+]
+
+FORGIVEN: list[Story] = [
+    [told("request.sent", 1, api="Heartbeat"), told("request.sent", 2, 1, **JOIN)],
+    [told("chunk.dropped", 2, 1), told("request.sent", 3, 2, **JOIN)],  # the first one is missing
+    [told("chunk.dropped", 1), told("commit.sent", 2, 1, kind="asked")],
+    [told("records.delivered", 1), ("y", "request.sent", {"seq": 2, "cause": 1, **JOIN})],
+]
+
+
+@pytest.mark.parametrize(("story", "complaint"), BROKEN)
+def test_a_broken_promise_is_found(story: Story, complaint: str) -> None:
+    assert any(complaint in one for one in complaints(*story))
+
+
+@pytest.mark.parametrize("story", FORGIVEN)
+def test_what_keeps_the_promise_is_not_complained_about(story: Story) -> None:
+    assert complaints(*story) == []
