@@ -513,6 +513,7 @@ def test_who_is_refused_by_the_group_says_so_and_never_that_it_was_not_answered(
     assert re.search(r"broker \d at b\d:9092", status.why)
     assert "It joins again after the next poll." in status.why
     assert status.waiting_for is WaitingFor.REFUSED
+    assert status.alive
 
 
 def test_a_coordinator_that_refuses_heartbeats_for_a_while_has_answered_them(world: World) -> None:

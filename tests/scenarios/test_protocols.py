@@ -94,6 +94,18 @@ def test_the_consumer_protocol_is_an_error_that_says_what_to_set(world: World) -
         consumer.poll(timeout_ms=10_000)
 
 
+def test_a_member_that_the_group_refuses_for_good_is_not_alive(world: World) -> None:
+    consumer = a_member(world, group_protocol="consumer")
+    with pytest.raises(UnsupportedVersionError):
+        consumer.poll(timeout_ms=10_000)
+    world.sleep(1.0)
+
+    status = consumer.status()
+    assert "It does not join again: close the consumer and make a new one." in status.why
+    assert status.alive.because.startswith("the group has refused the member")
+    assert status.alive.because.endswith(" The member does not join again")
+
+
 @pytest.mark.parametrize("protocol", ["auto", "consumer"])
 def test_a_pattern_for_the_brokers_is_an_error_and_not_an_endless_wait(
     world: World, protocol: str

@@ -8,6 +8,7 @@ from typing import Final
 
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.consumer import faults
+from aktor.consumer.present.reasons.group import group_refuses
 from aktor.consumer.present.reasons.reason import Reason
 from aktor.consumer.present.reasons.topics import no_topic
 from aktor.values import Value
@@ -46,6 +47,9 @@ def alive(p: Picture) -> Health:
         return Health(False, f"the consumer has failed: {p.failure}")
     if p.overdue >= HANGS_AFTER:
         return Health(False, f"the background thread has not turned for {p.overdue:.0f} s")
+    refused = group_refuses(p)
+    if refused is not None and p.member is not None and p.member.for_good:
+        return Health(False, f"{refused.text}. The member does not join again")
     app = p.application
     # (Who assigns by hand may read on demand, once an hour.)
     if p.subscribed and not (app.waits or p.closing):

@@ -18,6 +18,7 @@ from aktor.events.present import (
     MetadataNow,
     TopicTrouble,
 )
+from aktor.values import replace
 from tests.unit.consumer.present.builders import (
     NOW,
     T0,
@@ -139,3 +140,20 @@ def test_a_metadata_error_that_may_pass_is_a_fault_after_a_second_and_a_refusal_
     assert not is_wrong(NOW - 0.5, may_pass=True)
     assert is_wrong(NOW - 2.0, may_pass=True)
     assert is_wrong(NOW - 0.5, may_pass=False)
+
+
+@pytest.mark.parametrize("for_good", [True, False])
+def test_a_member_that_the_group_refuses_is_alive_if_it_joins_again(for_good: bool) -> None:
+    member = a_member(
+        state="failed",
+        refusal="GROUP_AUTHORIZATION_FAILED: refused",
+        refusal_since=NOW - 2.0,
+        for_good=for_good,
+    )
+    p = a_picture(member=member)
+
+    assert health.alive(p).ok is not for_good
+    if for_good:
+        assert health.alive(p).because.endswith("refused. The member does not join again")
+        assert health.healthy(p, of_consumer(p), ()).because == health.alive(p).because
+        assert health.alive(replace(p, subscribed=False))
