@@ -122,7 +122,8 @@ class TraceFile:
                 self.is_given_up = True
                 self._forget()
                 self._close()
-                _say_once(self._path, f"cannot be written and is given up: {_words(error)}")
+                said = _words(self._path, error)
+                _say_once(self._path, f"cannot be written and is given up: {said}")
             finally:
                 self._is_writing = False
 
@@ -268,10 +269,16 @@ def _locked(file: int) -> Iterator[None]:
 _SAID: Final[set[tuple[str, str]]] = set()
 
 
-def _words(error: Exception) -> str:
-    """What hinders. (Of a pipe without a reader the system says "No such device or address".)"""
+def _words(path: str, error: Exception) -> str:
+    """What hinders. (Of a socket, and of a pipe without a reader, the system says "No such device
+    or address".)"""
     if isinstance(error, OSError) and error.errno == errno.ENXIO:
-        return "it is a named pipe, and no program reads it"
+        with contextlib.suppress(OSError):
+            mode = os.stat(path).st_mode
+            if stat.S_ISFIFO(mode):
+                return "it is a named pipe, and no program reads it"
+            if stat.S_ISSOCK(mode):
+                return "it is a socket, which is no file"
     return text_of(error)
 
 

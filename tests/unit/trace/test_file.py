@@ -335,6 +335,19 @@ def test_a_pipe_without_a_reader_is_told_as_what_it_is(
     )
 
 
+def test_a_socket_is_told_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("s")
+        monkeypatch.setenv("AKTOR_TRACE", "s")
+        open_trace(consumer="c").info("commit.sent")
+        trace_file("s").flush()
+
+    assert capfd.readouterr().err.endswith("is given up: it is a socket, which is no file\n")
+
+
 def test_a_path_that_no_file_can_have_is_given_up(capfd: pytest.CaptureFixture[str]) -> None:
     file = TraceFile("a\0b", max_bytes=100)
     file.add({"n": 1})
