@@ -91,7 +91,7 @@ class _Outlet:
         self._lines = 0
         #: What a line of the file has besides the event. Files of many hosts are read together:
         #: client ids are not unique there, and the shipping of logs loses or repeats lines.
-        self._origin = {} if self._file is None else {"host": _host(), "trace": os.urandom(4).hex()}
+        self._origin = {} if self._file is None else _origin()
         self.listeners: tuple[Listener, ...] = _LISTENING_TO_ALL
         self.hooks = Hooks()
         #: The next number of an event. (It counts in C: no other thread is given the same.)
@@ -298,6 +298,10 @@ def _file_of(path: str | None) -> TraceFile | None:
 
     file = trace_file(path)
     return None if file.is_given_up else file
+
+
+def _origin() -> dict[str, Any]:
+    return {"host": _host(), "pid": os.getpid(), "trace": os.urandom(4).hex()}
 
 
 @functools.cache

@@ -62,6 +62,9 @@ ABANDONED: Final = 600.0
 #: is to have: by its next heartbeat (`group.consumer.max.heartbeat.interval.ms`).
 HEARD: Final = 15.0
 
+#: In which words a member leaves whose consumer was closed.
+CLOSED: Final = "the consumer was closed"
+
 #: Events by which a member says only that it lives: nothing else depends on them.
 _SIGNS: Final = frozenset({HEARTBEAT, HEARTBEAT_LATE})
 
@@ -83,6 +86,8 @@ class GroupTraces:
         self.repeated = 0
         self._rows: list[Row] = []
         self._lives: dict[str, Life] = {}
+        #: The last one of each name.
+        self._named: dict[Name, Life] = {}
         self._ownership = Ownership(group)
         #: The rebalances of which no row was made yet: all, by their parts, by their generations.
         self._open: list[Assembly] = []
@@ -215,8 +220,8 @@ class GroupTraces:
         source = event["source"]
         life = self._lives.get(source)
         if life is None:
-            name = (fields.text(event, "consumer"), fields.text(event, "host"))
-            life = self._lives[source] = Life(source, name)
+            name = self._name(event)
+            life = self._named[name] = self._lives[source] = Life(source, name)
             self._totals.begin_life(name)
         member = fields.text(event, "member")
         if member:
@@ -226,6 +231,18 @@ class GroupTraces:
             part.seen = event["t"]
             part.member = life.member
         return life
+
+    def _name(self, event: Event) -> Name:
+        """What the consumer is called whose trace begins: its client id, and its host. If another
+        one has this name that was not closed, its process is added, or its trace. (A later rename
+        of that one would be another name in the rows that were given before.)"""
+        client, host = fields.text(event, "consumer"), fields.text(event, "host")
+        process, trace = fields.number(event, "pid"), event["source"]
+        marks = [] if process is None else [f"pid {process}"]
+        marks += [f"trace {trace}"]
+        names = [(client, host), *((f"{client or 'a member'} ({mark})", host) for mark in marks)]
+        free = (name for name in names if name not in self._named or self._named[name].is_closed)
+        return next(free, names[-1])
 
     # -- membership
 
@@ -367,7 +384,9 @@ class GroupTraces:
         self._outages.refuse(life)
 
     def _left(self, life: Life, at: float, event: Event) -> None:
-        self._depart(life, at, fields.text(event, "because"))
+        because = fields.text(event, "because")
+        life.is_closed = because == CLOSED
+        self._depart(life, at, because)
 
     def _lost(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).lost += 1

@@ -79,7 +79,7 @@ _BEGINNING: Final = '{"consumer":'
 _HEAD: Final = re.compile(r'\{"consumer": (?:"(?:[^"\\]|\\.)*"|null), "group": "([^"\\]*)"')
 _TAIL: Final = re.compile(
     r'"event": "([a-z_.]+)", "t": ([0-9]{1,11}(?:\.[0-9]+)?), "host": "([^"\\]*)",'
-    r' "trace": "([0-9a-f]+)", "line": ([0-9]{1,15})\}$'
+    r'(?: "pid": [0-9]{1,15},)? "trace": "([0-9a-f]+)", "line": ([0-9]{1,15})\}$'
 )
 _TAIL_MAX: Final = 400
 _API: Final = re.compile(rf'"api": "(?:{"|".join(_HEARTBEATS)})"')

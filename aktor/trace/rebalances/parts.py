@@ -69,7 +69,7 @@ _FRESH: Final = 1.0
 #: So many times between heartbeats are kept.
 INTERVALS_KEPT: Final = 5
 
-#: A consumer's client id and its host.
+#: A consumer's client id, with its process if another one there has that, too; and its host.
 Name = tuple[str | None, str | None]
 
 
@@ -205,6 +205,8 @@ class Life:
     state: str = ""
     since: float = 0.0
     in_group: bool = False
+    #: It was closed: another consumer may have its name.
+    is_closed: bool = False
     #: It said that it left or was lost, and was not seen in the group since.
     departed: bool = False
     #: When a revocation was asked for, and when the application had stopped delivery for it.

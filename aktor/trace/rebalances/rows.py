@@ -2,6 +2,9 @@
 
 Times (`At`) are seconds since 1970 by the clock of the host that wrote the event; durations are in
 milliseconds. None: the trace does not say it.
+
+A consumer is told by its client id and its host. Who comes while another one of this name was not
+closed has its process in its name, too ("app (pid 4711)"), or its trace.
 """
 
 from __future__ import annotations
@@ -285,7 +288,7 @@ class MemberTotal(Row):
 
     consumer: str | None
     host: str | None
-    #: How many consumers had this name, one after the other or at once.
+    #: How many consumers had this name, one after the other.
     lives: int
     rebalances: int
     initiated: int

@@ -77,7 +77,7 @@ def test_two_consumers_share_the_file(path: Path) -> None:
     assert [line["client"] for line in lines_of(path)] == ["one", "two"]
 
 
-def test_a_line_says_which_host_and_which_trace_wrote_it_and_is_numbered(path: Path) -> None:
+def test_a_line_says_which_host_process_and_trace_wrote_it_and_is_numbered(path: Path) -> None:
     one, other = open_trace(), open_trace()
     for trace in (one, other, one):
         trace.info("thing.happened")
@@ -85,6 +85,7 @@ def test_a_line_says_which_host_and_which_trace_wrote_it_and_is_numbered(path: P
     lines = lines_of(path)
 
     assert {line["host"] for line in lines} == {socket.gethostname()}
+    assert {line["pid"] for line in lines} == {os.getpid()}
     assert lines[0]["trace"] == lines[2]["trace"] != lines[1]["trace"]
     assert [line["line"] for line in lines] == [1, 1, 2]
 

@@ -157,7 +157,7 @@ def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joi
 
     (row,) = rebalances_of(events, 10)
 
-    assert (row.trigger, row.initiator) == ("join", "bob")
+    assert (row.trigger, row.initiator) == ("join", "bob (trace bob-2)")
     assert (row.held_by, row.held_in) == ("bob", "session")
     assert (
         "bob on vm held it: all waited for a process of it for 1.9 s, until the coordinator took it"

@@ -27,6 +27,13 @@ def test_a_line_is_the_event_and_whose_trace_it_is_of() -> None:
     assert parse(LINE)["source"] == "01234567"
 
 
+@pytest.mark.parametrize("process", ["", '"pid": 4711, '])
+def test_a_line_is_understood_at_a_glance_with_its_process_or_without(process: str) -> None:
+    line = LINE.replace('"trace"', f'{process}"trace"')
+
+    assert glance(line) == ("poll.late", 5.0, "g", "01234567", 3)
+
+
 def test_a_line_of_an_older_aktor_is_of_its_file_and_its_client_id() -> None:
     line = '{"consumer": "app", "group": "g", "event": "poll.late", "t": 5}'
 
