@@ -70,6 +70,7 @@ class Handling:
         before = rebalancing.listener
         rebalancing.set_listener(make_listener(before))
         call.poll_ends = self._has_news
+        self._around.engine.show_handlers(self._work.now)
         stop = weakref.WeakMethod(self.stop)  # the handler does not keep a dropped consumer alive
 
         def on_sigterm() -> None:
@@ -82,6 +83,7 @@ class Handling:
         finally:
             restore()
             call.poll_ends = None
+            self._around.engine.show_handlers(None)
             rebalancing.set_listener(before)
             self._pools.close()
 
@@ -215,7 +217,7 @@ class Handling:
                 attempts=task.attempts,
                 group_id=self._around.consumer.config["group_id"],
             )
-            self._work.begin_with(task)
+            self._work.begin_with(task, self._clock())
             self._pools.call_on_error(task, on_error, failure, self._dead_lettered)
 
     def _dead_lettered(self, task: Task, error: BaseException | None) -> None:

@@ -32,6 +32,7 @@ class Task:
         "partition",
         "record",
         "running",
+        "since",
     )
 
     def __init__(self, record: Any, partition: TopicPartition, epoch_before: int | None) -> None:
@@ -45,6 +46,8 @@ class Task:
         self.error: BaseException | None = None
         #: A worker has it.
         self.running = False
+        #: When a worker was given it last.
+        self.since = 0.0
         #: Its partition is not this member's any more: what becomes of it does not count.
         self.dropped = False
         self.cancel: Callable[[], bool] = lambda: False
@@ -147,13 +150,13 @@ class Work:
         while self._ready:
             task = self._ready.popleft()
             if not task.dropped:
-                self.begin_with(task)
+                self.begin_with(task, now)
                 return task
         return None
 
-    def begin_with(self, task: Task) -> None:
+    def begin_with(self, task: Task, now: float) -> None:
         """A worker gets this one."""
-        task.running = True
+        task.running, task.since = True, now
         self.running.add(task)
 
     def returned(self, task: Task) -> None:
@@ -241,6 +244,13 @@ class Work:
 
     # -- how far it is
 
+    def now(self) -> tuple[int, int, float]:
+        """How many records are unfinished, how many of them workers have, and since when they have
+        the oldest (inf: none). From any thread."""
+        running = self.running.copy()
+        since = min([task.since for task in running], default=float("inf"))
+        return self.unfinished_count, len(running), since
+
     def unfinished_from(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The lowest unfinished offset, to be committed; None: everything that came is finished."""
         mine = self._partitions.get(partition)
@@ -270,7 +280,7 @@ class Work:
     @property
     def unfinished_count(self) -> int:
         """How many records came and are not finished."""
-        return self.pending + sum(map(len, self.incoming.values()))
+        return self.pending + sum(map(len, self.incoming.copy().values()))
 
     def pending_of(self, partition: TopicPartition) -> int:
         """How many records of it are unfinished."""

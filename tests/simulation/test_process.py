@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
 from contextlib import suppress
 from typing import Any
@@ -263,3 +264,28 @@ def test_what_was_handled_when_a_process_goes_on_is_committed_by_its_close(seed:
         sim.run(for_=5)
     assert raised == []
     assert sim.brokers.committed("billing", "orders", 0) == 1
+
+
+def test_why_says_how_many_records_the_handlers_have_yet_to_finish() -> None:
+    said: list[str] = []
+
+    def work() -> None:
+        with a_consumer("classic") as consumer:
+
+            def slowly(_record: Any) -> None:
+                time.sleep(2.0)
+                said.append(consumer.why())
+
+            consumer.process(slowly, concurrency=1)
+
+    with Simulation(1) as sim:
+        sim.topic("orders", partitions=1, records=10)
+        sim.member(work)
+        sim.run(for_=15.0)
+
+    finished = [
+        re.search(r"(\d+) delivered records are not finished by the handlers of process\(\)", one)
+        for one in said[:5]
+    ]
+    assert [one and one[1] for one in finished] == ["10", "9", "8", "7", "6"]
+    assert all("nothing new" in one for one in said[:5])

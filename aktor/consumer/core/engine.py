@@ -96,6 +96,9 @@ class Engine:
         self.in_hand = InHand()
         #: When a poll last gave records out.
         self.delivered_at = -math.inf
+        #: What `process` shows of its handlers: how many records they have yet to finish, how many
+        #: of these they were given, and when the oldest (inf: none was). None: it does not run.
+        self.handlers: Callable[[], tuple[int, int, float]] | None = None
         self.commits = Commits(self.questions, callbacks)
         self.background = Background(
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
@@ -111,6 +114,10 @@ class Engine:
     def _timed(self) -> tuple[_Timed, ...]:
         """The parts that must act in a waiting poll at a certain time; each owns that time."""
         return (self.poll_heartbeat, self.session, self.errors, self.corrupt_batches)
+
+    def show_handlers(self, handlers: Callable[[], tuple[int, int, float]] | None) -> None:
+        """`process` begins, and shows this; None: it ends."""
+        self.handlers = handlers
 
     def begin_call(self) -> None:
         """An outermost call begins. The last one left nothing half done."""

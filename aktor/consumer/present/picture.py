@@ -71,7 +71,7 @@ class ApplicationNow(Value):
     """The application's thread: when it last polled and subscribed (-inf: never), whether a call of
     it waits for the cluster now (`waits_in`: which one, if that is none that reads), and which
     method of its rebalance listener runs, since when. `line` is where it is, if it is late: not in
-    a call that waits, and it has not polled for a second."""
+    a call that waits, and it has not polled for a second. `handlers` of `process`: see `Engine`."""
 
     polled_at: float
     waits: bool
@@ -81,6 +81,7 @@ class ApplicationNow(Value):
     line: str
     delivered_at: float
     subscribed_at: float = -math.inf
+    handlers: tuple[int, int, float] = 0, 0, math.inf
 
 
 class Picture(Value):
@@ -215,6 +216,7 @@ def _application(
     heartbeat, running = engine.poll_heartbeat, engine.rebalancing.user_code.running
     callback, since, caller = running or ("", -math.inf, heartbeat.caller)
     waits = bool(guard.away) and running is None
+    handlers = engine.handlers
     late = not waits and now - max(heartbeat.polled_at, since) >= LATE_POLL
     return ApplicationNow(
         polled_at=heartbeat.polled_at,
@@ -225,6 +227,7 @@ def _application(
         line=line_of(thread_of(caller)) if (late or running) and dispatcher.on_threads else "",
         delivered_at=engine.delivered_at,
         subscribed_at=heartbeat.subscribed_at,
+        handlers=(0, 0, math.inf) if handlers is None else handlers(),
     )
 
 

@@ -63,9 +63,22 @@ def sentence(findings: Findings) -> str:
     commits = commits_fail(p)
     commits = _stopped(f"{commits[0].upper()}{commits[1:]}") if commits else ""
     if reason is None:
-        return " ".join(filter(None, (_of_the_partitions(findings), commits)))
+        return " ".join(filter(None, (_of_the_partitions(findings), _handlers(p), commits)))
     said = _head(findings, reason), _withheld(p), reason.then, _not_yours(p, reason), commits
     return " ".join(filter(None, said))
+
+
+def _handlers(p: Picture) -> str:
+    """How many of the records that were delivered the handlers of `process` have yet to finish."""
+    unfinished, given, since = p.application.handlers
+    if not unfinished:
+        return ""
+    said = f"{plural(unfinished, 'delivered record')} {'is' if unfinished == 1 else 'are'}"
+    said += " not finished by the handlers of process()"
+    if not given:
+        return f"{said}: none is with a handler."
+    waits = f"; {unfinished - given} wait for one" if unfinished > given else ""
+    return f"{said}: the first was given to one{ago(since, p.now)}{waits}."
 
 
 def wrong(findings: Findings) -> str:

@@ -157,3 +157,33 @@ def test_a_member_that_the_group_refuses_is_alive_if_it_joins_again(for_good: bo
         assert health.alive(p).because.endswith("refused. The member does not join again")
         assert health.healthy(p, of_consumer(p), ()).because == health.alive(p).because
         assert health.alive(replace(p, subscribed=False))
+
+
+@pytest.mark.parametrize(
+    ("handlers", "said"),
+    [
+        ((0, 0, math.inf), None),
+        (
+            (88, 2, NOW - 3.0),
+            "88 delivered records are not finished by the handlers of process(): the first was"
+            " given to one 3.0 s ago; 86 wait for one.",
+        ),
+        (
+            (1, 1, NOW - 3.0),
+            "1 delivered record is not finished by the handlers of process(): the first was given"
+            " to one 3.0 s ago.",
+        ),
+        (
+            (2, 0, math.inf),
+            "2 delivered records are not finished by the handlers of process(): none is with a"
+            " handler.",
+        ),
+    ],
+)
+def test_records_that_handlers_hold_are_told(
+    handlers: tuple[int, int, float], said: str | None
+) -> None:
+    why = sentence.why(a_picture(application=an_application(handlers=handlers)))
+
+    assert why.startswith("There is nothing new")
+    assert why.endswith(said or "ago).")
