@@ -101,6 +101,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "error": Key("text", "Kafka's name of the error in a broker's answer"),
     "error_code": Key("integer", "Kafka's number of the error in a broker's answer"),
     "expected": Key("integer", "the offset that was to come next"),
+    "ended_ago": Key("number", "how many seconds ago it ended"),
     "failed_ago": Key("number", "how many seconds ago the last failure was"),
     "finished": Key("integer", "how many records were handled"),
     "first_ago": Key("number", "how many seconds ago the first record was given out"),
@@ -919,9 +920,10 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         ),
         _event(
             "delivery.resumed",
-            "info",
-            "the stall is over, or the partition is not assigned any more",
-            "topic partition reason seconds because",
+            "debug info",
+            "it ended: with the first record given out, or there is nothing to deliver, or the"
+            " partition is paused, or taken away; info after a fault",
+            "topic partition reason seconds ended_ago because",
         ),
         _event(
             "records.delivered",

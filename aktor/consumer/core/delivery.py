@@ -127,7 +127,9 @@ class Delivery:
         added = {}
         for partition in wanted:
             if partition not in owned:
-                state = Partition(partition, self.next_epoch(), delivering=not by_group)
+                state = Partition(
+                    partition, self.next_epoch(), delivering=not by_group, now=self._clock()
+                )
                 state.left = left.get(partition)
                 if partition in offsets:
                     state.move_to(Position(offset=offsets[partition]))
@@ -552,10 +554,12 @@ class Delivery:
         self.given = given = [(state, state.epoch, state.consumed) for state in states]
         if not is_this(self.given_to):
             self.given_to = this_caller()
+        now = self._clock()
         for state in states:
             self.pass_by(state)
+            state.give(now, now)
         if traced and (self._untold or self.log.hears_debug()):  # (what is held was heard just now)
-            now, number = self._clock(), 0
+            number = 0
             for records in taken.values():
                 state, _, before = given[number]
                 number += 1  # noqa: SIM113 - `enumerate` and `zip` cost 0.1 µs

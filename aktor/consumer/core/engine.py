@@ -99,6 +99,8 @@ class Engine:
         #: What `process` shows of its handlers: how many records they have yet to finish, how many
         #: of these they were given, and when the oldest (inf: none was). None: it does not run.
         self.handlers: Callable[[], tuple[int, int, float]] | None = None
+        #: Since when faults have kept records of these partitions back, and none was given out.
+        self.held_back: Mapping[TopicPartition, float] = {}
         self.commits = Commits(self.questions, callbacks)
         self.background = Background(
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
@@ -308,6 +310,11 @@ class Engine:
         known, subscription = self.core.port.cluster.partitions_for_topic, self.subscription
         is_known = subscription.pattern is not None or bool(subscription.regex)
         return self.rebalancing.has_assigned and (is_known or any(map(known, subscription.topics)))
+
+    def note_held_back(self, since: Mapping[TopicPartition, float]) -> None:
+        """Since when faults keep records of partitions back, as the watch has seen it on its thread
+        (see `held_back`, which is replaced as a whole)."""
+        self.held_back = since
 
     def attend(self, deadline: float, ends: Callable[[], bool]) -> Waiting[None]:
         """Take part in rebalances, as a poll does, and take no records; until `ends` returns True

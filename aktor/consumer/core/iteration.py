@@ -172,7 +172,10 @@ class Iteration:
         """Trace the records that were handed out since the last call."""
         batch, delivery = self.batch, self._core.delivery
         records = batch.tell()
-        if batch.state is not None and delivery.log.hears_debug() and records:
+        if batch.state is None or not records:
+            return
+        batch.state.give(batch.first_at, batch.last_at)
+        if delivery.log.hears_debug():
             now = self._clock()
             ago = now - batch.first_at, now - batch.last_at
             delivery.tell(batch.state.topic_partition, records, ago)

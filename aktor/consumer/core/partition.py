@@ -76,6 +76,11 @@ STAGES: Final[Mapping[Stage, Mapping[StageEvent, Stage]]] = {
 }
 
 
+#: A time without a record that is as long, in seconds, is remembered, and so many of them, the last
+#: ones (see `Partition.give`): more than there are between two looks of the watch.
+GAP: Final = 0.5
+GAPS_KEPT: Final = 16
+
 #: So many leader epochs are remembered, the last ones.
 EPOCHS_KEPT: Final = 63
 
@@ -111,6 +116,8 @@ class Partition:
         "failed_at",
         "fetch_epoch",
         "fetched_anew",
+        "gaps",
+        "given_at",
         "held",
         "leader_epoch",
         "left",
@@ -131,7 +138,12 @@ class Partition:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, epoch: int, *, delivering: bool = True
+        self,
+        topic_partition: TopicPartition,
+        epoch: int,
+        *,
+        delivering: bool = True,
+        now: float = -math.inf,
     ) -> None:
         self.topic_partition = topic_partition
         self.epoch = epoch
@@ -175,6 +187,10 @@ class Partition:
         self.held: list[ConsumerRecord] = []
         #: The leader epoch of the record before these (-1: unknown).
         self._epoch_before_held = -1
+        #: When its last records were given out (at first: when it was assigned), and the last times
+        #: before that in which none were, from when to when. By the application's clock.
+        self.given_at = now
+        self.gaps: tuple[tuple[float, float], ...] = ()
         #: What the trace was told last of what polls have given out; None: nothing yet.
         self.untold: Untold | None = None
 
@@ -261,6 +277,12 @@ class Partition:
         self.renew(epoch)
         self.error = error
         self.fetched_anew = True
+
+    def give(self, first: float, last: float) -> None:
+        """Records of it were given out: the first and the last of them then."""
+        if first - self.given_at >= GAP:
+            self.gaps = (*self.gaps[1 - GAPS_KEPT :], (self.given_at, first))
+        self.given_at = last
 
     def was_traced(self, told: Untold) -> None:
         """The trace was told of records that a poll has given out."""

@@ -91,8 +91,10 @@ class Picture(Value):
     `untold`: bytes that were read, and that no `Poll` has told to the fetch manager yet. `crowded`:
     partitions that are not fetched before the next `Poll`, if the application is late with it.
     `answers`: when brokers have last answered a Fetch, and for which partitions; `fetch_wait`: how
-    long they may keep one that brings nothing. `forked`: it is that of a parent process. `closing`:
-    `close` is under way. `pattern`: the one that is subscribed to, if we evaluate it."""
+    long they may keep one that brings nothing.
+    `held_back`: since when faults have kept records of these partitions back, one or several in a
+    row. `forked`: it is that of a parent process. `closing`: `close` is under way. `pattern`: the
+    one that is subscribed to, if we evaluate it."""
 
     now: float
     wall: float
@@ -130,6 +132,7 @@ class Picture(Value):
     positions: PositionsNow = field(default_factory=PositionsNow)
     commits: CommitsNow | None = None
     partitions: Mapping[TopicPartition, PartitionSeen] = field(default_factory=dict)
+    held_back: Mapping[TopicPartition, float] = field(default_factory=dict)
 
 
 def take(
@@ -192,6 +195,7 @@ def take(
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),
         partitions=seen,
+        held_back=engine.held_back,
     )
 
 

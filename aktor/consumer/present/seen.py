@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.partition import Partition, Stage
+from aktor.consumer.core.partition import GAP, Partition, Stage
 from aktor.errors import RecordDeserializationError
 from aktor.events.fetching import Chunk
 from aktor.structs import TopicPartition
@@ -28,7 +28,9 @@ class PartitionSeen(NamedTuple):
     comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
     when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
     known). `here_since`: since when the next of its records are here (inf: there are none).
-    `told_at`: when its end was told that is known (-inf: none is)."""
+    `told_at`: when its end was told that is known (-inf: none is).
+    `given_at`: when records of it were given out last, at first when it was assigned; `gaps`: the
+    last times before that in which none were, from when to when."""
 
     position: int | None
     end: int | None
@@ -49,6 +51,8 @@ class PartitionSeen(NamedTuple):
     open_at: float = -math.inf
     here_since: float = math.inf
     told_at: float = -math.inf
+    given_at: float = -math.inf
+    gaps: tuple[tuple[float, float], ...] = ()
 
     @property
     def is_here(self) -> bool:
@@ -60,7 +64,7 @@ class PartitionSeen(NamedTuple):
 #: thread moves one of them between the first and the last.
 _NOTED: Final = attrgetter(
     *("offset", "log_ends", "paused", "stage", "subscribed"),
-    *("read_until", "paused_at", "failed_at", "open_at", "log_ends_at"),
+    *("read_until", "paused_at", "failed_at", "open_at", "log_ends_at", "given_at", "gaps"),
 )
 
 #: The facts of a chunk. The chunk itself is not kept: its records would stay in memory as long as
@@ -90,13 +94,14 @@ _NOTHING: Final = _Own([])
 class Partitions(Mapping[TopicPartition, PartitionSeen]):
     """The assigned partitions, each put together when it is read."""
 
-    __slots__ = ("_isolated", "_made", "_noted", "_own", "_positions")
+    __slots__ = ("_handed", "_isolated", "_made", "_noted", "_own", "_positions")
 
     def __init__(
         self,
         noted: Mapping[TopicPartition, tuple[Any, ...]],
         own: Mapping[TopicPartition, _Own],
         positions: Mapping[TopicPartition, int | None],
+        handed: Mapping[TopicPartition, tuple[float, float]],
         *,
         isolated: bool,
     ) -> None:
@@ -104,6 +109,8 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         self._own = own
         #: Positions that differ from what is noted: an iteration has moved them on.
         self._positions = positions
+        #: When an iteration handed out the first and the last of what is not settled.
+        self._handed = handed
         self._isolated = isolated
         self._made: dict[TopicPartition, PartitionSeen] = {}
 
@@ -128,9 +135,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         own = self._own
         return [
             partition
-            for partition, (offset, ends, paused, stage, subscribed, _, _, _, _, _) in (
-                self._noted.items()
-            )
+            for partition, (offset, ends, paused, stage, subscribed, *_) in (self._noted.items())
             if ends is not None
             and offset is not None
             and offset >= ends[0]
@@ -142,13 +147,18 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
 
     def _make(self, partition: TopicPartition) -> PartitionSeen:
         offset, ends, paused, stage, subscribed, *rest = self._noted[partition]
-        read_until, paused_at, failed_at, open_at, log_ends_at = rest
+        read_until, paused_at, failed_at, open_at, log_ends_at, given_at, gaps = rest
         own = self._own.get(partition, _NOTHING)
         chunks, arrived, newer_ends, newer_at, error, yours, in_hand = own
         position = self._positions.get(partition, offset)
         ends = newer_ends or ends
         end = None if ends is None else ends[1] if self._isolated else ends[0]
         lag = None if position is None or end is None else max(0, end - position)
+        if partition in self._handed:
+            first, last = self._handed[partition]
+            if first - given_at >= GAP:
+                gaps = (*gaps, (given_at, first))
+            given_at = max(given_at, last)
         # (By position, as the fields stand in the class: by keywords it takes three times as long.)
         return PartitionSeen(
             *(position, end, lag, None if ends is None else ends[0]),
@@ -161,6 +171,8 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
             *(paused_at, failed_at, open_at),
             chunks[0][2] if chunks else log_ends_at if in_hand else math.inf,
             max(log_ends_at, newer_at),
+            given_at,
+            gaps,
         )
 
 
@@ -197,12 +209,14 @@ def see(engine: Engine) -> Partitions:
         partition = state.topic_partition
         if states.get(partition) is state:
             own[partition] = own.get(partition, _NOTHING)._replace(in_hand=count)
-    positions = {}
-    if (state := iteration.batch.state) is not None:
+    positions, handed = {}, {}
+    batch = iteration.batch
+    if (state := batch.state) is not None:
         positions[state.topic_partition] = iteration.offset_of(state)
-    return Partitions(
-        noted, own, positions, isolated=engine.core.settings.isolation_level == "read_committed"
-    )
+        if batch.handed > batch.told:
+            handed[state.topic_partition] = batch.first_at, batch.last_at
+    isolated = engine.core.settings.isolation_level == "read_committed"
+    return Partitions(noted, own, positions, handed, isolated=isolated)
 
 
 def _own(state: Partition, coming: Iterable[Chunk]) -> _Own:

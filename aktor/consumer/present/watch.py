@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.partition import Partition
 from aktor.consumer.present import picture
 from aktor.consumer.present.picture import LATE_POLL, CallsNow, Picture
 from aktor.consumer.present.reasons.brokers import is_down
-from aktor.consumer.present.reasons.partition import is_fed, of_partitions
+from aktor.consumer.present.reasons.partition import (
+    UNTOLD,
+    has_answered_since,
+    hinders,
+    is_fed,
+    of_partitions,
+)
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.seen import PartitionSeen
 from aktor.consumer.present.stack import stack_of
@@ -42,24 +49,40 @@ SAME_TIME: Final = 0.1
 #: The part of `max_poll_interval_ms` after which a poll is told to be overdue.
 OVERDUE_PART: Final = 0.5
 
-#: What a partition may wait for although its leader cannot tell whether there is anything new.
-_UNTOLD: Final = frozenset(
-    {WaitingFor.BROKER, WaitingFor.LEADER, WaitingFor.POSITION, WaitingFor.REFUSED}
-)
+#: What the application holds up, if there is anything.
 _HELD_UP: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.BUFFER})
+
+#: What says that there is nothing to deliver.
+_NOTHING: Final = frozenset({WaitingFor.RECORDS, WaitingFor.TRANSACTION})
 
 #: What hinders even the question whether there is anything new, and is no fault.
 _UNASKED: Final = frozenset({WaitingFor.THROTTLED})
 
 
 class _Stall:
-    """One stall that was told: since when, and the reason that was told last."""
+    """One stall that was told: since when, the reason that was told last, and whether one of its
+    reasons was a fault. `faulty_since`: since when only faults keep records back (inf: it is
+    something else)."""
 
-    __slots__ = ("reason", "since")
+    __slots__ = ("fault", "faulty_since", "of", "reason", "since")
 
-    def __init__(self, since: float, reason: WaitingFor) -> None:
+    def __init__(self, since: float, of: Partition) -> None:
         self.since = since
-        self.reason = reason
+        self.of = of
+        self.reason: WaitingFor | None = None
+        self.fault = False
+        self.faulty_since = math.inf
+
+    def told(self, reason: Reason) -> None:
+        """This reason was told."""
+        self.reason, self.fault = reason.waiting_for, self.fault or reason.fault
+
+    def follow(self, reason: Reason, since: float) -> None:
+        """What keeps records back now, and since when."""
+        if reason.waiting_for in _HELD_UP | _UNASKED:
+            self.faulty_since = math.inf
+        elif self.faulty_since == math.inf and hinders(reason):
+            self.faulty_since = since
 
 
 def ahead_by(clock: Callable[[], float], wall: Callable[[], float]) -> float | None:
@@ -83,9 +106,9 @@ class Watch:
         self._guard = guard
         self._log = log.aside()  # it only looks
         self._stalls: dict[TopicPartition, _Stall] = {}
-        #: Of a reason that does not know since when it holds: what it was, where the partition
-        #: stood, and when that was first seen.
-        self._seen: dict[TopicPartition, tuple[WaitingFor, int | None, float]] = {}
+        #: Of a reason that does not know since when it holds: what it was, and when that was first
+        #: seen.
+        self._seen: dict[TopicPartition, tuple[WaitingFor, float]] = {}
         #: The heartbeat and the poll that were told to be late: when they were sent, or made.
         self._late_heartbeat = math.inf
         self._late_poll = -math.inf
@@ -106,62 +129,93 @@ class Watch:
         suspect = bool(count) and _is_suspect(p)
         if not suspect and not self._stalls:
             self._seen.clear()
+            engine.note_held_back({})
             # Without a group there are no heartbeats: nothing may wake the thread when the
             # application has not polled for a second.
             return now + LOOK_EVERY, bool(count) and not p.in_group and _lateness(p) > 0.0
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
-        self._look_at_partitions(p)
+        self._look_at_partitions(p, engine.delivery.partitions)
+        engine.note_held_back(
+            {
+                tp: stall.faulty_since
+                for tp, stall in self._stalls.items()
+                if stall.faulty_since < math.inf
+            }
+        )
         return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), True
 
     # -- partitions
 
-    def _look_at_partitions(self, p: Picture) -> None:
+    def _look_at_partitions(
+        self, p: Picture, partitions: Mapping[TopicPartition, Partition]
+    ) -> None:
         waiting = of_partitions(p)
         #: By reason and text: the partitions that are stalled for it, and since when.
         told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
             it = p.partitions[tp]
-            stalled = self._since(tp, p, it, reason) if _is_stalled(p, it, reason) else None
             known = self._stalls.get(tp)
-            if stalled is None:
+            if known is not None and known.of is not partitions.get(tp):
+                self._taken_away(tp, p)  # and it is assigned again
+                known = None
+            elif known is not None and it.given_at > known.since:
+                self._delivered(tp, p, it)
+                known = None
+            if not _is_stalled(p, it, reason):
                 self._seen.pop(tp, None)
-                # What follows an outage (another leader, a check of the position) begins anew, and
-                # is no fault for a second; or another fault is more important now (the session),
-                # and of that nobody knows whether it keeps back anything. Nothing can be delivered
-                # all the same.
-                hindered = reason.fault or reason.waiting_for in _UNTOLD
-                if known is not None and (is_fed(p, it, reason) or not hindered):
-                    self._resumed(tp, p, "records can be delivered")
-            elif p.now - stalled < STALLED_AFTER:
+                if known is None:
+                    continue
+                if over := _is_over(p, tp, it, reason, known.since):
+                    self._resumed(tp, p, over)
+                else:
+                    known.follow(reason, p.now)
                 continue
-            elif known is None or known.reason is not reason.waiting_for:
-                since = stalled if known is None else known.since
-                self._stalls[tp] = _Stall(since, reason.waiting_for)
-                told.setdefault((reason.waiting_for, reason.text), []).append((tp, since))
+            since = max(self._since(tp, p, reason), it.given_at)
+            if p.now - since >= STALLED_AFTER and (
+                known is None or known.reason is not reason.waiting_for
+            ):
+                if known is None:
+                    if (of := partitions.get(tp)) is None:
+                        continue  # it was taken away just now
+                    known = self._stalls[tp] = _Stall(since, of)
+                known.told(reason)
+                told.setdefault((reason.waiting_for, reason.text), []).append((tp, known.since))
+            if known is not None:
+                known.follow(reason, since)
         for (tp, since), *others in told.values():
             self._tell(tp, p, waiting[tp], since, others=len(others))
             for other, begun in others:
                 self._tell(other, p, waiting[other], begun)
         self._forget_gone(p, waiting)
 
-    def _since(self, tp: TopicPartition, p: Picture, it: PartitionSeen, reason: Reason) -> float:
-        """Since when the partition has got nothing for this reason, as far as is known."""
+    def _since(self, tp: TopicPartition, p: Picture, reason: Reason) -> float:
+        """Since when this reason holds, as far as is known."""
         if reason.since > -math.inf:
             self._seen.pop(tp, None)
             return reason.since
-        kind, position, since = self._seen.get(tp, (None, None, p.now))
-        if (kind, position) != (reason.waiting_for, it.position):
-            if kind is reason.waiting_for and tp in self._stalls:
-                self._resumed(tp, p, "records were delivered")
+        kind, since = self._seen.get(tp, (None, p.now))
+        if kind is not reason.waiting_for:
             since = p.now
-        self._seen[tp] = reason.waiting_for, it.position, since
+        self._seen[tp] = reason.waiting_for, since
         return since
 
     def _forget_gone(self, p: Picture, waiting: Mapping[TopicPartition, Reason]) -> None:
         for tp in [tp for tp in self._seen if tp not in waiting]:
             del self._seen[tp]
         for tp in [tp for tp in self._stalls if tp not in waiting]:
+            self._taken_away(tp, p)
+
+    def _taken_away(self, tp: TopicPartition, p: Picture) -> None:
+        """It is not assigned any more; some of its records may have been given out before."""
+        stall = self._stalls[tp]
+        if stall.of.given_at > stall.since:
+            self._delivered(tp, p, stall.of)
+        else:
             self._resumed(tp, p, "it is not assigned any more")
+
+    def _delivered(self, tp: TopicPartition, p: Picture, it: PartitionSeen | Partition) -> None:
+        ended = _first_given(it.given_at, it.gaps, self._stalls[tp].since)
+        self._resumed(tp, p, "records were delivered", ended)
 
     def _tell(
         self,
@@ -187,16 +241,24 @@ class Watch:
         else:
             self._log.debug("delivery.stalled", **facts)
 
-    def _resumed(self, tp: TopicPartition, p: Picture, because: str) -> None:
+    def _resumed(
+        self, tp: TopicPartition, p: Picture, because: str, ended: float | None = None
+    ) -> None:
+        """It is over, now or at `ended`."""
         stall = self._stalls.pop(tp)
-        self._log.info(
-            "delivery.resumed",
-            topic=tp.topic,
-            partition=tp,
-            reason=stall.reason,
-            seconds=round(p.now - stall.since, 3),
-            because=because,
-        )
+        ended = p.now if ended is None else ended
+        facts = {
+            "topic": tp.topic,
+            "partition": tp,
+            "reason": stall.reason,
+            "seconds": round(ended - stall.since, 3),
+            "ended_ago": round(p.now - ended, 3),
+            "because": because,
+        }
+        if stall.fault:
+            self._log.info("delivery.resumed", **facts)
+        else:
+            self._log.debug("delivery.resumed", **facts)
 
     # -- the clocks, the member and the application
 
@@ -260,6 +322,32 @@ def _is_suspect(p: Picture) -> bool:
     )
 
 
+def _first_given(given_at: float, gaps: Iterable[tuple[float, float]], since: float) -> float:
+    """When the first record after `since` was given out, of a partition of which some were."""
+    for begun, ended in gaps:
+        if ended > since:
+            return ended if begun <= since else begun
+    return given_at
+
+
+def _is_over(
+    p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason, since: float
+) -> str:
+    """Why a stall is over though no record was given out; "" if it is not.
+
+    What follows an outage (another leader, a check of the position) begins anew, and is no fault
+    for a second; or another fault is more important now (the session), and of that nobody knows
+    whether it keeps back anything. Nothing can be delivered all the same.
+    """
+    if it.paused:
+        return "the application has paused it"
+    if it.is_here or it.lag != 0 or hinders(reason) or reason.waiting_for in _UNASKED:
+        return ""
+    # (What was told before the stall says nothing of now.)
+    told = has_answered_since(p, tp, since) or reason.waiting_for not in _NOTHING
+    return "there is nothing to deliver" if told else ""
+
+
 def _is_stalled(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
     """Whether the partition, which is owned and not paused, gets nothing though there is, or may
     be, something."""
@@ -267,6 +355,6 @@ def _is_stalled(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
         return False
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag)
-    if reason.fault and (some or it.lag is None or kind in _UNTOLD):
+    if reason.fault and (some or it.lag is None or kind in UNTOLD):
         return True
     return kind in _UNASKED or (kind in _HELD_UP and some)

@@ -1,4 +1,5 @@
-"""What `status()` and `why()` say, looked at once a second from outside: `status.seen`."""
+"""What `status()` and `why()` say, looked at once a second from outside: `status.seen`; and what
+is told of stalls."""
 
 from __future__ import annotations
 
@@ -28,6 +29,9 @@ OFTEN: Final = 3
 #: until the connection's set-up has taken too long (a setting), and then for the next attempt, in
 #: seconds.
 FELT: Final = 2.0
+
+#: Clocks that are read one after the other differ by less, in seconds.
+SAME_TIME: Final = 0.1
 
 #: What says that nothing is wrong, of the values of `WaitingFor`.
 WELL: Final = frozenset({"nothing new", "fetch"})
@@ -180,7 +184,42 @@ def why_blames_only_brokers_to_which_something_has_happened(history: History) ->
     return complaints
 
 
+def no_record_is_given_out_during_a_stall(history: History) -> list[str]:
+    """Between the beginning and the end of a stall, as `delivery.resumed` tells them, the consumer
+    gave out no record of the partition."""
+    complaints = []
+    given: dict[tuple[str, str], list[float]] = defaultdict(list)
+    stalls: list[tuple[Event, float, float]] = []
+    jumps: dict[str, list[float]] = defaultdict(list)
+    for event in history.events:
+        member, at = event["member"], event["at"]
+        match event["event"]:
+            case "records.delivered":
+                times = (at - event.get("first_ago", 0.0), at - event.get("last_ago", 0.0))
+                given[member, event["partition"]] += times
+            case "delivery.resumed":
+                ended = at - event["ended_ago"]
+                stalls.append((event, ended - event["seconds"], ended))
+            case "clock.jumped":
+                jumps[process_of(member)].append(at)
+    for event, began, ended in stalls:
+        member, partition = event["member"], event["partition"]
+        if any(began <= at <= event["at"] for at in jumps[process_of(member)]):
+            continue  # by which clock it was as long is not known
+        inside = [
+            at for at in given[member, partition] if began + SAME_TIME < at < ended - SAME_TIME
+        ]
+        if inside:
+            complaints.append(
+                f"at {event['at']:.3f} {member} told that nothing of {partition} was given out from"
+                f" {began:.3f} to {ended:.3f} ({event['reason']}), and gave out some at"
+                f" {inside[0]:.3f}"
+            )
+    return complaints
+
+
 CHECKS: Final = (
+    no_record_is_given_out_during_a_stall,
     who_is_silent_does_not_say_that_nothing_is_wrong,
     why_blames_only_brokers_to_which_something_has_happened,
 )

@@ -671,8 +671,9 @@ class GroupTraces:
     def _delivery_resumed(self, life: Life, at: float, event: Event) -> None:
         partition = fields.partition(event)
         if partition is not None:
-            seconds = fields.real(event, "seconds")
-            self._add(self._silences.end(life.source, partition, at, seconds))
+            seconds, ago = fields.real(event, "seconds"), fields.real(event, "ended_ago") or 0.0
+            ended = at - ago if 0.0 <= ago < ABANDONED else at
+            self._add(self._silences.end(life.source, partition, ended, seconds))
 
     def _paused(self, life: Life, at: float, event: Event) -> None:
         for partition in fields.names(event):

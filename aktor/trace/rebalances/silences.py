@@ -74,10 +74,12 @@ class Silences:
         self, source: str, partition: str, at: float, seconds: float | None = None
     ) -> Silence | None:
         """Records are given out again, or the partition is given up. `seconds`: how long it lasted
-        by the consumer's own clock, which never jumps."""
-        silent = self._silent.pop((source, partition), None)
-        if silent is None:
+        by the consumer's own clock, which never jumps. (It says so of what it has told, not of a
+        pause, which it is told of itself.)"""
+        silent = self._silent.get((source, partition))
+        if silent is None or (seconds is not None and silent.told[0][1] == PAUSED):
             return None
+        del self._silent[source, partition]
         if seconds is not None and seconds >= 0.0:
             silent.began = at - seconds
         row = self._row(partition, silent, at, at)

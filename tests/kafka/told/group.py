@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
+from aktor.trace.rebalances import read_files
 from tests.kafka.real import KafkaCluster, topics
 from tests.kafka.support import ROOT
 
@@ -28,6 +30,9 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "metadata_max_age_ms": 3000,
     "allow_auto_create_topics": False,
 }
+
+#: Two times in traces that differ by less, in seconds, are the same.
+MAY_DIFFER: Final = 0.1
 
 #: Until members have what they are to have, in seconds: a limit for what hangs.
 WITHIN: Final = 60.0
@@ -330,8 +335,29 @@ class Case:
         time.sleep(1.5)
         self.group.end()
         self.lines, errors = self.group.told(self.since, self.until)
+        if false := false_silences(sorted(map(str, self.group.folder.glob("*.jsonl*")))):
+            lacks = ["a silence without a record in it"]
+            self.said.append(("afterwards", false[0], lacks))
         for judge in self._later:
             self.said.append(("afterwards", *judge(self.lines, errors)))
+
+
+def false_silences(files: Sequence[str]) -> list[str]:
+    """What `aktor why` tells of silences, where the same traces have a record that the consumer was
+    given of that partition meanwhile."""
+    given: dict[tuple[str, str], list[float]] = {}
+    for file in files:
+        for line in Path(file).read_text().splitlines():
+            if '"records.delivered"' in line and line.endswith("}"):
+                event = json.loads(line)
+                times = given.setdefault((event["consumer"], event["partition"]), [])
+                times += (event["t"] - event.get(key, 0.0) for key in ("first_ago", "last_ago"))
+    false = []
+    for row in read_files(files).silences:
+        begin, end = row.began + MAY_DIFFER, (row.ended or math.inf) - MAY_DIFFER
+        if any(begin < at < end for at in given.get((row.consumer or "", row.partition), ())):
+            false.append(row.sentence)
+    return false
 
 
 def missing(sentence: str, words: Sequence[str]) -> list[str]:

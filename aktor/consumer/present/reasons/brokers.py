@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
@@ -28,6 +29,10 @@ __all__ = [
 ]
 
 
+#: A shorter time, in seconds, would be told as 0.0 s.
+LEAST_TOLD: Final = 0.05
+
+
 def broker_name(broker: BrokerNow) -> str:
     return broker.address if broker.node < 0 else f"broker {broker.node}, {broker.address}"
 
@@ -44,12 +49,13 @@ def silence(p: Picture, broker: BrokerNow) -> str:
 
 def throttling(broker: BrokerNow | None, asked_at: float, now: float) -> str:
     """ "has throttled us for 2.0 s (a quota is used up); 3.0 s are left", if what was asked then is
-    held back by that; else ""."""
+    held back by that; else "". Times that have just begun, or are nearly over, are not told."""
     if broker is None or broker.throttled_until <= now or asked_at < broker.throttled_since:
         return ""
-    left = seconds(broker.throttled_until - now)
-    told = for_long(broker.throttled_since, now)
-    return f"has throttled us{told} (a quota is used up); {left} are left"
+    since, left = broker.throttled_since, broker.throttled_until - now
+    told = for_long(since, now) if now - since >= LEAST_TOLD else ""
+    rest = f"; {seconds(left)} are left" if left >= LEAST_TOLD else ""
+    return f"has throttled us{told} (a quota is used up){rest}"
 
 
 def how_it_failed(broker: BrokerNow) -> str:

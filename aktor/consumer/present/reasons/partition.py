@@ -33,8 +33,17 @@ from aktor.consumer.present.reasons.words import (
 from aktor.consumer.present.seen import PartitionSeen, quiet
 from aktor.events.present import BrokerNow, Hindrance, PositionNow
 from aktor.structs import TopicPartition
+from aktor.values import replace
 
-__all__ = ["is_fed", "of_partition", "of_partitions"]
+__all__ = [
+    "UNTOLD",
+    "has_answered_since",
+    "hinders",
+    "is_fed",
+    "lasting",
+    "of_partition",
+    "of_partitions",
+]
 
 
 def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
@@ -340,6 +349,52 @@ def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
         tp: alike[tp] if tp in alike else of_partition(p, tp, p.partitions[tp])
         for tp in p.partitions
     }
+
+
+#: What a partition waits for although its leader cannot tell whether there is anything new.
+UNTOLD: Final = frozenset(
+    {WaitingFor.BROKER, WaitingFor.LEADER, WaitingFor.POSITION, WaitingFor.REFUSED}
+)
+
+
+def hinders(reason: Reason) -> bool:
+    """Whether it is a fault, or will be one if it lasts."""
+    return reason.fault or reason.waiting_for in UNTOLD
+
+
+def has_answered_since(p: Picture, tp: TopicPartition, since: float) -> bool:
+    """Whether the broker from which it is read has answered anything since then, if it is known."""
+    broker = _source(p, tp)
+    return broker is None or broker.heard_at > since
+
+
+def lasting(
+    p: Picture, waiting: Mapping[TopicPartition, Reason]
+) -> Mapping[TopicPartition, Reason]:
+    """The same, where a fault lasts from when on nothing was given out: it may have followed
+    another one (a broker that did not answer leads nothing any more)."""
+    longer: dict[TopicPartition, Reason] = {}
+    #: Thousands of partitions may wait for the same since the same time.
+    made: dict[tuple[int, float], Reason] = {}
+    for tp, since in p.held_back.items():
+        reason = waiting.get(tp)
+        if reason is None or not hinders(reason) or not -math.inf < since < reason.since:
+            continue
+        if p.partitions[tp].given_at > since:
+            continue
+        key = id(reason), since
+        if key not in made:
+            made[key] = _lasts(reason, since, p.now)
+        longer[tp] = made[key]
+    return {**waiting, **longer} if longer else waiting
+
+
+def _lasts(reason: Reason, since: float, now: float) -> Reason:
+    text = reason.text
+    if reason.since - since >= FAULT_AFTER:
+        text = f"nothing has come for {seconds(now - since)}; {text}"
+    fault = reason.fault or now - since >= FAULT_AFTER
+    return replace(reason, text=text, since=since, fault=fault)
 
 
 def _alike(p: Picture) -> dict[TopicPartition, Reason]:

@@ -17,7 +17,7 @@ from aktor.consumer.present.reasons.application import (
 from aktor.consumer.present.reasons.commits import commits_fail
 from aktor.consumer.present.reasons.consumer import covering, of_consumer
 from aktor.consumer.present.reasons.group import fenced, may_be_removed, session
-from aktor.consumer.present.reasons.partition import is_fed, of_partitions
+from aktor.consumer.present.reasons.partition import is_fed, lasting, of_partitions
 from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
 from aktor.consumer.present.reasons.words import ago, plural, seconds
@@ -44,7 +44,7 @@ class Findings(NamedTuple):
     @classmethod
     def of(cls, p: Picture) -> Findings:
         """Those that apply in this picture."""
-        waiting = of_partitions(p)
+        waiting = lasting(p, of_partitions(p))
         distinct = {id(reason): reason for reason in waiting.values()}.values()
         faulty = {}
         if any(reason.fault for reason in distinct):

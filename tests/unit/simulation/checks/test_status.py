@@ -36,6 +36,36 @@ PAUSED: Step = ("x", "partitions.paused", {"partitions": ["a-0"]})
 BLAMES_2 = "its leader (broker 2, b2:9092) has not answered for 7.0 s"
 
 
+def resumed(seconds: float, ended_ago: float = 0.0) -> Step:
+    values = {"partition": "a-0", "reason": "throttled", "seconds": seconds, "ended_ago": ended_ago}
+    return "x", "delivery.resumed", values
+
+
+@pytest.mark.parametrize(
+    ("told", "complains"),
+    [
+        (resumed(14.0), True),
+        (resumed(4.0, ended_ago=10.0), False),
+        (resumed(10.0), False),
+        (resumed(11.0, ended_ago=1.0), True),
+    ],
+)
+def test_who_gave_out_a_record_during_a_stall_tells_a_false_one(
+    told: Step, *, complains: bool
+) -> None:
+    """The record was given out ten seconds before the stall was told to be over."""
+    found = status.no_record_is_given_out_during_a_stall(
+        history(*BEHIND, later(20), GIVEN, later(8), told)
+    )
+    assert bool(found) is complains
+
+
+def test_how_long_a_stall_was_while_a_clock_jumped_is_not_judged() -> None:
+    jumped: Step = ("x", "clock.jumped", {"seconds": 60.0})
+    story = *BEHIND, later(20), GIVEN, jumped, later(8), resumed(14.0)
+    assert status.no_record_is_given_out_during_a_stall(history(*story)) == []
+
+
 def says(waiting_for: str, why: str = "There is nothing new.") -> Step:
     values = {"waiting": {"a-0": waiting_for}, "healthy": True, "why": why}
     return "x", "status.seen", values
@@ -67,6 +97,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
             says("broker", BLAMES_2),
         ],
         BLAMES_2,
+    ),
+    (
+        status.no_record_is_given_out_during_a_stall,
+        [*BEHIND, GIVEN, later(8), resumed(14.0)],
+        "gave out some at",
     ),
 ]
 

@@ -43,6 +43,34 @@ def test_a_silence_lasts_from_when_it_began_until_records_come_again(
     )
 
 
+def test_a_silence_ended_when_the_consumer_says_though_it_tells_so_later(
+    events: list[Event], alice: Member
+) -> None:
+    stalls(alice, BEGAN + 11, "throttled", "broker 1 has throttled us", since=BEGAN + 10)
+    values = {"topic": "t", "partition": "t-0", "seconds": 1.5, "ended_ago": 0.75}
+    alice.tells(BEGAN + 12.25, "delivery.resumed", **values)
+    stalls(alice, BEGAN + 13.5, "throttled", "broker 1 has throttled us", since=BEGAN + 12.25)
+    alice.tells(BEGAN + 15, "delivery.resumed", **values | {"seconds": 2.0})
+
+    rows = [(row.began, row.ended, row.duration_ms) for row in rows_of(events, Silence)]
+    assert rows == [(BEGAN + 10, BEGAN + 11.5, 1500), (BEGAN + 12.25, BEGAN + 14.25, 2000)]
+
+
+def test_that_a_stall_is_over_since_the_partition_is_paused_does_not_end_the_pause(
+    events: list[Event], alice: Member
+) -> None:
+    stalls(alice, BEGAN + 11, "no leader", "no broker has led it", since=BEGAN + 10)
+    alice.tells(BEGAN + 12, "partitions.paused", partitions=["t-0"])
+    alice.tells(BEGAN + 13, "delivery.resumed", topic="t", partition="t-0", seconds=3.0)
+    alice.tells(BEGAN + 20, "partitions.resumed", partitions=["t-0"])
+
+    rows = [(row.reason, row.began, row.ended) for row in rows_of(events, Silence)]
+    assert rows == [
+        ("no leader", BEGAN + 10, BEGAN + 12),
+        ("paused", BEGAN + 12, BEGAN + 20),
+    ]
+
+
 def test_the_consumers_own_clock_says_how_long_a_silence_was(
     events: list[Event], alice: Member
 ) -> None:
