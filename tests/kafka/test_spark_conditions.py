@@ -93,6 +93,9 @@ _patterns = st.sampled_from(
         "a.b",
         "%!_%",
         "(a|b)",
+        "a%b",
+        "😀%",
+        "é%é",
     ]
 )
 _numbers = st.one_of(_integers, _decimals, _doubles)
@@ -132,7 +135,11 @@ _PAIRS = [
 
 
 def _alike(name: str) -> SearchStrategy[list[str]]:
-    """Literals of one kind: among doubles a decimal would be compared as a double."""
+    """Literals of one kind: among doubles a decimal would be compared as a double. A string in a
+    list of times is refused."""
+    if name in ("at", "local"):
+        typed = _literals[name].filter(lambda text: text.startswith("timestamp"))
+        return st.lists(typed, min_size=1, max_size=4)
     if name == "float":
         kinds = [_decimals, _doubles]
     elif _literals[name] is _numbers:

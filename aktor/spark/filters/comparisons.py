@@ -71,6 +71,11 @@ _BITS: Final[dict[type[DataType], int]] = {
     IntegerType: 32,
     LongType: 64,
 }
+#: The range of bigint.
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
+#: Types whose values are looked up in a list, besides strings.
+_LISTED: Final = (IntegralType, BinaryType, DateType, TimestampType, TimestampNTZType)
 #: From here on, Spark may compare a float with an integer as float or as double.
 _FLOAT_INTEGERS: Final = 2**24
 _NUMBER: Final = re.compile(r"-?\d{1,38}(\.\d{1,38})?")
@@ -138,6 +143,12 @@ def _exact(named: Named, sign: str, value: int | Decimal) -> Condition:
     if isinstance(value, Decimal) and not value.is_finite():
         raise _refused(named, value)
     kind = named.kind
+    if isinstance(kind, IntegralType) and sign != "=" and not _LEAST <= value <= _MOST:
+        raise ConfigurationError(
+            f"{named.text} is {kind.simpleString()}, and {value} is outside of the range of bigint:"
+            " Spark would say true or false of null, too; write a number from"
+            f" {_LEAST} to {_MOST}, or is not null for all that are"
+        )
     if isinstance(kind, DecimalType):
         scale, most = kind.scale, 10**kind.precision - 1
         least = -most
@@ -189,8 +200,16 @@ def one_of(named: Named, values: Sequence[Value]) -> Condition:
         raise ConfigurationError(
             f"{named.text} in (...) has doubles and other numbers: write them alike, as (1.0, 2.5)"
         )
+    if isinstance(named.kind, (TimestampType, TimestampNTZType)):
+        for value in values:
+            if isinstance(value, str):  # by spark.sql.ansi.enabled
+                raise ConfigurationError(
+                    f"{named.text} in (...) has the string {value!r}, which Spark compares as a"
+                    " time or as a string, by the settings of the session:"
+                    f" {_hint(named, value).rpartition(': ')[2]}"
+                )
     each = [compared(named, "=", value) for value in values]
-    if _is_text(named.kind) or isinstance(named.kind, (IntegralType, BinaryType)):
+    if _is_text(named.kind) or isinstance(named.kind, _LISTED):
         found = [one.value for one in each if isinstance(one, Compare) and one.cast is None]
         if len(found) + sum(isinstance(one, Fixed) for one in each) == len(each):
             return OneOf(named.column, tuple(found)) if found else each[0]

@@ -15,13 +15,17 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from aktor.spark.filters import strings
+
 __all__ = [
     "All",
     "Any_",
+    "Around",
     "Column",
     "Compare",
     "Condition",
     "Constant",
+    "Expression",
     "Fixed",
     "IsNull",
     "Matches",
@@ -143,8 +147,8 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """A string begins or ends with a text, has it inside, or matches a regular expression of
-    RE2. `how`: starts_with, ends_with, match_substring, match_substring_regex."""
+    """A string begins or ends with a text, or has it inside, by its bytes. `how`: starts_with,
+    ends_with, match_substring."""
 
     column: Column
     how: str
@@ -155,6 +159,49 @@ class Matches:
 
         found: pa.BooleanArray = getattr(compute, self.how)(self.column.of(arrays), self.pattern)
         return found
+
+    def columns(self) -> Iterator[Column]:
+        yield self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A string matches a regular expression of RE2."""
+
+    column: Column
+    pattern: str
+
+    def of(self, arrays: Arrays) -> pa.BooleanArray:
+        import pyarrow.compute as compute
+
+        found = strings.readable(self.column.of(arrays))
+        result: pa.BooleanArray = compute.match_substring_regex(found, self.pattern)
+        return result
+
+    def columns(self) -> Iterator[Column]:
+        yield self.column
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A string begins with a text and ends with another one, which do not overlap: LIKE 'a%b'.
+
+    Spark's optimizer makes the comparisons of bytes and of lengths of it that are made here. For
+    strings that are no UTF-8 they differ from LIKE itself.
+    """
+
+    column: Column
+    start: str
+    end: str
+
+    def of(self, arrays: Arrays) -> pa.BooleanArray:
+        import pyarrow.compute as compute
+
+        found = self.column.of(arrays)
+        ends = (compute.starts_with(found, self.start), compute.ends_with(found, self.end))
+        least = len(self.start) + len(self.end)
+        long_enough = compute.greater_equal(strings.lengths(found), least)
+        return compute.and_(long_enough, compute.and_(*ends))
 
     def columns(self) -> Iterator[Column]:
         yield self.column
@@ -317,7 +364,10 @@ def parts_of(condition: Condition) -> tuple[Condition, ...]:
 
 def like(column: Column, pattern: str, escape: str) -> Condition:
     """SQL's LIKE: `%` is any text, `_` one character. ValueError: the escape character stands
-    before anything but these and itself."""
+    before anything but these and itself, or the pattern has U+FFFD, for which Spark takes some
+    bytes that are no UTF-8, or takes none, as the rest of the pattern is."""
+    if strings.REPLACEMENT in pattern:
+        raise ValueError("U+FFFD, which stands for bytes that are no UTF-8, is not known in like")
     tokens: list[tuple[str, str]] = []
     rest = iter(pattern)
     for letter in rest:
@@ -335,8 +385,11 @@ def like(column: Column, pattern: str, escape: str) -> Condition:
     if kinds in ("text", ""):
         return Compare(column, "=", text)
     special = {"%": ".*", "_": "."}
+    if kinds == "text%text" and not (escape and escape in pattern):
+        start, _, end = pattern.partition("%")
+        return Around(column, start, end)
     made = "".join(special.get(kind) or re.escape(letter) for kind, letter in tokens)
-    return Matches(column, "match_substring_regex", rf"(?s)\A{made}\z")
+    return Expression(column, rf"(?s)\A{made}\z")
 
 
 _SIMPLE: Final = {

@@ -18,7 +18,9 @@ Dated = TypeVar("Dated", date, datetime)
 DIGITS: Final = 38
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIMESTAMP: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})?"
+    r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?"
+    # Java's zones end at 18 hours.
+    r"(Z|[+-](?:18:00|(?:0\d|1[0-7]):[0-5]\d))?"
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -260,7 +260,7 @@ class _Reader:
                 case exp.Cast(this=exp.Literal(is_string=True, this=text), to=kind) if (
                     not isinstance(node, exp.TryCast)
                 ):
-                    return _dated(self._source.piece(node), kind.this.name, text)
+                    return _dated(lambda: self._source.piece(node), kind.this.name, text)
         except Refused as error:
             error.node = error.node or node
             raise
@@ -331,26 +331,26 @@ def _number(text: str) -> int | float | Decimal:
     )
 
 
-def _dated(piece: str, kind: str, text: str) -> Value:
-    """date'...' and the like."""
+def _dated(piece: Callable[[], str], kind: str, text: str) -> Value:
+    """date'...' and the like. `piece` is what the user has written."""
     found: date | None = None
     if kind == "DATE":
         found = read_date(text)
         if found is not None:
             return found
-        raise Refused(f"{piece} is no date here: write it as date'2026-01-31'")
+        raise Refused(f"{piece()} is no date here: write it as date'2026-01-31'")
     found = read_timestamp(text)
     zoned = found is not None and found.tzinfo is not None
     if kind == "TIMESTAMPTZ" or (kind == "TIMESTAMP" and (zoned or found is None)):
         if found is None:
-            raise Refused(f"{piece} is no time here: write it as timestamp'2026-01-31 12:00:00Z'")
+            raise Refused(f"{piece()} is no time here: write it as timestamp'2026-01-31 12:00:00Z'")
         if zoned:
             return found
     if kind in ("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME") and found is not None and not zoned:
         return found
     if kind == "TIMESTAMPTZ":
         raise Refused(
-            f"{piece} would be in the session's zone, which is not known where rows are read: write"
-            f" it with its zone, as timestamp'{text}Z'"
+            f"{piece()} would be in the session's zone, which is not known where rows are read:"
+            f" write it with its zone, as timestamp'{text}Z'"
         )
-    raise Refused(f"{piece} is not known here: write it as timestamp_ntz'2026-01-31 12:00:00'")
+    raise Refused(f"{piece()} is not known here: write it as timestamp_ntz'2026-01-31 12:00:00'")

@@ -114,11 +114,13 @@ class WhereText:
             ) from None
         self._check_tokens()
         self._check_brackets()
+        self._by_start = {token.start: place for place, token in enumerate(self._tokens)}
 
     def node(self) -> Any:
         """The condition, as sqlglot reads it."""
         try:
-            found = self._dialect.parser().parse(self._tokens, self._text)
+            # A condition, and no statement: for those it knows too little of, it writes to stderr.
+            found = self._dialect.parser().parse_into(exp.Condition, self._tokens, self._text)
         except ParseError as error:
             raise self._no_condition(error.errors[0]) from None
         top = found[0] if found else None
@@ -156,7 +158,8 @@ class WhereText:
         tokens = self._tokens
         found = [place for one in node.iter_expressions() for place in self._places(one) or ()]
         start = node.meta.get("start")
-        found += [place for place, token in enumerate(tokens) if token.start == start]
+        if start in self._by_start:
+            found.append(self._by_start[start])
         if not found:
             return None
         first, last = min(found), max(found)
@@ -169,10 +172,10 @@ class WhereText:
         if is_dated and re.match("date|timestamp", tokens[first - 1].text.lower()):
             first -= 1
         open_ = 0
-        for place, token in enumerate(tokens[first:], first):
+        for place in range(first, len(tokens)):
             if place > last and open_ <= 0:
                 break
-            kind = token.token_type.name
+            kind = tokens[place].token_type.name
             open_ += (kind in ("L_PAREN", "L_BRACKET")) - (kind in ("R_PAREN", "R_BRACKET"))
             last = max(place, last)
         return first, last

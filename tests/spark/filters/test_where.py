@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql.types import (
@@ -189,7 +194,7 @@ _ZONE = "the zone of the session, by which Spark would go, is not known here: wr
         ("offset = 1, offset = 2", 11, ", is not expected here; a condition is a column, a sign"),
         ("where offset = 1", 1, "where begins a query, and where is the condition alone, as"),
         ("SELECT 1", 1, "SELECT begins a query"),
-        ("drop table t", 1, "drop table t is not known here"),
+        ("drop table t", 6, "an operator is missing between drop and table"),
         ("offset = 1 ORDER BY offset", 12, "ORDER BY belongs to a query"),
         ("offset = 1 limit 5", 12, "limit belongs to a query"),
         # two expressions in a row, and words after the last one
@@ -452,3 +457,99 @@ from aktor.spark.tasks.columns import Layout
 print(Layout(reader._schema, decode=None, where=reader._where).columns)
 """
     subprocess.run([sys.executable, "-c", receiver], input=sent, check=True)
+
+
+#: Strings that are no UTF-8, and some that are: as `decode=string` makes them, with no check.
+STRINGS = [
+    b"\xff\xfe",
+    b"a\xffb",
+    b"ab",
+    "é".encode(),
+    b"\xff",
+    None,
+    b"x\xe6\x97",
+    b"\xed\xa0\x80",
+]
+STRINGS += ["😀b".encode(), b"ab\xe6cd"]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("value like '%'", [0, 1, 2, 3, 4, 6, 7, 8, 9]),
+        ("value like 'a%b'", [1, 2]),
+        ("value like 'a_b'", [1]),
+        ("value not like 'a_b'", [0, 2, 3, 4, 6, 7, 8, 9]),
+        ("value like 'x%_'", [6]),
+        ("value like '_'", [3, 4, 7]),
+        ("value like '__'", [0, 2, 6, 8]),
+        ("value like '😀%b'", [8]),
+        # Its optimizer counts characters by their first bytes: a, b, and three bytes.
+        ("value like 'ab%cd'", []),
+        ("startswith(value, 'a')", [1, 2, 9]),
+        ("value < 'b'", [1, 2, 9]),
+        ("value in ('é', 'ab')", [2, 3]),
+    ],
+)
+def test_strings_that_are_no_utf_8_match_as_for_spark(where: str, expected: list[int]) -> None:
+    """Spark 4.3 kept these rows. A surrogate is one character of Java's."""
+    values = pa.array(STRINGS, pa.binary()).view(pa.string())
+
+    found = read_where(where, {"value": StringType()}).of({"value": values}.__getitem__)
+
+    assert [place for place, kept in enumerate(found.to_pylist()) if kept] == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("value.at in ('2026-01-31 12:00:00Z')", "timestamp'2026-01-31 12:00:00Z'"),
+        ("value.local in ('2026-01-31T12:00:00')", "timestamp_ntz'2026-01-31 12:00:00'"),
+        ("value.id < 9223372036854775808", "outside of the range of bigint"),
+        ("not value.id >= -9223372036854775808.5", "outside of the range of bigint"),
+        ("value.country like '\ufffd%'", "not known in like"),
+        ("value.at > '2026-01-30 12:00:00+18:30'", "is not compared here with"),
+    ],
+)
+def test_what_spark_answers_by_its_settings_or_wrongly_is_refused(where: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        read_where(where, KINDS)
+
+
+SOME_WORDS = """
+    value.paid value.id value.country 5 'DE' = < <=> and or not in ( ) , between like is null
+    true ! - + * / % ^ & | ~ ; . : :: ? @ # $ [ ] { } case when then else end cast as interval
+    date'2026-01-31' timestamp x'00' X'0 `b` -- /* */ select from exists any escape '!' 1e5 .5
+    5L over -> => || << != rlike div collate array map struct set show tables
+"""
+
+
+def test_every_text_is_a_condition_or_refused_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    choose = random.Random(44)
+    refused = []
+    texts = (
+        " ".join(choose.choices(SOME_WORDS.split(), k=choose.randrange(1, 8))) for _ in range(3000)
+    )
+    for text in [*texts, "set x", "show tables", "else", "+", "()", "{}"]:
+        try:
+            read_where(text, KINDS)
+        except ConfigurationError as error:
+            refused.append(str(error))
+
+    assert all(said.startswith("ConfigurationError: where=") for said in refused)
+    assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("item", ["date'{day}'", "timestamp'{day} 00:00:00Z'", "X'{n:08x}'", "{n}"])
+def test_a_long_list_is_read_in_a_time_that_grows_with_its_length(item: str) -> None:
+    column = {"d": "value.day", "t": "timestamp", "X": "key", "{": "offset"}[item[0]]
+
+    def seconds(count: int) -> float:
+        days = (date.fromordinal(700_000 + n) for n in range(count))
+        items = ", ".join(item.format(day=day, n=n) for n, day in enumerate(days))
+        before = time.process_time()
+        read_where(f"{column} in ({items})", KINDS)
+        return time.process_time() - before
+
+    # It was 16 times for dates.
+    assert seconds(4000) < 9 * min(seconds(1000) for _ in range(3))
