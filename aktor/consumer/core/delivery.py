@@ -170,7 +170,7 @@ class Delivery:
         before, self.partitions = self.partitions, partitions
         for partition, state in before.items():
             if partitions.get(partition) is not state:
-                state.release()
+                state.release(self._clock())
 
     def seek(self, topic_partition: TopicPartition, position: Position) -> Partition:
         """Go to this position, in a new epoch."""

@@ -130,6 +130,7 @@ class Partition:
         "paused_at",
         "read_until",
         "reader",
+        "released_at",
         "reset",
         "stage",
         "subscribed",
@@ -191,6 +192,8 @@ class Partition:
         #: before that in which none were, from when to when. By the application's clock.
         self.given_at = now
         self.gaps: tuple[tuple[float, float], ...] = ()
+        #: When it was taken away (inf: it is assigned).
+        self.released_at = math.inf
         #: What the trace was told last of what polls have given out; None: nothing yet.
         self.untold: Untold | None = None
 
@@ -218,8 +221,9 @@ class Partition:
         """The partition is about to be revoked: deliver no more of its records."""
         self._on(StageEvent.REVOKED)
 
-    def release(self) -> None:
+    def release(self, now: float = math.inf) -> None:
         """The partition is no longer assigned: an iteration must not hand out records of it."""
+        self.released_at = now
         self.epoch = self.fetch_epoch = RELEASED
 
     def _on(self, event: StageEvent) -> None:

@@ -211,7 +211,8 @@ class Watch:
         if stall.of.given_at > stall.since:
             self._delivered(tp, p, stall.of)
         else:
-            self._resumed(tp, p, "it is not assigned any more")
+            ended = min(p.now, stall.of.released_at)
+            self._resumed(tp, p, "it is not assigned any more", ended)
 
     def _delivered(self, tp: TopicPartition, p: Picture, it: PartitionSeen | Partition) -> None:
         ended = _first_given(it.given_at, it.gaps, self._stalls[tp].since)
