@@ -104,7 +104,7 @@ def test_members_of_consumer_groups_meet_what_this_protocol_is_for() -> None:
 
 
 #: Seeds of storms in which all of this happens. Without one of them something is missing.
-MODERN = (10, 17)
+MODERN = (17, 30)
 MET = (
     "heartbeat refused: FENCED_MEMBER_EPOCH",
     "heartbeat refused: UNKNOWN_MEMBER_ID",

@@ -23,7 +23,7 @@ EFFECTS: Final = frozenset(
 BEGINNINGS: Final = frozenset(
     {
         # A time has come, or is over; or the answer to what was sent then.
-        *("request.failed", "commit.failed", "rebalance.triggered"),
+        *("request.failed", "commit.failed", "rebalance.triggered", "replica.left"),
         *("request.sent", "metadata.requested", "cluster.changed", "membership.moved"),
         *("coordinator.found", "coordinator.lost", "coordinator.retried", "coordinator.suspected"),
         *("bootstrap.started", "connection.closed", "connection.failed", "connection.opened"),

@@ -128,7 +128,7 @@ def test_a_mark_tells_its_sentence_and_when_it_was() -> None:
     timeline = drawn()["timeline"]
 
     assert "bob on host-bob: its listener's revoked callback: 4.0 s, from 08:00:1" in timeline
-    assert "orders-2: nothing is delivered for 8.6 s" in timeline
+    assert "orders-2: nothing is delivered for 12.4 s" in timeline
     assert "on its way from alice on host-alice to carol on host-carol." in timeline
 
 
