@@ -104,7 +104,7 @@ def test_a_commit_and_its_request_have_one_number(events: Events) -> None:
 @pytest.fixture(scope="module", name="behind")
 def _behind() -> Events:
     """What a consumer tells whose records wait, since it polls slowly, when another one joins."""
-    world = World(1)
+    world = World(6)
     world.cluster.create_topic("orders", partitions=4)
     world.cluster.fill("orders", 500)
     history = History(world)
