@@ -1,8 +1,9 @@
 """A session of Spark for the examples: Ctrl-C ends the program as soon as the session is there, and
 prints no traceback.
 
-PySpark sets a handler for Ctrl-C that calls the JVM in the middle of another call, and py4j then
-prints tracebacks. It does so in the main thread only, so the session is made in another one.
+With the context PySpark sets a handler for Ctrl-C that calls the JVM in the middle of another call,
+and py4j then prints tracebacks. It does so in the main thread only, so the context is made in
+another one. The session is not: Spark looks for formats in the session that the thread has made.
 """
 
 from __future__ import annotations
@@ -11,11 +12,23 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
 from aktor.spark import register
+
+
+def session_of(settings: Mapping[str, str]) -> Any:
+    """A session on two cores, and no handler for Ctrl-C."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf().setMaster("local[2]").setAll(list(settings.items()))
+    with ThreadPoolExecutor(1) as another:
+        another.submit(SparkContext.getOrCreate, conf).result()
+    return SparkSession.builder.getOrCreate()
 
 
 def new_session() -> Any:
@@ -28,10 +41,7 @@ def new_session() -> Any:
         interrupted.set()
 
     signal.signal(signal.SIGINT, hear)
-    from pyspark.sql import SparkSession
-
-    with ThreadPoolExecutor(1) as another:
-        spark = another.submit(SparkSession.builder.master("local[2]").getOrCreate).result()
+    spark = session_of({})
     signal.signal(signal.SIGINT, lambda *_: interrupted.set())
 
     def end() -> None:

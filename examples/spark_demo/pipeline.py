@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from examples.spark_demo.orders import WINDOW
+from examples.spark_session import session_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,15 +41,13 @@ def what_starts() -> str:
 def a_session(folder: Path) -> Any:
     """Spark on two cores of this machine, with our source. What its processes print goes into
     a file in this folder."""
-    from pyspark.sql import SparkSession
-
     from aktor.spark import register
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", JAVA)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _command(folder)
-    builder = SparkSession.builder.master("local[2]").appName("revenue")
-    for name, value in {
+    settings = {
+        "spark.app.name": "revenue",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
@@ -57,11 +55,9 @@ def a_session(folder: Path) -> Any:
         "spark.sql.session.timeZone": "UTC",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.extraJavaOptions": JAVA,
-    }.items():
-        builder = builder.config(name, value)
-    # In the main thread PySpark would set a handler for Ctrl-C: see `examples.spark_session`.
-    with _printing_into(folder / LOG), ThreadPoolExecutor(1) as another:
-        spark = another.submit(builder.getOrCreate).result()
+    }
+    with _printing_into(folder / LOG):
+        spark = session_of(settings)
     register(spark)
     return spark
 

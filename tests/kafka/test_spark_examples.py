@@ -88,6 +88,32 @@ def test_the_stream_example_says_what_it_has_appended_and_ends_with_ctrl_c(
     assert "ERROR:root" not in said.read_text()  # py4j's tracebacks
 
 
+@pytest.mark.gate
+@pytest.mark.timeout(600)  # Spark starts
+@pytest.mark.once("an example that Spark runs, whichever Kafka it is")
+def test_the_sink_example_is_run_by_its_command(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """`spark` is not used. For a writer of the format Spark looks at the session of the thread."""
+    into = f"{topic}-clean"
+    for name in (topic, into):
+        topics.create_topic(kafka.bootstrap_servers, name)
+    topics.produce(kafka.bootstrap_servers, topic, [b'{"customer": "alice"}', b"no order"])
+    bootstrap = ",".join(kafka.bootstrap_servers)
+    program = [sys.executable, "-m", "examples.spark_sink", bootstrap, topic, into, str(tmp_path)]
+
+    subprocess.run(program, cwd=ROOT, check=True, timeout=300)
+
+    with KafkaConsumer(
+        into,
+        bootstrap_servers=kafka.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=10_000,
+    ) as consumer:
+        assert next(consumer).key == b"alice"
+
+
 #: An example, in the middle of its start, and of a call of the JVM.
 _CALLS = """
 import signal, threading, time
