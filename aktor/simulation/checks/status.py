@@ -200,7 +200,8 @@ def no_record_is_given_out_during_a_stall(history: History) -> list[str]:
             case "delivery.resumed":
                 ended = at - event["ended_ago"]
                 stalls.append((event, ended - event["seconds"], ended))
-            case "clock.jumped":
+            # (A frozen process has a clock of its own: it stood still, too.)
+            case "clock.jumped" | "member.thawed":
                 jumps[process_of(member)].append(at)
     for event, began, ended in stalls:
         member, partition = event["member"], event["partition"]

@@ -60,8 +60,9 @@ def test_who_gave_out_a_record_during_a_stall_tells_a_false_one(
     assert bool(found) is complains
 
 
-def test_how_long_a_stall_was_while_a_clock_jumped_is_not_judged() -> None:
-    jumped: Step = ("x", "clock.jumped", {"seconds": 60.0})
+@pytest.mark.parametrize("what", ["clock.jumped", "member.thawed"])
+def test_how_long_a_stall_was_while_a_clock_jumped_or_stood_is_not_judged(what: str) -> None:
+    jumped: Step = ("x", what, {"seconds": 60.0})
     story = *BEHIND, later(20), GIVEN, jumped, later(8), resumed(14.0)
     assert status.no_record_is_given_out_during_a_stall(history(*story)) == []
 
