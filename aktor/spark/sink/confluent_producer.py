@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from aktor.consumer.core.waiting import done_within
 from aktor.errors import DeliveryError
 from aktor.spark.options.producer_settings import ProducerSettings
-from aktor.spark.sink.rows import NO_PARTITIONS, TOO_BIG, Rows
+from aktor.spark.sink.rows import FENCED, NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["ConfluentProducer"]
 
@@ -232,10 +232,7 @@ class ConfluentProducer:
             reason = self._failures.first[2] if self._failures.first else "it does not say why"
             return KafkaError(f"the producer has failed for good: {reason}")
         if error.code() in (error._FENCED, error.INVALID_PRODUCER_EPOCH):
-            return ProducerFencedError(
-                f"{error.str()}: a newer attempt of the task has begun, or the task took longer"
-                " than kafka.transaction.timeout.ms"
-            )
+            return ProducerFencedError(error.str() + FENCED)
         # What the client has heard of its brokers since the last call.
         with contextlib.suppress(SystemError, self._error):
             self._producer.poll(0)

@@ -7,12 +7,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    ProducerFencedError,
+)
 
 from aktor.consumer.core.waiting import done_within
 from aktor.errors import DeliveryError, InvalidRowError
 from aktor.spark.options.producer_settings import ProducerSettings
-from aktor.spark.sink.rows import NO_PARTITIONS, TOO_BIG, Rows
+from aktor.spark.sink.rows import FENCED, NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["KafkaPythonProducer"]
 
@@ -41,6 +47,12 @@ class KafkaPythonProducer:
         self._producer = KafkaProducer(
             **settings.for_kafka_python(), transactional_id=transactional_id
         )
+        if transactional_id is not None:
+            # When a leader refuses its epoch or a sequence number, kafka-python asks for a new
+            # epoch in the midst of the transaction. That forgets the transaction, and its second
+            # way, an epoch of the transactional.id anew, fences the attempt that has fenced this
+            # one. A transaction with a lost record fails, as with Java's producer.
+            self._producer._transaction_manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()
 
     def send(self, rows: Rows) -> None:
         send = self._producer.send
@@ -97,7 +109,10 @@ class KafkaPythonProducer:
         self._producer.begin_transaction()
 
     def commit(self) -> None:
-        self._in_time(self._producer.commit_transaction)
+        try:
+            self._in_time(self._producer.commit_transaction)
+        except (InvalidProducerEpochError, ProducerFencedError) as error:
+            raise ProducerFencedError(_said(error)) from None
 
     def abort(self) -> None:
         self._in_time(self._producer.abort_transaction)
@@ -138,5 +153,7 @@ def _said(error: BaseException) -> str:
     if isinstance(error, MessageSizeTooLargeError) and not any(error.args):
         # A broker's. The library's own names max_request_size.
         return f"{name}{TOO_BIG}"
+    if isinstance(error, InvalidProducerEpochError | ProducerFencedError):
+        return f"{name}{FENCED}"
     # kafka-python's own errors begin with their names.
     return text if text.startswith(name) else f"{name}: {text}"

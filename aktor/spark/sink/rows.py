@@ -25,12 +25,18 @@ from aktor.spark.options.hints import did_you_mean
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
-__all__ = ["NO_PARTITIONS", "TOO_BIG", "RowLayout", "Rows"]
+__all__ = ["FENCED", "NO_PARTITIONS", "TOO_BIG", "RowLayout", "Rows"]
 
 #: If a topic does not exist, a producer repeats its Metadata request until its timeout, and its
 #: error says only that it timed out. So this is added to the error.
 NO_PARTITIONS: Final = (
     "; no broker has told of the topic's partitions: create the topic if it does not exist"
+)
+
+#: Why a producer of the sink is fenced.
+FENCED: Final = (
+    ": a newer attempt of the task has begun, or the task took longer than"
+    " kafka.transaction.timeout.ms"
 )
 
 #: A broker names no setting.

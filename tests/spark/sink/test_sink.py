@@ -472,6 +472,26 @@ def test_who_is_fenced_while_records_wait_hears_so(
     assert values(kafka, topic) == [b"second"]
 
 
+def test_who_is_fenced_amid_its_records_hears_so_and_asks_for_no_epoch(
+    kafka: EmbeddedKafka, topic: str, library: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kafka-python then asked for a new epoch: an error of its own, and the transaction was
+    forgotten."""
+    writer = a_writer(options(kafka, library, topic=topic, transactional="true"), "value binary")
+
+    def overtaken() -> Iterator[Any]:
+        yield from batches_of("value binary", [(b"%d" % number,) for number in range(100)])
+        _wait_for_the_first_batch(kafka, topic)
+        run_task(writer, batches_of("value binary", [(b"second",)]))
+        yield from batches_of("value binary", [(b"%d" % number,) for number in range(9)])
+
+    with pytest.raises(KafkaError, match=r"a newer attempt of the task has begun"):
+        run_task(writer, overtaken())
+
+    assert values(kafka, topic) == [b"second"]
+    assert "Bumping producer epoch" not in caplog.text
+
+
 @pytest.mark.parametrize("goes_on", [False, True], ids=["at the commit", "while it sends"])
 def test_a_producer_that_was_fenced_is_not_kept(
     kafka: EmbeddedKafka, topic: str, goes_on: bool
