@@ -624,7 +624,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "member.stayed",
             "warning",
-            "LeaveGroup failed; the coordinator will expel the member when its session ends",
+            "the group could not be told that the member leaves, whose session will end it",
             "member because",
         ),
         _event(

@@ -8,6 +8,7 @@ from typing import Any, Final
 from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.manager import NEVER
 from aktor.events.membership import Operation
+from aktor.events.metadata import Broker
 from aktor.settings import Settings
 from aktor.values import Mutable, Value
 
@@ -30,11 +31,45 @@ class Leave(Mutable):
     tickets: list[int] = field(default_factory=list)
     of_join: int | None = None
     stays: bool = False
+    #: Whom it was sent to last, and how the last attempt ended that has failed.
+    asked: Broker | None = None
+    trouble: str = ""
 
     @property
     def due(self) -> float:
         """When it may be sent (again): not before the member id is known."""
         return self.exchange.due if self.of_join is None else NEVER
+
+    def asks(self, coordinator: Broker) -> LeaveSent:
+        """It is sent to this broker now; returns the note for it."""
+        self.asked = coordinator
+        return LeaveSent(leave=self, number=self.exchange.sent())
+
+    def failed(self, now: float, jitter: float, trouble: str) -> None:
+        """The last attempt has ended so: it is repeated after the backoff."""
+        self.trouble = trouble
+        self.exchange.failed(now, jitter)
+
+    def why_unanswered(self, coordinator: Broker | None) -> str:
+        """Why the group may still have the member, now that the time to leave is over. (A request
+        without an answer may still wait for a connection: then it was not sent either.)"""
+        if self.of_join is not None:
+            return "nobody was asked, since no answer to its JoinGroup has told its member id"
+        if self.asked is None:
+            why = "the group's coordinator is not known"
+            if coordinator is not None:
+                why = f"there was no time to ask {coordinator}"
+            return f"nobody was asked, since {why}"
+        text = f"no answer to the request to leave came from {self.asked} in time"
+        if self.trouble:
+            count = self.exchange.failures
+            times = "once," if count == 1 else f"{count} times, at last"
+            text = f"the request to leave, to {self.asked}, failed {times} with {self.trouble}"
+            if self.exchange.in_flight:
+                text += ", and has no answer since"
+        if coordinator is None:
+            text += ", and the group's coordinator is not known any more"
+        return text
 
     def name(self, member_id: str) -> None:
         """The answer to JoinGroup has told the member id."""
@@ -60,10 +95,10 @@ class LeaveSent(Value):
     leave: Leave
     number: int
 
-    def failed(self, now: float, jitter: float) -> None:
+    def failed(self, now: float, jitter: float, trouble: str) -> None:
         """LeaveGroup is repeated after the backoff, unless this attempt was given up before."""
         if self.leave.exchange.expects(self.number):
-            self.leave.exchange.failed(now, jitter)
+            self.leave.failed(now, jitter, trouble)
 
 
 class Leaves:

@@ -276,8 +276,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if self._member.in_group:
             self._not_found(message.error)
             return
-        for leave in self._leaves.all():
-            self._end(leave)  # without a coordinator it cannot be sent
+        for leave in self._leaves.all():  # without a coordinator it cannot be sent
+            self._stays(leave, f"the coordinator may not be asked: {message.error}")
 
     @abstractmethod
     def _not_found(self, error: Exception) -> None:
@@ -370,25 +370,23 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             return NEVER
         overdue = self._leaves.overdue(now)
         for leave in overdue:
-            because = f"{self._why_stayed}; the session will end it"
-            self.log.warning("member.stayed", member=leave.member_id, because=because)
-            self._end(leave)
+            self._stays(leave, leave.why_unanswered(self._coordinator))
         if overdue:
             return AGAIN
         return min(self._leaves.deadline, self._send_leaves(now))
 
-    @property
-    def _why_stayed(self) -> str:
-        if self._coordinator is None:
-            return "the group's coordinator is not known"
-        return f"{self._coordinator} did not answer in time"
+    def _stays(self, leave: Leave, because: str) -> None:
+        """The group could not be told."""
+        because = f"{because}; the session will end it"
+        self.log.warning("member.stayed", member=leave.member_id, because=because)
+        self._end(leave)
 
     def _send_leaves(self, now: float) -> float:
         if self._coordinator is None:
             return NEVER
         to_send = self._leaves.to_send(now)
         for leave in to_send:
-            sent = LeaveSent(leave=leave, number=leave.exchange.sent())
+            sent = leave.asks(self._coordinator)
             self.send(
                 self.request(
                     self._leave_request(leave),
@@ -421,7 +419,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            sent.failed(received.now, received.jitter)
+            sent.failed(received.now, received.jitter, name_of(error))
             return
         # The group does not count on the member any more.
         self.log.info(
@@ -437,9 +435,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if sent.leave not in self._leaves:
             return
         if Do.DONE in self._unanswered(self.LEFT, failed):
-            self._end(sent.leave)
+            self._stays(sent.leave, f"the request to leave cannot be sent: {failed.error}")
         else:
-            sent.failed(failed.now, failed.jitter)
+            sent.failed(failed.now, failed.jitter, str(failed.error))
 
     def _end(self, leave: Leave) -> None:
         """The LeaveGroup is over, whether the group was told or not: the application waits no

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from kafka.errors import GroupAuthorizationFailedError
+from kafka.errors import GroupAuthorizationFailedError, KafkaConnectionError
 
 from aktor.events.answers import Answered
 from aktor.events.commits import CommitBeforeRevocation, RevocationCommitted
@@ -577,8 +578,68 @@ def test_leaving_ends_at_its_deadline_whatever_happens(is_sent: bool, kind: Kind
     assert harness.said(Answered).ticket == 7
     assert harness.manager.state is harness.OUT
     (stayed,) = harness.traced("member.stayed")
-    why = "did not answer in time" if is_sent else "coordinator is not known"
-    assert why in stayed["because"]
+    why = "no answer to the request to leave came from broker 1 at kafka-1:9092 in time"
+    if not is_sent:
+        why = "nobody was asked, since the group's coordinator is not known"
+    assert stayed["because"] == f"{why}; the session will end it"
+
+
+def why_it_stayed(harness: GroupHarness) -> str:
+    (stayed,) = harness.traced("member.stayed")
+    return str(stayed["because"].removesuffix("; the session will end it"))
+
+
+def test_who_has_no_time_to_ask_does_not_blame_the_coordinator(kind: Kind) -> None:
+    harness = a_stable_member(kind)
+    harness.leave(0.0)
+
+    assert not harness.has_asked_to_leave
+    assert why_it_stayed(harness) == (
+        "nobody was asked, since there was no time to ask broker 1 at kafka-1:9092"
+    )
+
+
+def test_who_could_not_ask_the_coordinator_says_why(kind: Kind) -> None:
+    """The request was never on its way: the connection is refused."""
+    harness = a_stable_member(kind)
+    harness.leave(5.0)
+    while harness.now < 5.0 or not harness.traced("member.stayed"):
+        if harness.has_asked_to_leave:
+            harness.fail(harness.leave_request(), KafkaConnectionError("Connection refused"))
+        harness.now = harness.wake_at
+        harness.tick()
+
+    assert re.fullmatch(
+        r"the request to leave, to broker 1 at kafka-1:9092, failed \d+ times, at last with"
+        r" KafkaConnectionError: Connection refused",
+        why_it_stayed(harness),
+    )
+
+
+def test_who_was_refused_until_the_time_was_over_says_by_whom(kind: Kind) -> None:
+    harness = a_stable_member(kind)
+    harness.leave(5.0)
+    harness.let_go(harness.leave_request(), COORDINATOR_LOADING)
+    harness.tell(LOST)
+    harness.after(5.0)
+
+    assert why_it_stayed(harness) == (
+        "the request to leave, to broker 1 at kafka-1:9092, failed once, with"
+        " COORDINATOR_LOAD_IN_PROGRESS, and the group's coordinator is not known any more"
+    )
+
+
+def test_whose_coordinator_moved_before_it_answered_says_so(kind: Kind) -> None:
+    harness = a_stable_member(kind)
+    harness.leave(5.0)
+    assert harness.leave_request()
+    harness.tell(LOST)
+    harness.after(5.0)
+
+    assert why_it_stayed(harness) == (
+        "no answer to the request to leave came from broker 1 at kafka-1:9092 in time, and the"
+        " group's coordinator is not known any more"
+    )
 
 
 def test_the_answer_to_a_request_to_leave_after_its_deadline_is_dropped(kind: Kind) -> None:
@@ -618,6 +679,7 @@ def test_leaving_ends_when_the_group_may_not_be_used(kind: Kind) -> None:
     assert harness.said(Answered).ticket == 7
     assert harness.manager.state is harness.OUT
     assert not harness.has_said(GroupFailed)
+    assert why_it_stayed(harness) == f"the coordinator may not be asked: {REFUSED.error}"
 
 
 def in_the_cluster(cluster_id: str | None) -> ClusterChanged:
