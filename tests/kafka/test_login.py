@@ -146,7 +146,7 @@ def refusal_of(kafka: EmbeddedKafka, mechanism: str) -> str:
     return (
         rf"Nothing is delivered: (broker 1, )?{re.escape(kafka.bootstrap_servers)} has refused our"
         rf" login( for \d+\.\d s)? \(.*{re.escape(WHY[mechanism])}.*\)\."
-        r"( The next attempt is (made in \d+\.\d s|under way)\.)?"
+        r"( The next attempt is (made in \d+\.\d s|under way|due)\.)?"
         r" (Not your code: the last poll was \d+\.\d s ago\.)"
     )
 

@@ -38,6 +38,9 @@ def _broker_now(links: list[Link], servers: Iterable[Link] = ()) -> BrokerNow:
         tried_at = max([max(one.attempts.begun_at, one.attempts.failed_at) for one in links])
         failing = [link for link in failing if not link.attempts.was_unused(tried_at)]
     last = max(failing, key=lambda link: link.attempts.failed_at, default=None)
+    failed_at = -math.inf if last is None else last.attempts.failed_at
+    # (A link that was due before another one failed is one that no request needs.)
+    due = [one.attempts.retry_at for one in failing if one.attempts.retry_at >= failed_at]
     throttled = max(links, key=lambda link: link.throttled_until)
     begun = [link.attempts.begun_at for link in links if link.state is LinkState.CONNECTING]
     return BrokerNow(
@@ -48,10 +51,10 @@ def _broker_now(links: list[Link], servers: Iterable[Link] = ()) -> BrokerNow:
         failing_since=min(
             (link.attempts.silent_since or -math.inf for link in failing), default=None
         ),
-        failed_at=-math.inf if last is None else last.attempts.failed_at,
+        failed_at=failed_at,
         attempts=sum(link.attempts.failures for link in failing),
         error="" if last is None else _how_it_ended(last),
-        retry_at=min((link.attempts.retry_at for link in failing), default=-math.inf),
+        retry_at=min(due, default=-math.inf),
         refused=any(isinstance(link.failure, AuthenticationError) for link in links),
         throttled_since=throttled.throttled_since,
         throttled_until=throttled.throttled_until,

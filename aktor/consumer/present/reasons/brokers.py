@@ -111,7 +111,8 @@ def login_refused(p: Picture) -> Reason | None:
     since = last.failing_since or -math.inf
     text = f"{broker_name(last)} has refused our login{for_long(since, p.now)}"
     text += f" ({first_line(last.error)})"
-    return Reason(WaitingFor.REFUSED, text, since, True, next_attempt(last, p.now), only_new=True)
+    then = a_sentence(next_attempt(last, p.now))
+    return Reason(WaitingFor.REFUSED, text, since, True, then, only_new=True)
 
 
 def nobody_there(p: Picture) -> Reason | None:
@@ -133,7 +134,7 @@ def nobody_there(p: Picture) -> Reason | None:
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
     text = f"no broker has been reachable{for_long(since, p.now)}: {named}{more}"
     soonest = min(down, key=lambda one: one.retry_at)
-    then = next_attempt(soonest, p.now)
+    then = a_sentence(next_attempt(soonest, p.now))
     return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
 
 
@@ -146,7 +147,9 @@ def _all_down_since(p: Picture, brokers: list[BrokerNow]) -> float:
 
 
 def next_attempt(broker: BrokerNow, now: float) -> str:
-    return a_sentence(made_in(broker.retry_at, now, "the next attempt"))
+    """ "the next attempt is made in 0.3 s"; "is due": it begins with the next request."""
+    at = broker.retry_at if broker.connecting_since is None else -math.inf
+    return made_in(at, now, "the next attempt")
 
 
 def _all_brokers(p: Picture) -> list[BrokerNow]:

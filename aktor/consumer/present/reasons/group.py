@@ -62,7 +62,7 @@ def coordinator(p: Picture) -> Reason | None:
         if member is not None and member.failing_since < since - FAULT_AFTER:
             since = member.failing_since  # it has answered something since, but no heartbeat
             text += f"; no heartbeat has been answered{for_long(since, p.now)}"
-        then = _session_end(p) or next_attempt(broker, p.now)
+        then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
     if broker is not None and broker.refused and member is not None:
         refused = broker.failing_since
@@ -71,7 +71,7 @@ def coordinator(p: Picture) -> Reason | None:
             text = f"the coordinator ({broker_name(broker)}) has refused our login"
             text += f"{for_long(refused, p.now)} ({first_line(broker.error)}); no heartbeat has"
             text += f" been answered{for_long(member.failing_since, p.now)}"
-            then = _session_end(p) or next_attempt(broker, p.now)
+            then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
             return Reason(WaitingFor.COORDINATOR, text, member.failing_since, True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:
         last = f", last: {first_line(it.trouble)}" if it.trouble else ""

@@ -115,7 +115,7 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     if broker is None or not is_down(broker, p.now):
         return None
     text = f"{_source_word(p, tp)} ({broker_name(broker)}) {silence(p, broker)}"
-    since, then = down_since(p, broker), next_attempt(broker, p.now)
+    since, then = down_since(p, broker), a_sentence(next_attempt(broker, p.now))
     return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
 
 
@@ -181,7 +181,7 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         elif broker is not None and broker.attempts and broker.retry_at > waiting.asked_at:
             # A broker may answer heartbeats on one connection while another one, which may be that
             # for requests like this, waits for its next attempt. So it may not have been sent.
-            tried = made_in(broker.retry_at, p.now, "the next attempt")
+            tried = next_attempt(broker, p.now)
             said.append(f"the request to {name} is {how_long} old")
             said.append(f"a connection to it has failed, {tried}")
         else:

@@ -29,9 +29,11 @@ def plural(count: int, noun: str) -> str:
 
 
 def made_in(at: float, now: float, what: str) -> str:
-    """ "<what> is made in 0.3 s", if it is known when."""
-    if at == -math.inf or at <= now:
+    """ "<what> is made in 0.3 s", if it is known when; `at` -inf: it is under way."""
+    if at == -math.inf:
         return f"{what} is under way"
+    if at <= now:
+        return f"{what} is due"
     return f"{what} is made in {seconds(at - now)}" if at < math.inf else ""
 
 

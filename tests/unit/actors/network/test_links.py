@@ -91,6 +91,18 @@ def test_of_two_links_the_one_that_nobody_has_needed_for_long_does_not_count() -
     assert (shown.failing_since, shown.attempts, shown.retry_at) == (60.0, 1, 61.0)
 
 
+def test_a_link_that_no_request_needs_is_not_the_next_attempt() -> None:
+    """Both connections broke; only the one for Fetch is tried again since."""
+    idle, tried = (Link(name, 1, "kafka-1", 9092, Backoff(1.0, 8.0)) for name in ("1", "1-fetch"))
+    idle.attempts.failed(10.0, 0.5, REFUSED)
+    tried.attempts.failed(10.0, 0.5, REFUSED)
+    tried.attempts.failed(11.2, 0.5, REFUSED)
+
+    (shown,) = network_now([idle, tried], []).brokers.values()
+
+    assert (idle.attempts.retry_at, shown.retry_at) == (11.0, tried.attempts.retry_at)
+
+
 def test_what_the_bootstrap_server_at_its_address_has_answered_a_broker_has_answered() -> None:
     link = Link("1", 1, "a", 9092, Backoff(1.0, 8.0))
     server = Link("boot", -1, "a", 9092, Backoff(1.0, 8.0))

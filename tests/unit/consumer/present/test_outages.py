@@ -176,3 +176,18 @@ def test_an_outage_counts_from_a_fetch_that_is_older_than_what_failed_first(what
     fetch = FetchNow(late={2: NOW - 4.5})
 
     assert words in sentence.why(a_picture(network=network(*others, stopped), fetch=fetch))
+
+
+@pytest.mark.parametrize(
+    ("said", "then"),
+    [
+        ({"retry_at": NOW + 0.3}, "The next attempt is made in 0.3 s."),
+        ({"retry_at": NOW - 0.3}, "The next attempt is due."),
+        ({"retry_at": NOW - 0.3, "connecting_since": NOW - 0.1}, "The next attempt is under way."),
+    ],
+    ids=["it waits", "nothing was asked yet", "it connects"],
+)
+def test_only_an_attempt_that_has_begun_is_under_way(said: dict[str, Any], then: str) -> None:
+    p = a_picture(network=network(a_dead_broker(1, **said), a_broker(2)), session_until=NOW - 1.2)
+
+    assert then in sentence.why(p)
