@@ -108,14 +108,21 @@ class Crowded:
         return frozenset(self._partitions.copy())
 
 
+class Throttle(Value):
+    """A quota is used up: the broker wants no requests on a connection from `since` to `until`."""
+
+    since: float = -math.inf
+    until: float = -math.inf
+
+
 class BrokerNow(Value):
     """One broker, or bootstrap server (`node` < 0), over all connections to it.
 
     `failing_since`: the first failure in a row, or, if that was an answer which did not come, when
     it was asked for; `failed_at` the last one. `attempts` counts the failures, `error` says how the
     last one ended ("": it hung up), `retry_at` when the next attempt may begin. `refused`: it
-    refuses our credentials. `throttled_since`, `throttled_until`: a quota is used up, and it wants
-    no requests.
+    refuses our credentials. It throttles each connection for itself: that for ordinary requests
+    (`throttle`), for Fetches, and those to it as the group's coordinator.
     """
 
     node: int
@@ -128,8 +135,9 @@ class BrokerNow(Value):
     error: str
     retry_at: float
     refused: bool
-    throttled_since: float
-    throttled_until: float
+    throttle: Throttle
+    fetch_throttle: Throttle
+    group_throttle: Throttle
     heard: tuple[Heard, ...]
 
     @property

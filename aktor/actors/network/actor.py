@@ -25,7 +25,7 @@ from aktor.actors.network.unreachable import Complaints
 from aktor.actors.runtime.dispatcher import CooperativeActor, Dispatcher
 from aktor.actors.runtime.handlers import handles
 from aktor.actors.runtime.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
-from aktor.actors.sockets.diagnosis import reason_of
+from aktor.actors.sockets.diagnosis import reason_of, without_guess
 from aktor.actors.sockets.wire import Net, NetFactory
 from aktor.address import written
 from aktor.errors import ActorRestartedError, AuthenticationError
@@ -327,24 +327,25 @@ class NetworkActor(CooperativeActor):
             return
         self._moment.heed(report.now)
         link.on(LinkEvent.FAILED)
+        error = self._known(link, report.error)
         self.log.warning(
             "connection.failed",
             address=link.address,
             node=link.node,
             connection=report.key,
-            because=report.error,
+            because=error,
         )
-        self._back_off(link, report.error)
+        self._back_off(link, error)
         if any(other.proven_at > link.attempts.begun_at for other in self._others_to(link)):
             # The attempt began before the broker was back.
             link.attempts.end_wait(self._moment.now)
-        refused = isinstance(report.error, AuthenticationError)
+        refused = isinstance(error, AuthenticationError)
         if not refused:
-            self._suspect(link, report.error)
+            self._suspect(link, error)
         for waiting in link.take_unsent():
-            self._fail(waiting, report.error, node=link.node)
+            self._fail(waiting, error, node=link.node)
         if refused:
-            self._on_refused(link, report.error)
+            self._on_refused(link, error)
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """The broker refused our credentials. Other brokers will, too, and a retry does not help:
@@ -365,17 +366,23 @@ class NetworkActor(CooperativeActor):
             return
         self._metrics.closed(self._moment.heed(report.now))
         link.on(LinkEvent.LOST)
+        error = self._known(link, report.error)
         self.log.info(
             "connection.closed",
             address=link.address,
             node=link.node,
             connection=report.key,
-            because=report.error,
+            because=error,
         )
-        self._back_off(link, report.error)
-        self._suspect(link, report.error)
+        self._back_off(link, error)
+        self._suspect(link, error)
         for waiting in link.take_in_flight():
-            self._fail(waiting, report.error, node=link.node)
+            self._fail(waiting, error, node=link.node)
+
+    def _known(self, link: Link, error: Exception) -> Exception:
+        """The error, with no guess about a broker that has answered us."""
+        answered = any(one.heard.at > -math.inf for one in (link, *self._others_to(link)))
+        return without_guess(error) if answered else error
 
     def _suspect(self, link: Link, error: Exception) -> None:
         """A connection to the coordinator was refused or closed: another broker may be it by now.
@@ -487,7 +494,12 @@ class NetworkActor(CooperativeActor):
     def _show(self) -> None:
         """Publish what `status()` and `why()` say of the brokers."""
         self._has_news = False
-        self.present = network_now(self._lanes.all(), self._bootstrap)
+        self.present = network_now(
+            self._lanes.all(),
+            self._bootstrap,
+            fetching=self._lanes.fetching.values(),
+            to_coordinator=self._lanes.of_coordinator(),
+        )
 
     def _links(self) -> list[Link]:
         return [*self._lanes.all(), *self._bootstrap]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.address import written
 from aktor.events.network import Request
-from aktor.events.present import Heard, was_unused
+from aktor.events.present import Heard, Throttle, was_unused
 from aktor.state_table import follow
 
 __all__ = ["ConnectionAttempts", "ClientRequest", "Link", "LinkEvent", "LinkState"]
@@ -195,8 +195,7 @@ class Link:
         #: When the last answer came.
         self.heard = Heard()
         #: From when on, and until when, the broker wants no requests.
-        self.throttled_since = -math.inf
-        self.throttled_until = -math.inf
+        self.throttle = Throttle()
         #: If an answer is late, but some of its bytes have come, it is waited for until this time.
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
@@ -249,7 +248,7 @@ class Link:
         """The attempt has become a connection."""
         self.on(LinkEvent.OPENED)
         self.used_at = now
-        self.throttled_until = -math.inf
+        self.throttle = Throttle()
 
     def queue(self, waiting: ClientRequest) -> None:
         """This request is to be sent on this link."""
@@ -278,9 +277,8 @@ class Link:
         self.used_at = now
         self.heard.note(now)
         if throttle:
-            if now > self.throttled_until:
-                self.throttled_since = now
-            self.throttled_until = now + throttle
+            begun = now if now > self.throttle.until else self.throttle.since
+            self.throttle = Throttle(since=begun, until=now + throttle)
 
     def prove(self, now: float) -> None:
         """The connection has brought its first answer."""
@@ -309,8 +307,7 @@ class Link:
         self.proven, self.proven_at = other.proven, other.proven_at
         self.used_at = other.used_at
         self.heard.note(other.heard.at)
-        self.throttled_since = other.throttled_since
-        self.throttled_until = other.throttled_until
+        self.throttle = other.throttle
 
     def give(self) -> tuple[str, dict[int, ClientRequest]]:
         """Another link takes over the connection: returns its key and what is in flight on it."""
@@ -333,7 +330,7 @@ class Link:
             or len(self.in_flight) >= max_in_flight
         ):
             return NEVER
-        return self.throttled_until
+        return self.throttle.until
 
     @property
     def expires_at(self) -> float:
@@ -353,7 +350,7 @@ class Link:
         """When another request may be sent, after those in the queue; NEVER: not before a message
         comes."""
         is_full = len(self.unsent) + len(self.in_flight) >= max_in_flight
-        return NEVER if is_full or self.state is not LinkState.READY else self.throttled_until
+        return NEVER if is_full or self.state is not LinkState.READY else self.throttle.until
 
     def owes_since(self, moment: float) -> bool:
         """Whether something that was sent before `moment` has not been answered."""

@@ -6,31 +6,48 @@ import math
 from collections.abc import Iterable
 
 from aktor.actors.network.links import Link, LinkState
-from aktor.actors.sockets.diagnosis import facts_of, reason_of
+from aktor.actors.sockets.diagnosis import reason_of, without_guess
 from aktor.errors import AuthenticationError
-from aktor.events.present import BrokerNow, NetworkNow
+from aktor.events.present import BrokerNow, NetworkNow, Throttle
 
 __all__ = ["network_now"]
 
 
-def network_now(links: Iterable[Link], servers: Iterable[Link]) -> NetworkNow:
-    """The brokers to which these links lead, and the bootstrap servers."""
+def network_now(
+    links: Iterable[Link],
+    servers: Iterable[Link],
+    *,
+    fetching: Iterable[Link] = (),
+    to_coordinator: Iterable[Link] = (),
+) -> NetworkNow:
+    """The brokers to which these links lead, and the bootstrap servers. Some of the links are for
+    Fetches, some lead to the coordinator; the others are for ordinary requests."""
+    apart = frozenset(fetching), frozenset(to_coordinator)
     by_node: dict[int, list[Link]] = {}
     for link in links:
         by_node.setdefault(link.node, []).append(link)
     servers = list(servers)
     return NetworkNow(
         brokers={
-            node: _broker_now(those, [one for one in servers if one.address == those[0].address])
+            node: _broker_now(
+                those, [one for one in servers if one.address == those[0].address], *apart
+            )
             for node, those in by_node.items()
         },
         servers=tuple(_broker_now([server]) for server in servers),
     )
 
 
-def _broker_now(links: list[Link], servers: Iterable[Link] = ()) -> BrokerNow:
+def _broker_now(
+    links: list[Link],
+    servers: Iterable[Link] = (),
+    fetching: frozenset[Link] = frozenset(),
+    to_coordinator: frozenset[Link] = frozenset(),
+) -> BrokerNow:
     """One broker. `servers`: the bootstrap server at its address, if it is one. What that answered,
     this broker has answered."""
+    heard = tuple(link.heard for link in (*links, *servers))
+    has_answered = any(one.at > -math.inf for one in heard)
     failing = [link for link in links if link.attempts.failing_since is not None]
     if len(links) > 1 and failing:
         # What a link tells that nobody has needed for long is out of date if another one has been
@@ -41,7 +58,6 @@ def _broker_now(links: list[Link], servers: Iterable[Link] = ()) -> BrokerNow:
     failed_at = -math.inf if last is None else last.attempts.failed_at
     # (A link that was due before another one failed is one that no request needs.)
     due = [one.attempts.retry_at for one in failing if one.attempts.retry_at >= failed_at]
-    throttled = max(links, key=lambda link: link.throttled_until)
     begun = [link.attempts.begun_at for link in links if link.state is LinkState.CONNECTING]
     return BrokerNow(
         node=links[0].node,
@@ -53,19 +69,24 @@ def _broker_now(links: list[Link], servers: Iterable[Link] = ()) -> BrokerNow:
         ),
         failed_at=failed_at,
         attempts=sum(link.attempts.failures for link in failing),
-        error="" if last is None else _how_it_ended(last),
+        error="" if last is None else _how_it_ended(last, has_answered),
         retry_at=min(due, default=-math.inf),
         refused=any(isinstance(link.failure, AuthenticationError) for link in links),
-        throttled_since=throttled.throttled_since,
-        throttled_until=throttled.throttled_until,
-        heard=tuple(link.heard for link in (*links, *servers)),
+        throttle=_throttle(set(links) - fetching - to_coordinator),
+        fetch_throttle=_throttle(fetching.intersection(links)),
+        group_throttle=_throttle(to_coordinator.intersection(links)),
+        heard=heard,
     )
 
 
-def _how_it_ended(link: Link) -> str:
-    """How the last attempt or connection ended. What the listener of a broker that has answered us
-    expects is known: nothing need be guessed about it."""
+def _throttle(links: Iterable[Link]) -> Throttle:
+    """That which ends last."""
+    return max((link.throttle for link in links), key=lambda one: one.until, default=Throttle())
+
+
+def _how_it_ended(link: Link, has_answered: bool) -> str:
+    """How the last attempt or connection ended."""
     ended = link.attempts.ended
     if ended is None:
         return ""
-    return facts_of(ended) if link.heard.at > -math.inf else reason_of(ended)
+    return reason_of(without_guess(ended) if has_answered else ended)

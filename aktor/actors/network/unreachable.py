@@ -178,7 +178,7 @@ class Complaints:
         links = [link for link in links if not link.holds]  # see `_lost_now`
         for link in links:
             since = _failed_since(link)
-            if since is None or link.node in away or _has_answered(link.node, links):
+            if since is None or link.node in away or _is_there(link, links, since):
                 continue
             away[link.node] = since
         if not away:
@@ -277,6 +277,16 @@ def _failed_since(link: Link) -> float | None:
     if attempts.failure is None and attempts.silent_since == attempts.failing_since:
         return None
     return attempts.silent_since
+
+
+def _is_there(failing: Link, links: Iterable[Link], since: float) -> bool:
+    """Whether its broker has answered since then, or has another connection to us, though it has
+    closed this one."""
+    attempts = failing.attempts
+    others = [one for one in links if one.node == failing.node and one is not failing]
+    if attempts.silent_since == attempts.failing_since and any(one.is_open for one in others):
+        return True
+    return _heard_at(failing.node, links) > since
 
 
 def _has_answered(node: int, links: Iterable[Link]) -> bool:

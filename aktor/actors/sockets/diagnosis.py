@@ -19,7 +19,7 @@ from aktor.actors.sockets.frames import BadLength
 from aktor.errors import AuthenticationError, FrameError
 from aktor.trace.plain import named
 
-__all__ = ["Diagnosis", "Phase", "facts_of", "is_hang_up", "reason_of"]
+__all__ = ["Diagnosis", "Phase", "is_hang_up", "reason_of", "without_guess"]
 
 #: Settings whose values never appear in an error.
 _SECRETS: Final = ("sasl_plain_password", "ssl_password")
@@ -195,6 +195,12 @@ def reason_of(error: Exception) -> str:
     return text.partition(": ")[2] or text if text.startswith("broker ") else text
 
 
-def facts_of(error: Exception) -> str:
-    """The same without what is guessed about the broker's listener."""
-    return reason_of(error).partition(_GUESS)[0]
+def without_guess(error: Exception) -> Exception:
+    """The error without what is guessed about the broker's listener: what it expects is known if
+    it has answered us."""
+    text = str(error.args[0]) if isinstance(error, KafkaConnectionError) and error.args else ""
+    if _GUESS not in text:
+        return error
+    fact: Exception = KafkaConnectionError(text.partition(_GUESS)[0])
+    fact.__cause__ = error.__cause__
+    return fact

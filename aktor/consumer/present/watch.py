@@ -318,7 +318,8 @@ def _is_suspect(p: Picture) -> bool:
         or (p.in_group and p.now > p.session_until)
         or p.buffered >= p.room * 9 // 10
         or any(
-            is_down(one, p.now) or one.throttled_until > p.now for one in p.network.brokers.values()
+            is_down(one, p.now) or one.fetch_throttle.until > p.now
+            for one in p.network.brokers.values()
         )
     )
 

@@ -14,7 +14,7 @@ from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.consumer.present.seen import quiet, see, with_records
 from aktor.events.fetching import Chunk
 from aktor.events.metadata import Cluster, PartitionInfo, TopicInfo
-from aktor.events.present import BrokerNow, FetchNow, Hindrance, NetworkNow
+from aktor.events.present import BrokerNow, FetchNow, Hindrance, NetworkNow, Throttle
 from aktor.values import replace
 from tests.unit.consumer.core.builders import EngineHarness, a_consumer
 from tests.unit.consumer.core.builders_chunks import A, B, C, a_chunk, a_chunk_of
@@ -154,8 +154,9 @@ def with_a_dead_broker(node: int) -> NetworkNow:
         error="Connection refused",
         retry_at=BEGIN + 1.0,
         refused=False,
-        throttled_since=-math.inf,
-        throttled_until=-math.inf,
+        throttle=Throttle(),
+        fetch_throttle=Throttle(),
+        group_throttle=Throttle(),
         heard=(),
     )
     well = replace(dead, node=9, connected=True, failing_since=None)

@@ -15,7 +15,7 @@ from aktor.consumer.present.reasons.words import (
     plural,
     seconds,
 )
-from aktor.events.present import BrokerNow
+from aktor.events.present import BrokerNow, Throttle
 
 __all__ = [
     "broker_name",
@@ -47,12 +47,12 @@ def silence(p: Picture, broker: BrokerNow) -> str:
     return f"has not answered yet{first}{how_it_failed(broker)}"
 
 
-def throttling(broker: BrokerNow | None, asked_at: float, now: float) -> str:
+def throttling(throttle: Throttle | None, asked_at: float, now: float) -> str:
     """ "has throttled us for 2.0 s (a quota is used up); 3.0 s are left", if what was asked then is
     held back by that; else "". Times that have just begun, or are nearly over, are not told."""
-    if broker is None or broker.throttled_until <= now or asked_at < broker.throttled_since:
+    if throttle is None or throttle.until <= now or asked_at < throttle.since:
         return ""
-    since, left = broker.throttled_since, broker.throttled_until - now
+    since, left = throttle.since, throttle.until - now
     told = for_long(since, now) if now - since >= LEAST_TOLD else ""
     rest = f"; {seconds(left)} are left" if left >= LEAST_TOLD else ""
     return f"has throttled us{told} (a quota is used up){rest}"

@@ -109,7 +109,9 @@ def coordinator(p: Picture) -> Reason | None:
     if member is not None and p.now - member.asked_at >= FAULT_AFTER:
         ago = seconds(p.now - member.asked_at)
         text = f"the coordinator ({name}) "
-        if throttle := throttling(broker, member.asked_at, p.now):
+        if throttle := throttling(
+            None if broker is None else broker.group_throttle, member.asked_at, p.now
+        ):
             text += f"{throttle}, and until then a heartbeat waits"
         else:
             text += f"has not answered the heartbeat that was sent {ago} ago"
@@ -229,7 +231,7 @@ def _members_text(p: Picture, member: MemberNow) -> str:
         name = f"the coordinator (broker {it.node}, {it.address})"
         broker = p.network.brokers.get(it.node)
         the_member = _waited("the member", member.since, p.now)
-        if throttle := throttling(broker, p.now, p.now):
+        if throttle := throttling(None if broker is None else broker.group_throttle, p.now, p.now):
             return f"{the_member} to get into its group: {name} {throttle}"
         if broker is not None and not broker.connected:
             return f"{the_member} for a connection to {name}"

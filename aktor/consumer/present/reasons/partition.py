@@ -161,12 +161,20 @@ def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
         what, begun = "its log was truncated below the position", ago(waiting.since, p.now)
     text = f"{what}{begun}{_asked(p, waiting)}"
     broker = None if waiting.node is None else p.network.brokers.get(waiting.node)
-    if throttling(broker, waiting.asked_at, p.now):
+    if _throttled_look_up(waiting, broker, p.now):
         return Reason(WaitingFor.THROTTLED, text, waiting.since, fault=False)
     then = ""
     if waiting.trouble and waiting.asked_at == math.inf:
         then = a_sentence(made_in(waiting.retry_at, p.now, "the next attempt"))
     return Reason(WaitingFor.POSITION, text, waiting.since, old, then)
+
+
+def _throttled_look_up(waiting: PositionNow, broker: BrokerNow | None, now: float) -> str:
+    # OffsetFetch goes to the coordinator, what follows to the leader.
+    if broker is None:
+        return ""
+    throttle = broker.group_throttle if waiting.stage == "committed" else broker.throttle
+    return throttling(throttle, waiting.asked_at, now)
 
 
 def _asked(p: Picture, waiting: PositionNow) -> str:
@@ -175,7 +183,7 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         broker = p.network.brokers.get(waiting.node)
         name = f"broker {waiting.node}" if broker is None else broker_name(broker)
         how_long = seconds(p.now - waiting.asked_at)
-        throttle = throttling(broker, waiting.asked_at, p.now)
+        throttle = _throttled_look_up(waiting, broker, p.now)
         if throttle:
             said.append(f"{name} {throttle}")
         elif broker is not None and broker.attempts and broker.retry_at > waiting.asked_at:
@@ -209,10 +217,12 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
 
 def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     node = _source_node(p, tp)
+    broker = _source(p, tp)
     since = math.inf if node is None else p.fetch.late.get(node, math.inf)
+    if broker is not None:
+        since = max(since, broker.fetch_throttle.until)  # it was not sent before
     if node is None or p.now - since < FAULT_AFTER:
         return None
-    broker = _source(p, tp)
     name = f"broker {node}" if broker is None else broker_name(broker)
     source, lasts = f"{_source_word(p, tp)} ({name})", for_long(since, p.now)
     if refusal := p.fetch.refusals.get(node):
@@ -236,11 +246,11 @@ def _how_a_fetch_failed(p: Picture, node: int, broker: BrokerNow | None) -> str:
 
 def _throttled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     broker = _source(p, tp)
-    throttle = throttling(broker, p.now, p.now)
+    throttle = throttling(None if broker is None else broker.fetch_throttle, p.now, p.now)
     if broker is None or not throttle or it.is_here:
         return None
     text = f"{broker_name(broker)} {throttle}"
-    return Reason(WaitingFor.THROTTLED, text, broker.throttled_since, fault=False)
+    return Reason(WaitingFor.THROTTLED, text, broker.fetch_throttle.since, fault=False)
 
 
 def _unpolled(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:

@@ -10,6 +10,7 @@ from kafka.errors import KafkaConnectionError
 from aktor.actors.network.links import ConnectionAttempts, Link, LinkEvent
 from aktor.actors.network.present import network_now
 from aktor.actors.runtime.manager import NEVER, Backoff
+from aktor.events.present import Throttle
 
 REFUSED = ConnectionRefusedError("nobody there")
 
@@ -101,6 +102,30 @@ def test_a_link_that_no_request_needs_is_not_the_next_attempt() -> None:
     (shown,) = network_now([idle, tried], []).brokers.values()
 
     assert (idle.attempts.retry_at, shown.retry_at) == (11.0, tried.attempts.retry_at)
+
+
+def test_each_kind_of_connection_to_a_broker_is_throttled_for_itself() -> None:
+    ordinary, fetch, own = (
+        Link(name, 1, "kafka-1", 9092, Backoff(1.0, 8.0)) for name in ("1", "1-fetch", "own")
+    )
+    own.answered(10.0, 4.0)
+    own.answered(11.0, 4.0)
+
+    now = network_now([own, ordinary, fetch], [], fetching=[fetch], to_coordinator=[own])
+
+    assert now.brokers[1].group_throttle == Throttle(since=10.0, until=15.0)
+    assert now.brokers[1].fetch_throttle == now.brokers[1].throttle == Throttle()
+
+
+def test_nothing_is_guessed_of_the_listener_of_a_broker_that_has_answered_on_another_link() -> None:
+    fetch, own = (Link(name, 1, "kafka-1", 9092, Backoff(1.0, 8.0)) for name in ("f", "own"))
+    own.heard.note(9.0)
+    text = "broker kafka-1: it hung up; its listener seems to expect a login (SASL). It is so"
+    fetch.attempts.failed(10.0, 0.5, KafkaConnectionError(text))
+
+    (shown,) = network_now([own, fetch], []).brokers.values()
+
+    assert shown.error == "it hung up"
 
 
 def test_what_the_bootstrap_server_at_its_address_has_answered_a_broker_has_answered() -> None:

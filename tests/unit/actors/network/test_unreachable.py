@@ -505,6 +505,35 @@ def test_a_connection_that_the_broker_closed_and_that_is_opened_again_is_no_outa
     assert returned(harness) == []
 
 
+def test_a_broker_with_another_connection_to_us_is_not_away_though_it_refuses_this_one() -> None:
+    harness = connected()
+    for moment in range(10, 20):
+        harness.at(float(moment)).send(a_request(1, lane=Lane.FETCH, deadline=1e6))
+        refuse_all(harness)
+        harness.send(a_request(1)).answer()
+
+    assert returned(harness) == []
+
+
+def test_nothing_is_guessed_of_a_broker_that_has_answered_when_it_closes_another_connection() -> (
+    None
+):
+    guess = KafkaConnectionError("broker a:9092: it hung up; its listener seems to want a login")
+    harness = connected().send(a_request(1, lane=Lane.FETCH)).refuse(guess)
+
+    (failed,) = harness.of(RequestFailed)
+    assert str(failed.error).endswith("broker a:9092: it hung up")
+
+
+def test_a_broker_that_answers_others_is_not_away_though_one_request_has_no_answer() -> None:
+    harness = connected().at(10.0).send(a_request(1, lane=Lane.FETCH, deadline=13.0)).open_all()
+    harness.at(12.0).send(a_request(1)).answer()
+
+    harness.at(13.0).at(13.5).send(a_request(1)).answer()
+
+    assert returned(harness) == []
+
+
 def test_the_first_server_that_answers_after_others_failed_is_told_and_no_server_later() -> None:
     harness = NetworkHarness(bootstrap_servers=(("x", 1), ("y", 2)))
     harness.send(a_request(ANY, deadline=1e6))

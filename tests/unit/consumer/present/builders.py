@@ -22,6 +22,7 @@ from aktor.events.present import (
     MemberNow,
     MetadataNow,
     NetworkNow,
+    Throttle,
     TopicTrouble,
 )
 
@@ -52,8 +53,9 @@ def a_broker(node: int = 1, *, answered: float = NOW - 0.1, **said: Any) -> Brok
         "error": "",
         "retry_at": -math.inf,
         "refused": False,
-        "throttled_since": -math.inf,
-        "throttled_until": -math.inf,
+        "throttle": Throttle(),
+        "fetch_throttle": Throttle(),
+        "group_throttle": Throttle(),
         "heard": heard(answered),
     }
     return BrokerNow(**known | said)
@@ -73,7 +75,8 @@ def a_dead_broker(node: int = 1, *, since: float = 7.2, **said: Any) -> BrokerNo
 
 
 def a_throttling_broker(node: int) -> BrokerNow:
-    return a_broker(node, throttled_since=NOW - 2.0, throttled_until=NOW + 3.0)
+    throttle = Throttle(since=NOW - 2.0, until=NOW + 3.0)
+    return a_broker(node, throttle=throttle, fetch_throttle=throttle, group_throttle=throttle)
 
 
 def trouble(**said: Any) -> MetadataNow:

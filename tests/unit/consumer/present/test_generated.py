@@ -16,6 +16,7 @@ from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.events.metadata import Cluster
+from aktor.events.present import Throttle
 from tests.unit.consumer.present.builders import (
     NOW,
     T0,
@@ -40,6 +41,9 @@ TIMES = st.sampled_from(
 )
 
 
+THROTTLES = st.builds(Throttle, since=TIMES, until=TIMES)
+
+
 MAYBE = st.one_of(st.none(), TIMES)
 
 
@@ -58,8 +62,9 @@ BROKERS = st.builds(
     error=st.sampled_from(["", "Connection refused"]),
     retry_at=TIMES,
     refused=st.booleans(),
-    throttled_since=TIMES,
-    throttled_until=TIMES,
+    throttle=THROTTLES,
+    fetch_throttle=THROTTLES,
+    group_throttle=THROTTLES,
     answered=TIMES,
 )
 

@@ -16,6 +16,7 @@ from aktor.events.present import (
     Hindrance,
     PositionNow,
     PositionsNow,
+    Throttle,
 )
 from tests.unit.consumer.present.builders import (
     NOW,
@@ -162,7 +163,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     ),
     "a quota is used up": (
         {
-            "network": network(a_broker(1), a_broker(2, throttled_until=NOW + 3.0)),
+            "network": network(a_broker(1), a_broker(2, fetch_throttle=Throttle(until=NOW + 3.0))),
             "fetch": FetchNow(late={2: NOW - 3.0}),  # the Fetch waits at home
         },
         WaitingFor.THROTTLED,

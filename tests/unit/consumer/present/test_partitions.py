@@ -10,11 +10,13 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.partition import of_partitions
+from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.consumer.present.seen import PartitionSeen
 from aktor.events.metadata import Cluster, PartitionInfo, TopicInfo
 from aktor.events.present import (
     FetchNow,
     Hindrance,
+    Throttle,
 )
 from tests.unit.consumer.present.builders import (
     NOW,
@@ -28,6 +30,7 @@ from tests.unit.consumer.present.builders import (
     cluster,
     network,
     seen,
+    waits,
 )
 
 
@@ -52,6 +55,25 @@ def test_a_partition_that_is_throttled_is_told_of_though_records_of_another_are_
         " orders-1: broker 2, kafka-2:9092 has throttled us for 2.0 s (a quota is used"
         " up); 3.0 s are left."
     )
+
+
+def test_a_throttle_of_the_groups_coordinator_holds_no_partition_up() -> None:
+    throttled = a_broker(2, group_throttle=Throttle(since=NOW - 2.0, until=NOW + 3.0))
+    p = a_picture(network=network(a_broker(1), throttled), partitions={T0: seen(lag=9)})
+
+    assert waits(p) is not WaitingFor.THROTTLED
+
+
+@pytest.mark.parametrize("ago", [0.1, 2.0])
+def test_a_fetch_that_was_throttled_is_late_only_after_the_throttle(ago: float) -> None:
+    throttle = Throttle(since=NOW - 6.0, until=NOW - ago)
+    p = a_picture(
+        network=network(a_broker(1), a_broker(2, fetch_throttle=throttle)),
+        fetch=FetchNow(late={2: NOW - 5.0}),
+        partitions={T0: seen(lag=9)},
+    )
+
+    assert (f"has not answered a Fetch for {ago:.1f} s" in sentence.why(p)) is (ago > 1.0)
 
 
 def test_a_partition_that_was_refused_just_now_is_not_said_to_be_unaffected() -> None:
