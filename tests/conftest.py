@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 import signal
@@ -243,7 +244,8 @@ def _sound() -> Iterator[None]:
 def _compare(event: dict[str, Any], faults: list[str]) -> None:
     """Add what is not as the schema says."""
     shape = (event["event"], event["level"], *event, *map(type, event.values()))
-    if shape not in _as_they_should_be:
+    values = event.values()
+    if shape not in _as_they_should_be or math.inf in values or -math.inf in values:
         found = list(schema.faults_of(event))
         faults.extend(found)
         if not found:

@@ -47,7 +47,15 @@ _NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 
 
 #: An event as a line. (To look its encoder up for each line takes as long as a tenth of it.)
-_encoded: Final = json.JSONEncoder(default=text_of).encode
+_encoded: Final = json.JSONEncoder(default=text_of, allow_nan=False).encode
+
+
+def _line_of(event: Mapping[str, Any]) -> str:
+    try:
+        return _encoded(event)
+    except ValueError:  # JSON has neither an infinity nor NaN: null
+        written = json.dumps(event, default=text_of)
+        return _encoded(json.loads(written, parse_constant=lambda _: None))
 
 
 class TraceFile:
@@ -160,7 +168,7 @@ class TraceFile:
         """Make lines of some events; False if there are none."""
         events, lines = self._events, self._lines
         while events and len(lines) < AT_ONCE:
-            lines.append(_encoded(events.popleft()).encode() + b"\n")
+            lines.append(_line_of(events.popleft()).encode() + b"\n")
         return bool(lines)
 
     def _forget(self) -> None:

@@ -7,6 +7,7 @@ module; a program that stores events may, to make columns of the keys.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -1039,6 +1040,8 @@ def faults_of(event: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fits(value: Any, key: Key) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False  # JSON does not have it
     return value is None or any(
         isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
         for kind in key.types.split()

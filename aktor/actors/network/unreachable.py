@@ -153,8 +153,9 @@ class Complaints:
         self._bootstrap = bootstrap
         self._log = log
         self._lost: frozenset[int] = frozenset()
-        #: Since when a broker, or bootstrap server, has been away, after an attempt has failed.
-        self._away: dict[int, float] = {}
+        #: Since when a broker, or bootstrap server, has been away, and when something last failed
+        #: (perhaps on a connection of which nothing more is known).
+        self._away: dict[int, tuple[float, float]] = {}
 
     def due(
         self, links: Collection[Link], now: float, *, anybody: bool
@@ -178,9 +179,10 @@ class Complaints:
         links = [link for link in links if not link.holds]  # see `_lost_now`
         for link in links:
             since = _failed_since(link)
-            if since is None or link.node in away or _is_there(link, links, since):
+            if since is None or (link.node not in away and _is_there(link, links, since)):
                 continue
-            away[link.node] = since
+            begun, failed_at = away.get(link.node, (since, -math.inf))
+            away[link.node] = begun, max(failed_at, link.attempts.failed_at)
         if not away:
             return
         is_one_open = any(link.is_open and link.node >= 0 for link in links)
@@ -188,13 +190,13 @@ class Complaints:
             those = [link for link in links if link.node == node]
             if not those or (node < 0 and is_one_open):
                 del away[node]  # it left the cluster; or this server is not needed any more
-            elif _has_answered(node, those):
-                failed_at = max(link.attempts.failed_at for link in those)
+            elif _heard_at(node, those) > away[node][1]:
+                begun, failed_at = away.pop(node)
                 self._log.info(
                     "broker.returned",
                     node=node,
                     address=those[0].address,
-                    seconds=round(now - away.pop(node), 3),
+                    seconds=round(now - begun, 3),
                     failed_ago=round(now - failed_at, 3),
                 )
 
@@ -287,12 +289,6 @@ def _is_there(failing: Link, links: Iterable[Link], since: float) -> bool:
     if attempts.silent_since == attempts.failing_since and any(one.is_open for one in others):
         return True
     return _heard_at(failing.node, links) > since
-
-
-def _has_answered(node: int, links: Iterable[Link]) -> bool:
-    """Whether this broker has answered on any connection since the last failure."""
-    failed_at = max([link.attempts.failed_at for link in links if link.node == node])
-    return failed_at < _heard_at(node, links)
 
 
 def _heard_at(node: int, links: Iterable[Link]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import signal
@@ -68,6 +69,13 @@ def test_the_file_gets_a_line_of_json_for_each_event(path: Path) -> None:
     assert first["owned"] == ["a", "b"]
     assert (first["level"], first["client"]) == ("debug", "app")
     assert second["topic"] == "a\nb"
+
+
+def test_a_number_that_json_does_not_have_is_null(path: Path) -> None:
+    open_trace().info("thing.happened", seconds=math.inf, partitions=[1.0, math.nan])
+
+    (line,) = lines_of(path)
+    assert (line["seconds"], line["partitions"]) == (None, [1.0, None])
 
 
 def test_two_consumers_share_the_file(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -72,6 +73,11 @@ def test_the_document_of_the_trace_is_made_from_the_schema() -> None:
         ("topic.deleted", {}, "topic.deleted has no topic"),
         ("topic.deleted", {"topic": "a", "id": 1}, "topic.deleted has id, which is not in its row"),
         ("topic.deleted", {"topic": 1}, "topic.deleted has topic=1, which is of another type"),
+        (
+            "broker.returned",
+            {"node": 1, "address": "a:1", "seconds": 1.0, "failed_ago": math.inf},
+            "has failed_ago=inf, which is of another type",
+        ),
         ("topic.deleted", {"topic": True}, "has topic=True, which is of another type"),
         ("topic.recreated", {"topic": "a", "before": 1, "after": 2}, "told at the level info"),
     ],

@@ -515,6 +515,19 @@ def test_a_broker_with_another_connection_to_us_is_not_away_though_it_refuses_th
     assert returned(harness) == []
 
 
+def test_a_broker_that_is_away_is_not_back_because_another_one_is_the_coordinator() -> None:
+    """Its connection as the coordinator, which failed, is forgotten then."""
+    harness = NetworkHarness().tell(a_cluster(a=1, b=2), a_coordinator()).send(a_request(1))
+    harness.open_all().answer().send(a_request(COORDINATOR, deadline=10.0)).open_all()
+    harness.at(10.0)
+
+    harness.tell(a_coordinator("b", 2)).at(11.0)
+    assert returned(harness) == []
+
+    harness.at(12.0).send(a_request(1)).answer()
+    assert returned(harness) == [(1, "a:9092", pytest.approx(12.0, abs=0.001))]
+
+
 def test_nothing_is_guessed_of_a_broker_that_has_answered_when_it_closes_another_connection() -> (
     None
 ):
