@@ -309,6 +309,7 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
             self._check_loop()
             return
         self._loop = loop
+        self._guard.start()
         self._bell.belong_to(loop)
         if self._tokens is not None:
             self._tokens.loop = loop

@@ -115,6 +115,7 @@ class TaskGuard(Guard[Turn]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.started = False
         #: Calls that have let others in while they wait for the cluster.
         self.away: set[Turn] = set()
         self._callback: ref[asyncio.Task[Any]] | None = None
@@ -122,6 +123,10 @@ class TaskGuard(Guard[Turn]):
         #: How many nested calls are under way; and what is set when the last of them is over.
         self._nested = 0
         self._nested_over: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """The consumer is started."""
+        self.started = True
 
     @property
     def waiting_calls(self) -> tuple[str, ...]:

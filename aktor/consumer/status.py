@@ -115,12 +115,12 @@ COMPUTED: Final = frozenset({"state", "partitions", "why", "waiting_for", "healt
 class ConsumerStatus(_Look):
     """The actors, the member's state in its group, the assignment, and how far it was read.
 
-    `state` is "running", "running, but <what is wrong>", "closed", "failed: <error>" or
-    "unresponsive" (the background thread has not turned for a second). `why` says in a sentence
-    what is not happening, as `consumer.why()`. `group_protocol` is
-    "classic", "consumer", or "auto" while that setting has not been decided; `generation` is the
-    member's epoch in the second. `reader` is what reads record batches: "compiled", or "Python"
-    and why (`aktor.records`).
+    `state` is "running", "running, but <what is wrong>", "not started" (an asynchronous one before
+    its `start`), "closed", "failed: <error>" or "unresponsive" (the background thread has not
+    turned for a second). `why` says in a sentence what is not happening, as `consumer.why()`.
+    `group_protocol` is "classic", "consumer", or "auto" while that setting has not been decided;
+    `generation` is the member's epoch in the second. `reader` is what reads record batches:
+    "compiled", or "Python" and why (`aktor.records`).
     """
 
     client_id: str
@@ -324,6 +324,8 @@ def _state(p: Picture, findings: Findings) -> str:
     """The consumer in a word; if something is wrong, also what."""
     if p.closed:
         return "closed"
+    if not p.started:
+        return "not started"
     if p.failure:
         return f"failed: {p.failure}"
     if p.overdue >= FAULT_AFTER:

@@ -71,6 +71,19 @@ def test_start_returns_with_the_partitions_of_the_subscription(
     run(program())
 
 
+def test_before_its_start_it_says_that_it_was_not_started(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    async def program() -> None:
+        consumer = quick(kafka, orders.topic, group_id=group)
+        assert "has not been started" in consumer.why()
+        assert consumer.status().state == "not started"
+        async with consumer:
+            assert consumer.status().state == "running"
+
+    run(program())
+
+
 def test_members_that_are_started_one_after_the_other_share_before_the_first_read(
     kafka: Cluster, topic: str, group: str
 ) -> None:

@@ -364,6 +364,19 @@ def test_a_paused_partition_is_the_users_own_wish_and_no_fault(world: World) -> 
     assert status.healthy
 
 
+def test_each_record_that_an_iteration_hands_out_is_a_poll(world: World) -> None:
+    consumer = a_member(world)
+    next(consumer)
+    for _ in range(3):
+        world.sleep(0.9)
+        next(consumer)
+        world.sleep(0.3)
+
+        status = consumer.status()
+        assert status.last_record == status.last_poll == pytest.approx(0.3, abs=0.01)
+        assert status.why.startswith("Records")
+
+
 def test_an_application_that_does_not_poll_is_told_so_with_its_line(world: World) -> None:
     consumer = a_member(world)
     read(world, consumer, 80)

@@ -83,12 +83,15 @@ class Guard(Generic[H]):
         "ending",
         "holder",
         "late",
+        "started",
     )
 
     #: How a call is refused when the consumer is closed.
     CLOSED: ClassVar[type[ConsumerClosedError]] = ConsumerClosedError
 
     def __init__(self) -> None:
+        #: Calls may begin: of an asynchronous consumer, since its `start`.
+        self.started = True
         self.closed = False
         #: Another thread waits to close the consumer, or it is closed: no call begins any more.
         self.ending = False

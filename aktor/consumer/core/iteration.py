@@ -189,6 +189,13 @@ class Iteration:
         after: int = batch.records[handed - 1].offset + 1
         return max(state.offset or 0, after)
 
+    @property
+    def handed_at(self) -> float:
+        """When a record of the batch was handed out last, which counts as a poll; -inf: none was.
+        From any thread."""
+        batch = self.batch
+        return batch.last_at if batch.handed else -math.inf
+
     def in_hand(self) -> dict[Partition, int]:
         """How many records are here of each partition that were not handed out. From any
         thread."""

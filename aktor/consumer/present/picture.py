@@ -51,6 +51,10 @@ class CallsNow(Protocol):
     """What a guard shows of the calls of its consumer."""
 
     @property
+    def started(self) -> bool:
+        """Calls may enter."""
+
+    @property
     def closed(self) -> bool:
         """No call may enter any more."""
 
@@ -93,11 +97,13 @@ class Picture(Value):
     `answers`: when brokers have last answered a Fetch, and for which partitions; `fetch_wait`: how
     long they may keep one that brings nothing.
     `held_back`: since when faults have kept records of these partitions back, one or several in a
-    row. `forked`: it is that of a parent process. `closing`: `close` is under way. `pattern`: the
-    one that is subscribed to, if we evaluate it."""
+    row. `started`: False for an asynchronous one before its `start`. `forked`: it is that of a
+    parent process. `closing`: `close` is under way. `pattern`: the one that is subscribed to, if
+    we evaluate it."""
 
     now: float
     wall: float
+    started: bool = True
     closed: bool = False
     forked: bool = False
     closing: bool = False
@@ -156,11 +162,13 @@ def take(
     network, fetch = shown.get(NETWORK), shown.get(FETCH)
     positions, metadata = shown.get(POSITIONS), shown.get(METADATA)
     fetch = fetch if isinstance(fetch, FetchNow) else FetchNow()
-    is_late = now - engine.poll_heartbeat.polled_at >= LATE_POLL
+    application = _application(engine, guard, dispatcher, now)
+    is_late = now - application.polled_at >= LATE_POLL
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
         now=now,
         wall=dispatcher.wall(),
+        started=ended or guard.started,
         closed=closed,
         forked=guard.forked,
         closing=engine.call.closing,
@@ -184,7 +192,7 @@ def take(
         cluster=port.cluster,
         metadata=metadata if isinstance(metadata, MetadataNow) else MetadataNow(),
         session_until=port.membership.session_until,
-        application=_application(engine, guard, dispatcher, now),
+        application=application,
         network=network.at_rest() if isinstance(network, NetworkNow) else NetworkNow(),
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
@@ -221,15 +229,17 @@ def _application(
     callback, since, caller = running or ("", -math.inf, heartbeat.caller)
     waits = bool(guard.away) and running is None
     handlers = engine.handlers
-    late = not waits and now - max(heartbeat.polled_at, since) >= LATE_POLL
+    handed_at = engine.iteration.handed_at
+    polled_at = max(heartbeat.polled_at, handed_at)
+    late = not waits and now - max(polled_at, since) >= LATE_POLL
     return ApplicationNow(
-        polled_at=heartbeat.polled_at,
+        polled_at=polled_at,
         waits=waits,
         waits_in=_other_call(guard) if waits else "",
         callback=callback,
         callback_since=since,
         line=line_of(thread_of(caller)) if (late or running) and dispatcher.on_threads else "",
-        delivered_at=engine.delivered_at,
+        delivered_at=max(engine.delivered_at, handed_at),
         subscribed_at=heartbeat.subscribed_at,
         handlers=(0, 0, math.inf) if handlers is None else handlers(),
     )

@@ -118,13 +118,16 @@ def login_refused(p: Picture) -> Reason | None:
 def nobody_there(p: Picture) -> Reason | None:
     """No broker that was tried answers, neither one of the cluster nor a bootstrap server."""
     brokers = _all_brokers(p)
+    down = [one for one in brokers if is_down(one, p.now)]
     if p.unreachable:
         since = _all_down_since(p, brokers)
-        text = first_line(p.unreachable, 400)
-        return Reason(WaitingFor.BROKER, text, since, fault=True, only_new=True)
+        text = f"no broker has been reachable{for_long(since, p.now)}"
+        if attempts := sum(one.attempts for one in down):
+            text += f" ({plural(attempts, 'attempt')})"
+        text += f": {first_line(p.unreachable, 400)}"
+        return Reason(WaitingFor.BROKER, text, since, True, _soonest(p, down), only_new=True)
     if any(one.connected and not one.fails for one in brokers):
         return None
-    down = [one for one in brokers if is_down(one, p.now)]
     if not down:
         return None
     since = _all_down_since(p, brokers)
@@ -133,9 +136,14 @@ def nobody_there(p: Picture) -> Reason | None:
     named = ", ".join(f"{broker_name(one)}{how_it_failed(one)}" for one in down[:3])
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
     text = f"no broker has been reachable{for_long(since, p.now)}: {named}{more}"
-    soonest = min(down, key=lambda one: one.retry_at)
-    then = a_sentence(next_attempt(soonest, p.now))
-    return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
+    return Reason(WaitingFor.BROKER, text, since, True, _soonest(p, down), only_new=True)
+
+
+def _soonest(p: Picture, down: list[BrokerNow]) -> str:
+    """When the next of these brokers is tried."""
+    if not down:
+        return ""
+    return a_sentence(next_attempt(min(down, key=lambda one: one.retry_at), p.now))
 
 
 def _all_down_since(p: Picture, brokers: list[BrokerNow]) -> float:

@@ -44,6 +44,14 @@ def _closing(p: Picture) -> Reason | None:
     return Reason(WaitingFor.CONSUMER, text, -math.inf, fault=False)
 
 
+def _not_started(p: Picture) -> Reason | None:
+    if p.started:
+        return None
+    text = "the consumer has not been started"
+    then = "Await its start(), or enter it by `async with`."
+    return Reason(WaitingFor.CONSUMER, text, -math.inf, fault=False, then=then)
+
+
 def _failed(p: Picture) -> Reason | None:
     if not p.failure:
         return None
@@ -75,6 +83,7 @@ def _nothing_wanted(p: Picture) -> Reason | None:
 _COVERING: Final[tuple[Callable[[Picture], Reason | None], ...]] = (
     _closed,
     _forked,
+    _not_started,
     _failed,
     _hangs,
     login_refused,

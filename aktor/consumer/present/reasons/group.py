@@ -183,7 +183,7 @@ def no_assignment(p: Picture) -> Reason | None:
         return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
     if member.state == "stable":
         text = f"the group has given this member no partitions{for_long(member.since, p.now)}"
-        then = "It gets some when another member gives some up."
+        then = "It gets some when another member gives some up, or more partitions match."
         return no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
     since = member.since if member.way_since == -math.inf else member.way_since
     long = p.now - since >= max(p.session_timeout, 3 * FAULT_AFTER)

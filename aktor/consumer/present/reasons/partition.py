@@ -195,8 +195,11 @@ def _asked(p: Picture, waiting: PositionNow) -> str:
         else:
             said.append(f"{name} was asked {how_long} ago and has not answered")
     trouble = waiting.trouble
-    if waiting.stage == "committed" and p.commits is not None:
-        trouble = p.commits.trouble or trouble
+    if waiting.stage == "committed":
+        if (it := p.coordinator) is not None and it.known:
+            said.append(f"it is asked of the coordinator, broker {it.node}, {it.address}")
+        if p.commits is not None:
+            trouble = p.commits.trouble or trouble
     if trouble:
         said.append(f"last: {first_line(trouble)}")
     return f" ({'; '.join(said)})" if said else ""
@@ -211,7 +214,9 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
     text = f"its Fetch has been refused{for_long(hindrance.since, p.now)}: {trouble}"
     then = ""
     if hindrance.state == "failing":
-        then = a_sentence(made_in(hindrance.until, p.now, "the next attempt"))
+        broker = None if hindrance.node is None else p.network.brokers.get(hindrance.node)
+        at = "" if broker is None else f", at {broker_name(broker)},"
+        then = a_sentence(made_in(hindrance.until, p.now, f"the next attempt{at}"))
     return Reason(WaitingFor.REFUSED, text, hindrance.since, old, then, only_new=True)
 
 

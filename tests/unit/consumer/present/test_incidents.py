@@ -14,6 +14,7 @@ from aktor.events.present import (
     CommitsNow,
     FetchNow,
     Hindrance,
+    NetworkNow,
     PositionNow,
     PositionsNow,
     Throttle,
@@ -58,6 +59,21 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         {"network": network(a_dead_broker(1), a_dead_broker(2))},
         WaitingFor.BROKER,
         "no broker has been reachable for 7.2 s: broker 1, kafka-1:9092 (Connection refused",
+    ),
+    "no server was ever reached": (
+        {
+            "network": NetworkNow(servers=(a_dead_broker(-1, answered=-math.inf),)),
+            "unreachable": "no Kafka broker could be reached (kafka--1:9092: Connection refused)",
+        },
+        WaitingFor.BROKER,
+        "no broker has been reachable for 7.2 s (14 attempts): no Kafka broker could be reached"
+        " (kafka--1:9092: Connection refused). The next attempt is made in 0.3 s.",
+    ),
+    "it was not started yet": (
+        {"started": False, "member": None, "partitions": {}},
+        WaitingFor.CONSUMER,
+        "Nothing is delivered: the consumer has not been started. Await its start(), or enter it"
+        " by `async with`.",
     ),
     "the leader is down": (
         {"network": network(a_broker(1), a_dead_broker(2))},
@@ -395,8 +411,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             )
         },
         WaitingFor.REFUSED,
-        "its Fetch has been refused for 2.0 s: KafkaStorageError. The next attempt is made in"
-        " 0.5 s.",
+        "its Fetch has been refused for 2.0 s: KafkaStorageError. The next attempt, at broker 2,"
+        " kafka-2:9092, is made in 0.5 s.",
     ),
     "its next record cannot be read": (
         {"partitions": {T0: seen(error="the batch at offset 5 is corrupt", lag=3)}},
@@ -580,7 +596,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         {"member": a_member(since=NOW - 5.0), "partitions": {}},
         WaitingFor.GROUP,
         "the group has given this member no partitions for 5.0 s. It gets some when another member"
-        " gives some up.",
+        " gives some up, or more partitions match.",
     ),
     "a committed offset is looked up in vain": (
         {
@@ -600,7 +616,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "partitions": {T0: seen(position=None, lag=None)},
         },
         WaitingFor.POSITION,
-        "the look-up of its committed offset began 3.0 s ago (last: UNSTABLE_OFFSET_COMMIT)",
+        "the look-up of its committed offset began 3.0 s ago (it is asked of the coordinator,"
+        " broker 1, kafka-1:9092; last: UNSTABLE_OFFSET_COMMIT)",
     ),
     "a deserializer raises": (
         {"partitions": {T0: seen(error="it cannot be read.", error_is_yours=True, lag=3)}},
