@@ -68,6 +68,16 @@ def sentence(findings: Findings) -> str:
     return " ".join(filter(None, said))
 
 
+def _each(
+    first: TopicPartition, same: list[TopicPartition], faulty: Mapping[TopicPartition, Reason]
+) -> str:
+    """What keeps these back: one partition for each reason (two leaders, say), at most three."""
+    one_of = {faulty[tp].text: tp for tp in reversed([first, *same])}
+    shown = sorted(one_of.items(), key=lambda item: item[1] != first)[:3]
+    more = f"; and {len(one_of) - 3} more such reasons" if len(one_of) > 3 else ""
+    return _stopped("; ".join(f"{_named(tp)}: {text}" for text, tp in shown) + more)
+
+
 def _handlers(p: Picture) -> str:
     """How many of the records that were delivered the handlers of `process` have yet to finish."""
     unfinished, given, since = p.application.handlers
@@ -126,7 +136,12 @@ def _without_coordinator(findings: Findings, reason: Reason) -> str:
     if any(one.waiting_for in _READ and not one.fault for one in findings.distinct):
         lately = p.now - p.application.delivered_at < LONG_AGO and lateness(p) < LATE_POLL
         are = "are still" if lately else "can still be"
-        return f"Records {are} delivered, but {_stopped(reason.text)}"
+        said = f"Records {are} delivered, but {_stopped(reason.text)}"
+        if findings.faulty:
+            worst = _oldest(findings.faulty)
+            more = f" (and {len(findings.faulty) - 1} more)" if len(findings.faulty) > 1 else ""
+            said += f" Nothing from {_named(worst)}{more}: {_stopped(findings.faulty[worst].text)}"
+        return said
     first = _oldest(findings.faulty or waiting)
     hinders = waiting[first].text
     if len(findings.distinct) > 1 or covering(p) is None:
@@ -239,7 +254,7 @@ def _of_the_partitions(findings: Findings) -> str:
         others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
         fed = any(is_fed(p, p.partitions[tp], faulty[tp]) for tp in same)
         what = "Nothing new, but what is buffered," if fed else "Nothing"
-        head = f"{what} is delivered from {names}{others}: {_named(first)}: {_stopped(reason.text)}"
+        head = f"{what} is delivered from {names}{others}: {_each(first, same, faulty)}"
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
     kinds = {reason.waiting_for for reason in findings.distinct}
     if WaitingFor.FETCH in kinds or WaitingFor.TURN in kinds:

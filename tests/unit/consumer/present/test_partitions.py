@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from tests.unit.consumer.present.builders import (
     T0,
     T1,
     a_broker,
+    a_coordinator,
+    a_dead_broker,
     a_member,
     a_picture,
     a_throttling_broker,
@@ -54,6 +57,36 @@ def test_a_partition_that_is_throttled_is_told_of_though_records_of_another_are_
         "Records are being fetched; the last ones were delivered 10.0 s ago. Nothing from"
         " orders-1: broker 2, kafka-2:9092 has throttled us for 2.0 s (a quota is used"
         " up); 3.0 s are left."
+    )
+
+
+def test_each_leader_that_is_down_is_named() -> None:
+    p = a_picture(
+        cluster=cluster(1, 2),
+        coordinator=a_coordinator(node=3),
+        partitions={T0: seen(lag=3), T1: seen(lag=3)},
+        network=network(a_dead_broker(1), a_dead_broker(2), a_broker(3)),
+    )
+
+    assert re.match(
+        r"Nothing is delivered from orders-0, orders-1: orders-0: its leader \(broker 1, .*;"
+        r" orders-1: its leader \(broker 2, .*\)\. The next attempt is made in 0.3 s\.",
+        sentence.why(p),
+    )
+
+
+def test_a_leader_that_is_down_is_told_though_the_coordinator_does_not_answer_either() -> None:
+    p = a_picture(
+        partitions={T0: seen(lag=3), T1: seen(lag=3)},
+        member=a_member(asked_at=NOW - 2.0),
+        network=network(a_broker(1), a_dead_broker(2)),
+        cluster=cluster(1, 2),
+    )
+
+    assert re.match(
+        r"Records can still be delivered, but the coordinator .* has not answered the heartbeat .*\."
+        r" Nothing from orders-1: its leader \(broker 2, kafka-2:9092\) has not answered",
+        sentence.why(p),
     )
 
 
