@@ -84,7 +84,8 @@ def test_a_leader_that_is_down_is_told_though_the_coordinator_does_not_answer_ei
     )
 
     assert re.match(
-        r"Records can still be delivered, but the coordinator .* has not answered the heartbeat .*\."
+        r"Records can still be delivered, but the coordinator .* has not answered the heartbeat"
+        r" .*\."
         r" Nothing from orders-1: its leader \(broker 2, kafka-2:9092\) has not answered",
         sentence.why(p),
     )
