@@ -23,6 +23,7 @@ from aktor.managers.coordinator import NODE
 from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
 from aktor.managers.fetch.metrics import sizes
 from aktor.managers.membership.metrics import METRICS as OF_REBALANCES
+from aktor.managers.positions.ends import EVERY
 from aktor.trace import Trace
 from aktor.values import Value
 
@@ -35,7 +36,7 @@ H = TypeVar("H")
 FRESH: Final = 0.1
 
 #: For how long, in seconds, the lag of a partition is known that is not fetched any more.
-KNOWN_FOR: Final = 1.0
+KNOWN_FOR: Final = EVERY + 1.0
 
 #: The values of metrics before anything was measured.
 _NONE_YET: Final[Mapping[Kind, float]] = {
@@ -253,14 +254,17 @@ def _of_engine(
         # A Fetch has so many records as there are, on average, in so many bytes.
         average, bytes_read = _fetch_size(tags, of_actors), size.rate(now)
         yield per_request, average * records.rate(now) / bytes_read if bytes_read else 0.0
-    lags, leads = [], []
+    lags, leads, listed = [], [], engine.core.port.ends
     for partition, state in delivery.partitions.items():
         position, ends, start = engine.iteration.offset_of(state), state.log_ends, state.log_start
         tags = (("topic", partition.topic), ("partition", str(partition.partition)))
-        if position is not None and ends is not None:
-            lags.append(ends[0] - position)
-            # (Of one that is paused nobody asks where it ends. The maximum is one of at least.)
-            if not state.paused or now - max(state.paused_at, state.log_ends_at) < KNOWN_FOR:
+        end, told_at = None if ends is None else ends[0], state.log_ends_at
+        if (of_leader := listed.get(partition)) is not None and of_leader.at > told_at:
+            end, told_at = of_leader.offset, of_leader.at
+        if position is not None and end is not None:
+            lags.append(max(0, end - position))
+            # (Of one that is paused nobody may have asked. The maximum is one of at least.)
+            if not state.paused or now - max(state.paused_at, told_at) < KNOWN_FOR:
                 yield (
                     _metric("records-lag", "gauge", "records behind the position", tags=tags),
                     lags[-1],

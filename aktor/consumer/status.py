@@ -45,9 +45,9 @@ class PartitionStatus:
 
     None means not known. `end` is the high watermark (or the last stable offset, with
     read_committed), as the leader told it last, `end_age` seconds ago. `lag` counts from the
-    position to the end; it is None if the end is not known now: the leader is not asked, since the
-    partition is paused or there is no room, or does not answer. `lag_at_least` is counted
-    to the end that was told last, however old that is.
+    position to the end; it is None if the end is not known now: the leader does not answer; or it
+    was not asked, since the partition is paused or there is no room, and nobody has looked lately.
+    `lag_at_least` is counted to the end that was told last, however old that is.
     """
 
     position: int | None
@@ -342,8 +342,8 @@ def _partition(
     p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason
 ) -> PartitionStatus:
     known_at = end_known_at(p, tp, it)
-    unasked = it.lag == 0 and reason.waiting_for in _UNASKED
-    lag = None if unasked or not is_lag_known(p, tp, it, known_at) else it.lag
+    asked = it.lag != 0 or reason.waiting_for not in _UNASKED
+    lag = it.lag if is_lag_known(p, tp, it, known_at, asked=asked) else None
     return PartitionStatus(
         position=it.position,
         end=it.end,
@@ -360,8 +360,8 @@ def _partition(
     )
 
 
-#: Of partitions that wait for these their leaders are asked nothing. If all was read, nobody knows
-#: whether there is more by now.
+#: Of partitions that wait for these their leaders are sent no Fetch. If all was read, there may be
+#: more soon after.
 _UNASKED: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.BUFFER})
 
 

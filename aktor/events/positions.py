@@ -218,6 +218,31 @@ class ListOffsets(Message):
     deadline: float
 
 
+class FollowEnds(Message):
+    """application ▶ positions: somebody looks at the consumer, and these partitions are not
+    fetched: ask their leaders where their logs end, for a while. Of others no longer.
+
+    Any thread may say it, at most once a second.
+    """
+
+    partitions: frozenset[TopicPartition]
+    now: float
+
+
+class LogEnd(Value):
+    """Where a log ended, at `at` or later: the high watermark, or the last stable offset, by the
+    isolation level."""
+
+    offset: int
+    at: float
+
+
+class EndsListed(Message):
+    """positions ▶ application: where the logs of followed partitions end, as told last."""
+
+    ends: Mapping[TopicPartition, LogEnd]
+
+
 class ExplainPosition(Message):
     """application ▶ positions: what does this partition's position wait for, at `now`?
 

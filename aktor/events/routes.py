@@ -126,6 +126,8 @@ ROUTES: Final[Routes] = {
     positions.TruncationFound: (COMMITS,),
     positions.LogsTruncated: (APPLICATION,),
     positions.ListOffsets: (POSITIONS,),
+    positions.FollowEnds: (POSITIONS,),
+    positions.EndsListed: (APPLICATION,),
     positions.ExplainPosition: (POSITIONS,),
     fetching.RecordsFetched: (APPLICATION,),
     fetching.PausePartitions: (FETCH,),

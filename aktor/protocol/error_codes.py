@@ -155,6 +155,7 @@ class Answer(enum.Enum):
     FIND_COORDINATOR = "FindCoordinator"
     LIST_OFFSETS = "ListOffsets, where a position is reset to"
     LIST_OFFSETS_BY_TIME = "ListOffsets, what a call asks about"
+    LIST_ENDS = "ListOffsets, where a log ends at which somebody looks"
     OFFSET_FOR_LEADER_EPOCH = "OffsetForLeaderEpoch, whether a leader has what was read"
     OFFSET_FETCH = "OffsetFetch, the group or a partition"
     OFFSET_COMMIT = "OffsetCommit, a partition"
@@ -327,6 +328,13 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             # answer to who asks where the log begins or ends: it is raised there.
             UnsupportedForMessageFormatError: Do.DONE,
         },
+        retriable=Do.RETRY | Do.REFRESH_METADATA,
+        fatal=Do.RETRY | Do.REFRESH_METADATA,
+        denied=Do.RETRY | Do.REFRESH_METADATA,
+    ),
+    # It is only asked so that `status()` knows the lag: otherwise the lag is not known.
+    Answer.LIST_ENDS: Rows(
+        codes={TopicAuthorizationFailedError: Do.RETRY, UnsupportedVersionError: Do.RETRY},
         retriable=Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.RETRY | Do.REFRESH_METADATA,
         denied=Do.RETRY | Do.REFRESH_METADATA,

@@ -200,6 +200,22 @@ def test_it_says_how_it_is_and_why_nothing_comes(
     run(program())
 
 
+def test_who_looks_sees_the_lag_of_a_paused_partition_grow(
+    kafka: Cluster, orders: TopicPartition
+) -> None:
+    async def program() -> None:
+        async with assigned(kafka, orders) as consumer:
+            await consumer.getone()
+            consumer.pause(orders)
+            await asyncio.sleep(2.1)
+            topics.produce(kafka.bootstrap_servers, orders.topic, numbered(3))
+            async with asyncio.timeout(PROMPT_S):
+                while consumer.status().partitions[orders].lag != COUNT - 1 + 3:
+                    await asyncio.sleep(0.1)
+
+    run(program())
+
+
 def test_a_bounded_range_comes_as_a_table(kafka: Cluster, orders: TopicPartition) -> None:
     async def program() -> None:
         async with assigned(kafka, orders) as consumer:

@@ -9,8 +9,11 @@ import pytest
 
 from aktor import ConsumerStatus, KafkaConsumer, TopicPartition
 from aktor.broker import EmbeddedKafka
+from tests.kafka.embedded import Cluster
 from tests.kafka.real import topics
-from tests.kafka.support import traced
+from tests.kafka.real.topics import Transaction
+from tests.kafka.support import numbered, quick, read, traced
+from tests.kafka.support import poll_until as poll_until_it_happened
 
 #: Until the cluster notices that the broker is gone, in seconds.
 NOTICED = 6.0
@@ -82,3 +85,43 @@ def test_without_a_group_a_stall_is_told_although_nothing_else_wakes_the_thread(
         told = [one for one in events if one["event"] == "delivery.stalled"]
 
     assert [one["reason"] for one in told] == ["application"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_looks_sees_the_lag_of_a_paused_partition_grow(
+    kafka: Cluster, topic: str, group: str, protocol: str
+) -> None:
+    """With read_committed up to the last stable offset."""
+    address, fresh = kafka.bootstrap_servers, TopicPartition(topic, 0)
+    topics.create_topic(address, topic)
+    topics.produce(address, topic, numbered(5))
+
+    def lag_is(expected: int) -> Callable[[], bool]:
+        return lambda: consumer.status().partitions[fresh].lag == expected
+
+    with quick(
+        kafka,
+        topic,
+        group_id=group,
+        group_protocol=protocol,
+        isolation_level="read_committed",
+    ) as consumer:
+        read(consumer, 5)
+        consumer.pause(fresh)
+        time.sleep(2.1)
+        topics.produce(address, topic, numbered(3))
+        poll_until_it_happened(consumer, lag_is(3), "a lag of 3")
+        with Transaction(address) as transaction:
+            transaction.produce(topic, numbered(4))
+            for _ in range(15):
+                assert consumer.poll(100) == {}
+                assert consumer.status().partitions[fresh].lag == 3
+            transaction.commit()
+        poll_until_it_happened(consumer, lag_is(8), "a lag of 8, with the marker")
+        seen = consumer.status().partitions[fresh]
+        assert seen.end_age is not None
+        assert seen.end_age < 2.0
+        assert seen.lag_seconds is not None
+        assert seen.lag_seconds >= 1.5
+        consumer.resume(fresh)
+        read(consumer, 7)

@@ -115,7 +115,10 @@ class Harness:
             lambda: self._seek(None),
             lambda: self.drive(0.5),
             lambda: consumer.pause(*consumer.assignment()),
-            lambda: self.drive(0.3),
+            lambda: self.drive(1.2),
+            consumer.status,
+            lambda: self.drive(1.2),
+            consumer.status,
             lambda: consumer.resume(*consumer.paused()),
             lambda: self.drive(0.5),
         ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell, Reply
@@ -41,8 +41,15 @@ from aktor.events.network import (
     BrokersReached,
     BrokersUnreachable,
 )
-from aktor.events.positions import LogsTruncated, PositionsFailed, PositionsResolved
+from aktor.events.positions import (
+    EndsListed,
+    LogEnd,
+    LogsTruncated,
+    PositionsFailed,
+    PositionsResolved,
+)
 from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
+from aktor.structs import TopicPartition
 from aktor.trace import Trace
 
 __all__ = ["ApplicationPort", "Event", "EventQueue", "Port", "Publish", "Settle"]
@@ -256,6 +263,12 @@ class ApplicationPort(Port):
         #: The fetch buffer.
         self.chunks: deque[Chunk] = deque()
         self.membership = MembershipView()
+        #: Where logs end that are not fetched, if somebody looks.
+        self.ends: Mapping[TopicPartition, LogEnd] = {}
+
+    @handles(EndsListed)
+    def _on_ends(self, told: EndsListed) -> None:
+        self.ends = told.ends
 
     @handles(RecordsFetched)
     def _on_records(self, fetched: RecordsFetched) -> None:

@@ -15,6 +15,7 @@ from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.partition import GAP, Partition, Stage
 from aktor.errors import RecordDeserializationError
 from aktor.events.fetching import Chunk
+from aktor.events.positions import LogEnd
 from aktor.structs import TopicPartition
 
 __all__ = ["PartitionSeen", "Partitions", "quiet", "see", "with_records"]
@@ -94,7 +95,7 @@ _NOTHING: Final = _Own([])
 class Partitions(Mapping[TopicPartition, PartitionSeen]):
     """The assigned partitions, each put together when it is read."""
 
-    __slots__ = ("_handed", "_isolated", "_made", "_noted", "_own", "_positions")
+    __slots__ = ("_handed", "_isolated", "_listed", "_made", "_noted", "_own", "_positions")
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         own: Mapping[TopicPartition, _Own],
         positions: Mapping[TopicPartition, int | None],
         handed: Mapping[TopicPartition, tuple[float, float]],
+        listed: Mapping[TopicPartition, LogEnd],
         *,
         isolated: bool,
     ) -> None:
@@ -111,6 +113,8 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         self._positions = positions
         #: When an iteration handed out the first and the last of what is not settled.
         self._handed = handed
+        #: Where logs end that are not fetched, as their leaders were asked.
+        self._listed = listed
         self._isolated = isolated
         self._made: dict[TopicPartition, PartitionSeen] = {}
 
@@ -153,6 +157,10 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         position = self._positions.get(partition, offset)
         ends = newer_ends or ends
         end = None if ends is None else ends[1] if self._isolated else ends[0]
+        told_at = max(log_ends_at, newer_at)
+        listed = self._listed.get(partition)
+        if listed is not None and listed.at > told_at:
+            end, told_at = listed.offset, listed.at
         lag = None if position is None or end is None else max(0, end - position)
         if partition in self._handed:
             first, last = self._handed[partition]
@@ -170,7 +178,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
             *(error, in_hand, yours),
             *(paused_at, failed_at, open_at),
             chunks[0][2] if chunks else log_ends_at if in_hand else math.inf,
-            max(log_ends_at, newer_at),
+            told_at,
             given_at,
             gaps,
         )
@@ -216,7 +224,8 @@ def see(engine: Engine) -> Partitions:
         if batch.handed > batch.told:
             handed[state.topic_partition] = batch.first_at, batch.last_at
     isolated = engine.core.settings.isolation_level == "read_committed"
-    return Partitions(noted, own, positions, handed, isolated=isolated)
+    listed = engine.core.port.ends
+    return Partitions(noted, own, positions, handed, listed, isolated=isolated)
 
 
 def _own(state: Partition, coming: Iterable[Chunk]) -> _Own:

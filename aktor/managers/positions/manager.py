@@ -30,6 +30,7 @@ from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
     AssignmentChanged,
     ExplainPosition,
+    FollowEnds,
     ListOffsets,
     Position,
     PositionsDiverged,
@@ -41,6 +42,7 @@ from aktor.events.positions import (
 )
 from aktor.events.present import PositionNow, PositionsNow
 from aktor.events.routes import COMMITS, METADATA, POSITIONS
+from aktor.managers.positions.ends import Ends, EndsAsked
 from aktor.managers.positions.leaders import Asked, Leaders
 from aktor.managers.positions.new_partitions import NewPartitions, Verdict
 from aktor.managers.positions.partition import Partitions, State, Trigger
@@ -66,7 +68,8 @@ _NOBODY_WAITS: Final = PositionsNow()
 
 
 class PositionManager(RequestManager):
-    """Owns the way of each assigned partition to its position, and the questions about offsets."""
+    """Owns the way of each assigned partition to its position, the questions about offsets, and
+    where logs end at which somebody looks."""
 
     name = POSITIONS
     NEEDS = (COMMITS, METADATA)
@@ -107,6 +110,7 @@ class PositionManager(RequestManager):
             self._partitions, self._leaders, send=self._ask, say=say, log=log
         )
         self._questions = OffsetQuestions(settings, self._leaders, send=self._ask, say=say, log=log)
+        self._ends = Ends(settings, self._leaders, send=self._ask, say=say)
         #: Whether the partitions follow from a subscription: then new ones are to be read, too.
         self._subscribed = False
 
@@ -117,6 +121,7 @@ class PositionManager(RequestManager):
         """Forget what is gone, keep what has its old epoch, find positions for the rest."""
         kept = self._partitions.kept(changed.partitions)
         self._new.forget(self._new.in_question - kept)
+        self._ends.keep(changed.partitions)
         self._subscribed = changed.by_group or changed.all_of_topics
         self._find(self._partitions.assign(changed.partitions))
         # The commit manager gives up look-ups of partitions that we have lost. Some of them may
@@ -308,7 +313,7 @@ class PositionManager(RequestManager):
         self._questions.leaders_changed()
 
     def duties(self) -> tuple[Duty, ...]:
-        """End questions at their deadlines, reset and validate positions, and look offsets up.
+        """End questions at their deadlines, reset and validate positions, look offsets and ends up.
 
         Most ticks find nothing that waits for a leader. They must be quick, so each duty looks
         first whether there is anything.
@@ -318,6 +323,7 @@ class PositionManager(RequestManager):
             self._reset_positions,
             self._validate_positions,
             self._ask_questions,
+            self._follow_ends,
         )
 
     def note_present(self, now: float) -> None:
@@ -367,6 +373,9 @@ class PositionManager(RequestManager):
     def _ask_questions(self, now: float, jitter: float) -> float:
         return self._questions.ask(now, jitter) if self._questions.open else NEVER
 
+    def _follow_ends(self, now: float, _jitter: float) -> float:
+        return self._ends.ask(now) if self._ends.followed else NEVER
+
     def _ask(self, body: Any, *, to: int, deadline: float, context: Any) -> None:
         self.send(self.request(body, to=to, deadline=deadline, context=context))
 
@@ -396,6 +405,22 @@ class PositionManager(RequestManager):
     def on_times_failed(self, failed: RequestFailed) -> None:
         """The leader did not answer."""
         self._questions.failed(failed)
+
+    @handles(FollowEnds)
+    def on_follow_ends(self, asked: FollowEnds) -> None:
+        """Somebody looks at the consumer, and wants to know where these logs end."""
+        assigned = frozenset([tp for tp in asked.partitions if tp in self._partitions])
+        self._ends.follow(assigned, asked.now)
+
+    @answers_to(ListOffsetsRequest, note=EndsAsked)
+    def on_ends_listed(self, received: ResponseReceived) -> None:
+        """A leader says where logs end at which somebody looks."""
+        self._ends.answered(received)
+
+    @failure_of(ListOffsetsRequest, note=EndsAsked)
+    def on_ends_failed(self, failed: RequestFailed) -> None:
+        """The leader did not answer."""
+        self._ends.failed(failed)
 
     @handles(ExplainPosition)
     def on_explain_position(self, asked: ExplainPosition) -> None:

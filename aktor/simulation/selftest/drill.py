@@ -449,6 +449,7 @@ class Drill:
         self._refuse()
         self._send_back_to_bootstrap()
         self._doubt_leaders()
+        self._look_at_what_is_paused()
         self._attempt(self._unsubscribe)
         self._attempt(lambda: self._subscribe(self._consumer))
 
@@ -566,6 +567,16 @@ class Drill:
         first = TopicPartition(str(self.topic), 0)
         self.sim.brokers.refuse("ListOffsets", Code.UNKNOWN_LEADER_EPOCH, client_id=self.alice.name)
         self._attempt(lambda: self._consumer.end_offsets([first]))
+
+    def _look_at_what_is_paused(self) -> None:
+        """Whose end no Fetch tells, so that its leader is asked for it."""
+        consumer = self._consumer
+        for _ in range(3):
+            self._attempt(lambda: consumer.pause(*self._mine()))
+            self._poll(1.1)
+            self._attempt(consumer.status)
+        self._attempt(lambda: consumer.resume(*sorted(consumer.paused())))
+        self._poll(0.3)
 
     def _send_back_to_bootstrap(self) -> None:
         """A broker answers alice with REBOOTSTRAP_REQUIRED (KIP-1102)."""

@@ -314,8 +314,11 @@ class SimulatedHost(Host):
             self._simulation.history.note(event, self.name, **values)
 
     def note_status(self) -> None:
-        """Note what it says of itself, if it owns anything."""
-        status = self.consumer.status() if self.started and not self.dispatcher.ended else None
+        """Note what it says of itself, if it owns anything. (That is no look of the application's:
+        nobody is asked for it.)"""
+        status = (
+            self.consumer._make_status() if self.started and not self.dispatcher.ended else None
+        )
         if status is not None and status.partitions:
             waiting = {
                 f"{tp.topic}-{tp.partition}": one.waiting_for.value

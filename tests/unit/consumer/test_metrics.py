@@ -17,6 +17,7 @@ from aktor.actors.network.metrics import METRICS, NetworkMetrics
 from aktor.consumer.configuration.configuration import DEFAULT_CONFIG
 from aktor.consumer.metrics import FRESH, OF_ENGINE, ConsumerMetrics
 from aktor.events.lifecycle import ActorStatus
+from aktor.events.positions import EndsListed, LogEnd
 from aktor.managers.fetch.metrics import METRICS as OF_FETCHES
 from aktor.managers.fetch.metrics import FetchMetrics
 from aktor.managers.fetch.session import FetchSession
@@ -259,7 +260,7 @@ def test_the_lag_of_a_partition_that_is_paused_is_left_out_and_not_one_of_long_a
     harness.poll()
     harness.clock.now += 60.0
     harness.engine.pause([A], paused=True)
-    harness.clock.now += 0.9
+    harness.clock.now += 1.9
     assert metrics_of(harness)[f"{FETCH}.{A.topic}-{A.partition}"]["records-lag"] == 7
     harness.clock.now += 0.2
 
@@ -268,6 +269,14 @@ def test_the_lag_of_a_partition_that_is_paused_is_left_out_and_not_one_of_long_a
     assert "records-lag" not in said.get(f"{FETCH}.{A.topic}-{A.partition}", {})
     assert said[f"{FETCH}.{B.topic}-{B.partition}"]["records-lag"] == 1
     assert said[FETCH]["records-lag-max"] == 7  # as told last
+
+    end = LogEnd(offset=13, at=harness.clock.now - 0.5)
+    harness.port.handle(EndsListed(ends={A: end, B: replace(end, at=harness.clock.now - 90.0)}))
+    said = metrics_of(harness)
+
+    assert said[f"{FETCH}.{A.topic}-{A.partition}"]["records-lag"] == 10
+    assert said[f"{FETCH}.{B.topic}-{B.partition}"]["records-lag"] == 1  # a Fetch has told it since
+    assert said[FETCH]["records-lag-max"] == 10
 
 
 def test_the_largest_lag_is_that_of_the_windows_also_when_the_rest_was_read_since() -> None:

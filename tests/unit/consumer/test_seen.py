@@ -14,6 +14,7 @@ from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.consumer.present.seen import quiet, see, with_records
 from aktor.events.fetching import Chunk
 from aktor.events.metadata import Cluster, PartitionInfo, TopicInfo
+from aktor.events.positions import EndsListed, LogEnd
 from aktor.events.present import BrokerNow, FetchNow, Hindrance, NetworkNow, Throttle
 from aktor.values import replace
 from tests.unit.consumer.core.builders import EngineHarness, a_consumer
@@ -79,6 +80,23 @@ def test_an_end_is_as_old_as_the_answer_that_told_it_and_not_as_the_poll_that_to
     harness.poll()
 
     assert see(harness.engine)[A].told_at == BEGIN
+
+
+def test_of_two_ends_the_one_counts_that_was_told_later() -> None:
+    """A Fetch has told one, and the leader was asked for the other, as somebody looks."""
+    harness = a_consumer(A)
+    harness.fetched(a_chunk(A, came_at=BEGIN, high_watermark=3))
+    harness.poll()
+
+    def seen(listed_at: float) -> tuple[int | None, float]:
+        harness.port.handle(EndsListed(ends={A: LogEnd(offset=60, at=listed_at)}))
+        it = see(harness.engine)[A]
+        return it.end, it.told_at
+
+    assert seen(BEGIN - 1.0) == (3, BEGIN)
+    assert seen(BEGIN + 1.0) == (60, BEGIN + 1.0)
+    harness.fetched(a_chunk(A, 3, came_at=BEGIN + 2.0, high_watermark=70))  # not taken over yet
+    assert see(harness.engine)[A].end == 70
 
 
 def test_what_comes_later_does_not_make_the_first_records_younger() -> None:

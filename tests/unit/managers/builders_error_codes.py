@@ -42,6 +42,7 @@ PROBES: dict[Answer, tuple[Probe, ...]] = {
     Answer.FIND_COORDINATOR: (probes.find_coordinator,),
     Answer.LIST_OFFSETS: (probes.list_offsets,),
     Answer.LIST_OFFSETS_BY_TIME: (probes.list_offsets_question,),
+    Answer.LIST_ENDS: (probes.list_ends,),
     Answer.OFFSET_FOR_LEADER_EPOCH: (probes.offset_for_leader_epoch,),
     Answer.OFFSET_FETCH: (
         probes.offset_fetch,

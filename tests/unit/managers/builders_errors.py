@@ -45,6 +45,7 @@ from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
+    FollowEnds,
     ListOffsets,
     Position,
     ValidatePositions,
@@ -328,6 +329,15 @@ def list_offsets(code: What) -> Outcome:
 def list_offsets_question(code: What) -> Outcome:
     manager = _positions()
     manager.handle(ListOffsets(ticket=1, timestamps={managing.T0: 5}, deadline=9.0))
+    request = managing.tick(manager, 0.0).request
+    return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
+
+
+def list_ends(code: What) -> Outcome:
+    manager = _positions()
+    assigned = {managing.T0: Assigned(epoch=1, position=Position(offset=9))}
+    manager.handle(AssignmentChanged(partitions=assigned, by_group=False))
+    manager.handle(FollowEnds(partitions=frozenset({managing.T0}), now=0.0))
     request = managing.tick(manager, 0.0).request
     return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
 

@@ -192,6 +192,7 @@ ASKERS = {
     probes.metadata_question,
     probes.metadata_name,
     probes.find_coordinator,
+    probes.list_ends,
     probes.list_offsets,
     probes.list_offsets_question,
     probes.offset_for_leader_epoch,
