@@ -94,12 +94,14 @@ Step: TypeAlias = RevokePartitions | RunRevokedCallback | AssignPartitions
 class CallbackFinished(Message):
     """application ▶ membership: the step is done; `error` is what the listener raised, if so.
 
-    `assigned`: the step was AssignPartitions, else RunRevokedCallback. May be said twice.
+    `assigned`: the step was AssignPartitions, else RunRevokedCallback. `seconds`: for how long the
+    listener ran. May be said twice.
     """
 
     rebalance: int
     error: BaseException | None = None
     assigned: bool = False
+    seconds: float = 0.0
 
 
 class Operation(enum.Enum):

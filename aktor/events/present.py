@@ -225,7 +225,8 @@ class MemberNow(Value):
     by itself. `left_late_at`: when it left the group by itself, because the application polled too
     late (-inf: it did not, or the group has confirmed it since). `stood_still` says for how long
     nothing of the consumer ran, which was found at `awake_since` ("", -inf: it was not, or the
-    group has confirmed the member since).
+    group has confirmed the member since). `fenced_after` is what has led to it that the group does
+    not know the member any more, if that is known.
     """
 
     state: str
@@ -246,6 +247,7 @@ class MemberNow(Value):
     left_late_at: float = -math.inf
     stood_still: str = ""
     awake_since: float = -math.inf
+    fenced_after: str = ""
 
 
 class Hindrance(Value):

@@ -84,12 +84,13 @@ class _Outcome:
     """How the call of the listener for a step ended. The listener is called once for a step, also
     if an interrupt ends the call."""
 
-    __slots__ = ("begun", "error", "step")
+    __slots__ = ("begun", "error", "seconds", "step")
 
     def __init__(self, step: TakenFor | None) -> None:
         self.step = step
         self.begun = False
         self.error: BaseException | None = None
+        self.seconds = 0.0
 
     def begin(self) -> None:
         """The listener is called now: errors from here on are errors of the listener."""
@@ -98,6 +99,10 @@ class _Outcome:
     def end(self, error: BaseException) -> None:
         """The listener raised this."""
         self.error = error
+
+    def took(self, seconds: float) -> None:
+        """The listener ran for so long."""
+        self.seconds = seconds
 
 
 class Rebalancing:
@@ -117,6 +122,8 @@ class Rebalancing:
         #: Whether the group has ever assigned partitions, or told that there are none.
         self.has_assigned = False
         self._outcome = _Outcome(None)
+        #: For how long the listener ran for the last step, in seconds.
+        self._ran = 0.0
         #: Where we stood in what the group has taken away, until it assigns partitions again; and
         #: the ids of these topics.
         self._left: dict[TopicPartition, tuple[Position, UUID | None]] = {}
@@ -152,6 +159,7 @@ class Rebalancing:
         called twice.
         """
         event = event or step
+        self._ran = 0.0
         match step:
             case RevokePartitions():
                 self._release(step)
@@ -161,7 +169,10 @@ class Rebalancing:
             case AssignPartitions():
                 error = yield from self._assign(step, event)
         assigned = isinstance(step, AssignPartitions)
-        self._publish(CallbackFinished(rebalance=step.rebalance, error=error, assigned=assigned))
+        finished = CallbackFinished(
+            rebalance=step.rebalance, error=error, assigned=assigned, seconds=self._ran
+        )
+        self._publish(finished)
         return error
 
     def has_begun(self, step: Step) -> bool:
@@ -259,6 +270,7 @@ class Rebalancing:
         outcome = self._outcome  # a callback inside this callback has its own
         if not outcome.begun and self.listener is not None:
             yield from self._begin(outcome, name, partitions)
+        self._ran = outcome.seconds
         return outcome.error
 
     def _begin(
@@ -290,13 +302,14 @@ class Rebalancing:
             if not outcome.begun:
                 raise
             outcome.end(error)
-        else:
+        finally:
+            outcome.took(self._clock() - began)
+            self.user_code.back_to(outer)
+            self.user_code.enter(before)
+        if outcome.error is None:
             self.log.info(
                 "callback.finished",
                 callback=name,
                 partitions=partitions,
-                ms=round((self._clock() - began) * 1000, 1),
+                ms=round(outcome.seconds * 1000, 1),
             )
-        finally:
-            self.user_code.back_to(outer)
-            self.user_code.enter(before)

@@ -101,6 +101,11 @@ class HeartbeatState:
         return self._session_until
 
     @property
+    def awaited_since(self) -> float:
+        """The earliest time since when a rebalance may wait for this member; inf: none waits."""
+        return self._awaited_since
+
+    @property
     def rebalance_until(self) -> float:
         """Until when a rebalance waits for this member at least; inf: none waits."""
         return self._awaited_since + self._rebalance_timeout

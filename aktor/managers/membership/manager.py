@@ -43,6 +43,7 @@ from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.membership.member import GroupMember
 from aktor.managers.membership.present import Present
 from aktor.managers.membership.replacement import Replacement
+from aktor.managers.membership.waits import Waits
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace, reasons
@@ -111,6 +112,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
         self._leaves = Leaves(settings)
+        self._waits = Waits(settings)
         self._shown = Present()
         #: Until when the application may give out records, as it was told last.
         self._told_until = -math.inf
@@ -180,6 +182,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         outgoing = self._outgoing
         if outgoing.said or outgoing.requests or self._member.state is not self._shown.state:
             self._shown.differs()
+        if self._shown.may_differ:
+            since = self._heartbeat_state.awaited_since
+            self._waits.note(self._member.awaited_step, now, since)
         return wake_at
 
     def _leave_if_late(self, now: float, _jitter: float) -> float:
@@ -238,6 +243,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             self.log.info(
                 "membership.doubted", because="the group did not know it at its last commit"
             )
+        if isinstance(message, CallbackFinished):
+            self._waits.ran(message.seconds)
         if isinstance(message, CallbackFinished) and message.error is not None:
             self.log.warning(
                 "listener.failed",
@@ -355,10 +362,12 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _fenced_because(self, error: str) -> str:
         """Why the group does not know the member any more: the error, and what has led to it, as
         far as is known here."""
+        beats, now = self._heartbeat_state, self._timer.now
         led_to_it = self._replacement.words or self._standstill.words
-        silent = self._heartbeat_state.silent_for(self._timer.now)
-        if not led_to_it and silent:
+        if not led_to_it and (silent := beats.silent_for(now)):
             led_to_it = f"the coordinator had confirmed no heartbeat for {silent:.1f} s"
+        led_to_it = led_to_it or self._waits.words(beats.awaited_since, now)
+        self._shown.fenced(led_to_it)
         after = f" after {led_to_it}" if led_to_it else ""
         return f"{reasons.FENCED}{error.rstrip('.')}{after}"
 

@@ -244,6 +244,13 @@ class GroupMember(ABC, Generic[S, T]):
         return "callback" if waits else ""
 
     @property
+    def awaited_step(self) -> str:
+        """The same in more detail (see `Revocation.awaits`): also which callback is to be run."""
+        if self._revocation is not None:
+            return self._revocation.awaits
+        return "on_partitions_assigned" if self.application_step else ""
+
+    @property
     @abstractmethod
     def _is_assigning(self) -> bool:
         """Whether the application applies an assignment, or runs its assigned callback."""

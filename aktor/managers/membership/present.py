@@ -24,6 +24,7 @@ class Present:
     """
 
     __slots__ = (
+        "_fenced_after",
         "_left_late_at",
         "_since",
         "_trouble",
@@ -50,6 +51,8 @@ class Present:
         self._way_since = -math.inf
         #: When it left the group because of a late poll, until the group has confirmed it again.
         self._left_late_at = -math.inf
+        #: What has led to it that the group does not know the member, until it has confirmed it.
+        self._fenced_after = ""
 
     def differs(self) -> None:
         """Something has happened: what is shown may be out of date."""
@@ -60,6 +63,12 @@ class Present:
         self._trouble = ""
         self._was_answered, self._unwanted = False, None
         self._left_late_at = -math.inf
+        self._fenced_after = ""
+
+    def fenced(self, after: str) -> None:
+        """The group does not know the member any more, and this has led to it, as far as is known
+        here."""
+        self._fenced_after = after
 
     def left_late(self, now: float) -> None:
         """The member leaves the group, because the application polls too late."""
@@ -117,6 +126,7 @@ class Present:
             left_late_at=self._left_late_at,
             stood_still=still.words,
             awake_since=still.found_at,
+            fenced_after=self._fenced_after,
         )
 
 

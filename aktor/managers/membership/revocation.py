@@ -22,7 +22,15 @@ from aktor.events.message import Message
 from aktor.settings import Settings
 from aktor.state_table import follow
 
-__all__ = ["STAGES", "Revocation", "RevocationStage", "StepAnswer"]
+__all__ = ["COMMIT", "POLL", "STAGES", "Revocation", "RevocationStage", "StepAnswer"]
+
+#: What a revocation waits for, besides its callback: a poll, by which the application gives the
+#: partitions up, and the last commit before that.
+POLL: Final = "poll"
+COMMIT: Final = "commit"
+
+#: The listener's method.
+CALLBACKS: Final = {Loss.REVOKED: "on_partitions_revoked", Loss.LOST: "on_partitions_lost"}
 
 #: The messages by which the application or the commit manager says that a step is done.
 StepAnswer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
@@ -133,6 +141,17 @@ class Revocation:
     def waits_for_commit(self) -> bool:
         """Whether the positions are being committed; otherwise the application is at work."""
         return self.stage is RevocationStage.COMMITTING
+
+    @property
+    def awaits(self) -> str:
+        """What it waits for: a poll, by which the application gives the partitions up, the last
+        commit, or the callback."""
+        match self.stage:
+            case RevocationStage.RELEASING | RevocationStage.RELEASED:
+                return POLL
+            case RevocationStage.COMMITTING | RevocationStage.COMMITTED:
+                return COMMIT
+        return CALLBACKS[self.loss]
 
     @property
     def commit_until(self) -> float:

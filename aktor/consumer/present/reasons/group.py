@@ -145,7 +145,9 @@ def fenced(p: Picture) -> Reason | None:
         return None
     if member.refusal or member.left_late_at > -math.inf:
         return None
-    because = f" ({first_line(member.trouble)})" if member.trouble else ""
+    after = f"after {member.fenced_after}" if member.fenced_after else ""
+    because = " ".join(filter(None, (first_line(member.trouble), after)))
+    because = f" ({because})" if because else ""
     text = f"the group has fenced the member{ago(member.since, p.now)}{because}: another one may"
     text += " own its partitions by now"
     then = "It joins again once a poll has given them up."

@@ -432,9 +432,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     # -- being thrown out
 
     def _fenced(self, meaning: Do, because: str) -> None:
+        because = self._fenced_because(because)  # (It looks at the heartbeats.)
         self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()
-        self._member.depart(Trigger.FENCE, self._fenced_because(because))
+        self._member.depart(Trigger.FENCE, because)
 
     def _fail(self, error: Exception, meaning: Do) -> None:
         """Only the user can mend this: give up all partitions, tell the application, and stop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -514,6 +515,29 @@ def test_an_asynchronous_listener_is_finished_where_an_event_loop_runs_already()
     assert [name for name, *_ in listener.calls] == ["revoked"]
     assert said[-1] == CallbackFinished(rebalance=7)
     assert went_on == [True, True]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("step", [revoked, assign])
+def test_the_answer_says_how_long_the_listener_ran(
+    step: Callable[..., Any], *, raises: bool
+) -> None:
+    delivery, said, clock = a_delivery(A), list[Any](), VirtualTime(0.0)
+    listener = Listener(delivery)
+    rebalancing = Rebalancing(delivery, said.append, silent(), clock, topic_ids())
+    rebalancing.set_listener(listener)
+
+    def note(name: str, partitions: object) -> None:
+        clock.jump_to(clock() + 3.0)
+        if raises:
+            raise ZeroDivisionError
+
+    listener.note = note  # type: ignore[method-assign]
+    drive(rebalancing.run(step(A)))
+    assert said[-1].seconds == 3.0
+
+    drive(rebalancing.run(revoked(B)))  # for which the listener is not called
+    assert said[-1].seconds == 0.0
 
 
 @pytest.mark.parametrize("kind", [Raising, AsyncRaising])

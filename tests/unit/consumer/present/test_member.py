@@ -23,6 +23,7 @@ from tests.unit.consumer.present.builders import (
     a_member,
     a_picture,
     an_application,
+    changed,
     cluster,
     seen,
 )
@@ -142,6 +143,11 @@ def test_a_member_that_was_fenced_says_so_however_long_its_session_is(
         f"Nothing is delivered: {text}. 131 records are buffered and withheld, since the member was"
         " fenced. It joins again once a poll has given them up. Not your code: a poll is waiting."
     )
+
+    waited = "the rebalance had waited 31.2 s for on_partitions_revoked"
+    member = a_member(**fenced, since=NOW - 1.2, fenced_after=waited)
+    (reason,) = of_partitions(changed(p, member=member)).values()
+    assert reason.text == text.replace("_ID)", f"_ID after {waited})")
 
 
 def test_a_member_that_left_since_nobody_polled_says_so_too_when_the_application_polls_again() -> (

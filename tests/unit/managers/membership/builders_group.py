@@ -16,6 +16,7 @@ from tests.unit.managers.membership.builders import (
     REBALANCE_IN_PROGRESS,
     MembershipHarness,
     beaten,
+    join_refused,
     left,
 )
 from tests.unit.managers.membership.consumer.builders import (
@@ -50,6 +51,25 @@ class GroupWords(MembershipHarness, ABC):
             assert self.wake_at > self.now, "it asks to be woken in the past: that spins"
             self.now = self.wake_at
             self.tick()
+
+    @abstractmethod
+    def refuse_next(self, code: int) -> None:
+        """The group does not know the member, in answer to what it asks next."""
+
+    @abstractmethod
+    def wait_for(self, heartbeat: Request) -> None:
+        """The group knows the member, and its rebalance waits for it."""
+
+    def is_waited_for(self, seconds: float) -> None:
+        """So much time passes, and the group answers the heartbeats."""
+        until = self.now + seconds
+        while self.wake_at < until:
+            self.now = self.wake_at
+            self.tick()
+            if self.has_beaten:
+                self.wait_for(self.beat())
+        self.now = until
+        self.tick()
 
     @property
     @abstractmethod
@@ -117,7 +137,18 @@ class ClassicGroup(GroupWords):
         """It does not, or not this broker."""
         self.answer(heartbeat, beaten(code))
 
+    def refuse_next(self, code: int) -> None:
+        """It does not, in answer to what the member asks next: it may join again."""
+        if self.has_asked_to_join:
+            self.answer(self.join_request(), join_refused(code))
+        else:
+            self.refuse(self.next_beat(), code)
+
     # -- a rebalance
+
+    def wait_for(self, heartbeat: Request) -> None:
+        """The group knows the member, and its rebalance waits for it."""
+        self.answer(heartbeat, beaten(REBALANCE_IN_PROGRESS))
 
     def begins_to_revoke(self) -> None:
         """The answer to a heartbeat makes the member give partitions up, a-1 among them."""
@@ -178,7 +209,15 @@ class ConsumerGroup(ConsumerHarness, GroupWords):
         """It does not, or not this broker."""
         self.answer(heartbeat, refused(code))
 
+    def refuse_next(self, code: int) -> None:
+        """It does not, in answer to what the member asks next."""
+        self.refuse(self.next_beat(), code)
+
     # -- a rebalance
+
+    def wait_for(self, heartbeat: Request) -> None:
+        """The group knows the member, and its rebalance waits for it."""
+        self.confirm(heartbeat)
 
     def begins_to_revoke(self) -> None:
         """The answer to a heartbeat makes the member give partitions up: a-1."""

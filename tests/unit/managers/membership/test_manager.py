@@ -730,6 +730,64 @@ def test_a_member_whose_heartbeats_were_not_answered_for_a_session_is_fenced_bec
     )
 
 
+def fenced_because(harness: GroupHarness) -> str:
+    """What has led to it, by the trace, and by what is shown."""
+    harness.refuse_next(UNKNOWN_MEMBER_ID)
+    (lost,) = harness.traced("member.lost")
+    after = lost["because"].partition("UNKNOWN_MEMBER_ID")[2].removeprefix(" after ")
+    harness.manager.note_present(harness.now)
+    assert harness.manager.present.fenced_after == after
+    return re.sub(r",? and may have begun \d\.\d s before the member heard of it", "", after)
+
+
+def test_a_member_that_took_too_long_to_poll_and_to_revoke_is_fenced_because_of_that(
+    kind: Kind,
+) -> None:
+    harness = a_stable_member(kind, max_poll_interval=20.0)
+    harness.begins_to_revoke()
+    harness.is_waited_for(9.0)
+    harness.poll()
+    harness.release(a=7)
+    harness.is_waited_for(2.0)
+    harness.tell(RevocationCommitted(rebalance=harness.said(CommitBeforeRevocation).rebalance))
+    callback = harness.said(RunRevokedCallback)
+    harness.is_waited_for(11.0)
+    harness.tell(CallbackFinished(rebalance=callback.rebalance, seconds=10.0))
+    harness.tell(CallbackFinished(rebalance=callback.rebalance, seconds=10.0))  # it may be repeated
+
+    assert fenced_because(harness).startswith(
+        "the rebalance had waited 10.0 s for a poll, 2.0 s for the last commit, 10.0 s for"
+        " on_partitions_revoked"
+    )
+
+
+def test_a_member_that_is_fenced_in_its_callback_says_how_long_that_has_taken(kind: Kind) -> None:
+    harness = a_stable_member(kind, max_poll_interval=20.0, enable_auto_commit=False)
+    harness.begins_to_revoke()
+    harness.is_waited_for(9.0)
+    harness.poll()
+    harness.release(a=7)
+    harness.is_waited_for(12.0)
+
+    assert re.fullmatch(
+        r"the rebalance had waited 9\.0 s for a poll, 1\d\.\d s for on_partitions_revoked to end"
+        r" \(or a poll to begin it\) \(max_poll_interval_ms: it waits for 20\.0 s at most\)",
+        fenced_because(harness),
+    )
+
+
+def test_a_member_that_was_done_in_time_is_fenced_for_another_reason(kind: Kind) -> None:
+    """Its callback took long, but not too long."""
+    harness = a_stable_member(kind, max_poll_interval=40.0, enable_auto_commit=False)
+    harness.begins_to_revoke()
+    harness.is_waited_for(9.0)
+    harness.poll()
+    harness.release(a=7)
+    harness.is_waited_for(12.0)
+
+    assert fenced_because(harness) == ""
+
+
 def test_who_was_confirmed_since_the_cluster_was_replaced_is_fenced_for_another_reason(
     kind: Kind,
 ) -> None:

@@ -32,6 +32,37 @@ def test_a_slow_callback_is_named_though_the_others_are_done_last(protocol: str)
     ) in sentence
 
 
+@BOTH
+def test_who_is_fenced_because_of_a_late_poll_and_a_slow_callback_says_so(protocol: str) -> None:
+    """Neither is too long by itself."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob = (group.joins(max_poll_interval_ms=4000) for _ in range(2))
+        sim.run(for_=10)
+        bob.busy_for = 3.0
+        sim.run(for_=0.3)
+        bob.slow_listener = 3.0
+        group.joins(max_poll_interval_ms=4000)
+        sim.run(for_=20)
+
+        sentences = [one for one in group.sentences(since=9) if "fenced" in one]
+
+    waited = {
+        "classic": (
+            "UNKNOWN_MEMBER_ID after the rebalance had waited 1.8 s for a poll, 2.2 s for"
+            " on_partitions_revoked to end (or a poll to begin it) (max_poll_interval_ms: it waits"
+            " for 4.0 s at most, and may have begun 1.0 s before the member heard of it);"
+        ),
+        "consumer": (
+            " is not a member of group g after the rebalance had waited 3.0 s for"
+            " on_partitions_revoked, 3.0 s for on_partitions_assigned (max_poll_interval_ms: it"
+            " waits for 4.0 s at most);"
+        ),
+    }
+    assert "triggered by bob on host-bob: fenced: UNKNOWN_MEMBER_ID" in sentences[0]
+    assert waited[protocol] in sentences[0]
+
+
 def test_a_group_that_waited_for_a_member_that_does_not_poll_names_it() -> None:
     with Simulation(1) as sim:
         group = Incident(sim, "classic")
