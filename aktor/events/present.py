@@ -218,6 +218,7 @@ class MemberNow(Value):
     been on its way into the group, by all steps (-inf: it is not). `asked_at` is when the heartbeat
     in flight was sent (inf: none is), `answered_at` when the last one was answered, `failing_since`
     when the first of the `failures` in a row was sent (inf: the last one has not failed).
+    `session_is_known`: the session is so long; else the brokers decide it, and that is assumed.
     `rebalance_until`: how long a rebalance waits for this member at least (inf: none waits).
     `trouble` says how the last request to the coordinator ended that did not confirm the member;
     `refused`: it was answered, with that error. `refusal` is why the group does not want the member
@@ -248,6 +249,7 @@ class MemberNow(Value):
     stood_still: str = ""
     awake_since: float = -math.inf
     fenced_after: str = ""
+    session_is_known: bool = True
 
 
 class Hindrance(Value):

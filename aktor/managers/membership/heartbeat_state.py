@@ -66,6 +66,8 @@ class HeartbeatState:
         #: Seconds between heartbeats; seconds without a heartbeat until the group expels a member.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
+        #: Whether `session` is what the coordinator goes by, or only what is assumed.
+        self.session_is_known = True
         self._settings = settings
         self._exchange = Exchange(settings)
         self._quick: list[float] = []
@@ -121,9 +123,11 @@ class HeartbeatState:
         return self._exchange.retry_at
 
     def set_times(self, *, interval: float, session: float) -> None:
-        """The coordinator decides both times for members of KIP-848 groups."""
+        """The coordinator decides both times for members of KIP-848 groups. It tells them the
+        interval; how long the session is, is assumed."""
         self.interval = interval
         self.session = session
+        self.session_is_known = False
 
     def named(self, asked_at: float) -> None:
         """The group has given the member its id, in answer to a request sent at `asked_at`."""

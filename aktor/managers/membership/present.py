@@ -117,6 +117,7 @@ class Present:
             failing_since=beats.failing_since,
             failures=beats.failures,
             session=beats.session,
+            session_is_known=beats.session_is_known,
             rebalance_until=beats.rebalance_until,
             trouble=self._trouble,
             refused=self._was_answered,

@@ -36,6 +36,7 @@ __all__ = [
     "may_be_removed",
     "no_assignment",
     "session",
+    "session_of",
 ]
 
 
@@ -162,14 +163,22 @@ def _session_end(p: Picture) -> str:
     member = p.member
     if member is None or not p.partitions or not p.in_group or p.session_until == -math.inf:
         return ""
-    length = seconds(member.session)
     if p.now <= p.session_until and not may_be_removed(p, member):
         left = seconds(p.session_until - p.now)
+        over = "is over" if member.session_is_known else "may be over"
         return (
-            f"The session ({length}) is over in {left}; from then on records are withheld until a"
-            " heartbeat is answered."
+            f"The {session_of(member)} {over} in {left}; from then on records are withheld"
+            " until a heartbeat is answered."
         )
     return ""
+
+
+def session_of(member: MemberNow) -> str:
+    """The session of the member, and how long it is. In a KIP-848 group only the brokers know."""
+    length = seconds(member.session)
+    if member.session_is_known:
+        return f"session ({length})"
+    return f"session ({length} are assumed, the brokers do not tell)"
 
 
 def no_assignment(p: Picture) -> Reason | None:
@@ -260,13 +269,12 @@ def session(p: Picture) -> Reason | None:
     if member is None:
         return Reason(WaitingFor.SESSION, "the member is being restarted", -math.inf, fault=True)
     since = p.session_until
-    length = seconds(member.session)
     if since == -math.inf:
         text = "the group has not confirmed the member yet"
     elif may_be_removed(p, member):
         text = f"{_GONE_ON}{for_long(since, p.now)}"
     else:
-        text = f"the session ({length}) may have been over{for_long(since, p.now)}"
+        text = f"the {session_of(member)} may have been over{for_long(since, p.now)}"
         if member.stood_still:
             text += f": {member.stood_still}; no heartbeat has been answered since then"
         else:

@@ -16,7 +16,7 @@ from aktor.consumer.present.reasons.application import (
 )
 from aktor.consumer.present.reasons.commits import commits_fail
 from aktor.consumer.present.reasons.consumer import covering, of_consumer
-from aktor.consumer.present.reasons.group import fenced, may_be_removed, session
+from aktor.consumer.present.reasons.group import fenced, may_be_removed, session, session_of
 from aktor.consumer.present.reasons.partition import is_fed, lasting, of_partitions
 from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
@@ -172,8 +172,7 @@ def _withheld(p: Picture) -> str:
         return f"{withheld}, since the member was fenced."
     if may_be_removed(p, p.member):
         return f"{withheld}, since the group may have gone on without this member."
-    length = seconds(p.member.session)
-    return f"{withheld}, since the session ({length}) may be over."
+    return f"{withheld}, since the {session_of(p.member)} may be over."
 
 
 def _not_yours(p: Picture, reason: Reason) -> str:

@@ -20,6 +20,7 @@ from tests.unit.consumer.present.builders import (
     NOW,
     T0,
     T1,
+    a_coordinator,
     a_member,
     a_picture,
     an_application,
@@ -115,6 +116,36 @@ def test_records_of_a_member_that_left_since_nobody_polled_do_not_wait_for_its_s
         sentence.why(p)
     )
     assert "session" not in sentence.why(p)
+
+
+ASSUMED = "session (45.0 s are assumed, the brokers do not tell)"
+
+
+@pytest.mark.parametrize(
+    ("known", "session", "over"),
+    [(True, "session (45.0 s)", "is"), (False, ASSUMED, "may be")],
+)
+def test_a_session_that_is_only_assumed_is_not_told_as_a_fact(
+    known: bool, session: str, over: str
+) -> None:
+    """KIP-848: the brokers decide how long it is, and tell no member."""
+    silent = a_member(session=45.0, session_is_known=known, failing_since=NOW - 3.0, failures=1)
+    said: dict[str, Any] = {
+        "member": silent,
+        "coordinator": a_coordinator(),
+        "partitions": {T0: seen(records=131, buffered=500, lag=131)},
+    }
+    p = a_picture(**said, session_until=NOW + 9.0)
+    assert f"The {session} {over} over in 9.0 s; from then on records are withheld" in sentence.why(
+        p
+    )
+
+    p = a_picture(**said, session_until=NOW - 2.0)
+    (reason,) = of_partitions(p).values()
+    assert reason.text.startswith(f"the {session} may have been over for 2.0 s")
+    assert f"131 records are buffered and withheld, since the {session} may be over." in (
+        sentence.why(p)
+    )
 
 
 @pytest.mark.parametrize("state", ["fenced", "losing"])

@@ -31,7 +31,7 @@ from tests.unit.managers.membership.builders import (
     UNKNOWN_MEMBER_ID,
     partitions,
 )
-from tests.unit.managers.membership.builders_group import KINDS, SESSION, GroupHarness
+from tests.unit.managers.membership.builders_group import KINDS, SESSION, ClassicGroup, GroupHarness
 
 OTHER_COORDINATOR = Broker(node_id=2, host="kafka-2", port=9092)
 LOST = CoordinatorLost(because="it is silent")
@@ -680,6 +680,14 @@ def test_leaving_ends_when_the_group_may_not_be_used(kind: Kind) -> None:
     assert harness.manager.state is harness.OUT
     assert not harness.has_said(GroupFailed)
     assert why_it_stayed(harness) == f"the coordinator may not be asked: {REFUSED.error}"
+
+
+def test_only_a_classic_member_knows_how_long_its_session_is(kind: Kind) -> None:
+    harness = a_stable_member(kind)
+    harness.manager.note_present(harness.now)
+
+    shown = harness.manager.present
+    assert (shown.session, shown.session_is_known) == (SESSION, kind is ClassicGroup)
 
 
 def in_the_cluster(cluster_id: str | None) -> ClusterChanged:
