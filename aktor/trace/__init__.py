@@ -47,16 +47,24 @@ _LAST_EVENTS: Final = frozenset({"consumer.closed", "dispatcher.failed"})
 _LISTENING_TO_ALL: tuple[Listener, ...] = ()
 
 
+#: What a call of the application carries to the actors in place of an event's number: a chain
+#: begins. It takes the place of what they were told before, and no event has it as its `cause`.
+CALL: Final = -1
+
+
 class Strand:
     """Owns what led to that which one side of a consumer does now: its application, or its actors.
 
     A message carries `last` to whoever hears it, and there it is the `cause`. So an event can be
-    walked back from actor to actor. Numbers of events; 0: nothing that was told has led to it.
+    walked back from actor to actor. Numbers of events; 0: nothing that was told has led to it;
+    `CALL`: a call of the application.
     """
 
-    __slots__ = ("cause", "last")
+    __slots__ = ("_first", "cause", "last")
 
     def __init__(self) -> None:
+        #: What the first message of a call carries: `CALL`, once somebody listens.
+        self._first = 0
         #: The `cause` of the next event.
         self.cause = 0
         #: The last event that was told because of it, or `cause` if there is none yet.
@@ -73,10 +81,34 @@ class Strand:
         self.forget()
         return last
 
+    def is_heard(self) -> None:
+        """An event was told: what the messages carry matters from now on."""
+        if not self._first:
+            self._first = CALL
+            self.last = self.last or CALL
+
+    def begin(self) -> None:
+        """A call of the application begins, and with it a chain of events of its own."""
+        self.cause, self.last = 0, self._first
+
     def forget(self) -> None:
         """What comes now begins by itself, unless something is acted on."""
         if not self.cause:
+            self.last = self._first
+
+    def beat(self) -> None:
+        """The next message only says that the application is alive. It takes the place of nothing
+        that the actors were told before."""
+        if not self.cause:
             self.last = 0
+
+    def keep(self) -> tuple[int, int]:
+        """What `go_on` needs to go on with it, after something else."""
+        return self.cause, self.last
+
+    def go_on(self, kept: tuple[int, int]) -> None:
+        """What was kept counts again."""
+        self.cause, self.last = kept
 
 
 class _Outlet:
@@ -176,10 +208,11 @@ class Trace:
             held()
         seq = next(outlet.numbers)
         cause = values.pop("cause", strand.cause)
-        if cause:
+        if cause > 0:
             values["cause"] = cause
         if self._leads:
             strand.last = seq
+        outlet.application.is_heard()
         # What is bound was made plain when it was bound. In the file the last keys stand in this
         # order at the end of a line, where they are found quickly.
         outlet.emit(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from aktor.consumer.facade import KafkaConsumer
 from tests.scenarios.history import History
+from tests.scenarios.reading import T0, a_member, read
 from tests.scenarios.world import World
 
 Events = list[dict[str, Any]]
@@ -144,3 +147,41 @@ def test_a_chunk_that_comes_too_late_was_dropped_because_of_what_the_partition_l
 ) -> None:
     for dropped in named(behind, "chunk.dropped"):
         assert "request.answered Heartbeat" in walked_back(dropped, behind)
+
+
+#: Calls of the application, and what their actors tell of each first.
+CALLS: list[tuple[Callable[[KafkaConsumer], object], str, str | None]] = [
+    (lambda consumer: consumer.commit(), "commit.sent", None),
+    (lambda consumer: consumer.commit_async(), "commit.sent", None),
+    (lambda consumer: consumer.committed(T0), "offsets.requested", None),
+    (lambda consumer: consumer.end_offsets([T0]), "request.sent", "ListOffsets"),
+    (lambda consumer: consumer.offsets_for_times({T0: 1}), "request.sent", "ListOffsets"),
+    (lambda consumer: consumer.topics(), "request.sent", "Metadata"),
+    (lambda consumer: consumer.seek_to_end(T0), "position.sought", None),
+    (lambda consumer: consumer.pause(T0), "partitions.paused", None),
+    (lambda consumer: consumer.resume(T0), "partitions.resumed", None),
+    (lambda consumer: consumer.unsubscribe(), "request.sent", "LeaveGroup"),
+]
+
+
+@pytest.mark.parametrize("before", range(len(CALLS) - 1))
+def test_a_call_begins_a_chain_of_its_own(before: int) -> None:
+    """Whatever the application has called before it."""
+    world = World(1)
+    world.cluster.create_topic("orders", partitions=2)
+    world.cluster.fill("orders", 30)
+    consumer = a_member(world, enable_auto_commit=False)
+    read(world, consumer, 30)
+    events = world.host(consumer).events
+
+    for call, name, api in CALLS:
+        CALLS[before][0](consumer)
+        world.sleep(0.2)  # the background has nothing more to do for that
+        begun = len(events)
+        call(consumer)
+        world.sleep(0.2)
+        told = named(events[begun:], name, api)
+        assert told, f"{name} {api} was not told"
+        first = told[0]
+        led = walked_back(first, events)[1:]
+        assert first.get("cause", begun + 1) > begun, f"{name} {api} was led to by {led}"

@@ -33,7 +33,7 @@ from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick
 from aktor.events.message import Message
 from aktor.events.metric import Metric
 from aktor.events.routes import SUPERVISOR
-from aktor.trace import Strand, Trace, silent
+from aktor.trace import CALL, Strand, Trace, silent
 from aktor.values import Value
 
 __all__ = [
@@ -311,10 +311,14 @@ class CooperativeActor(MessageHandler, pykka.Actor):
         `last` is the last event that was told when the actor had handled the message.
 
         If the two differ, the actor has told `last` itself. It is then the cause of what the actor
-        does, until the next tick; an event that only led to a message does not replace it.
+        does, until the next tick; an event that only led to a message does not replace it. A call
+        of the application replaces everything: with it another chain begins.
         """
         if kind is Tick:
             self.has_told_cause = False
+        elif last == CALL:
+            self.has_acted()
+            self.cause = CALL
         elif last != carried:
             self.cause, self.has_told_cause = last, True
         elif not self.has_told_cause:

@@ -43,6 +43,7 @@ class Background:
         leaving: Leaving,
     ) -> None:
         self._core = core
+        self._strand = core.log.strand
         #: What `has_work` looks at in each poll.
         self._call, self._events = core.call, core.events
         self._rebalancing = rebalancing
@@ -74,11 +75,12 @@ class Background:
         events = self._events
         while events.arrived or events.taken_over:
             event = events.next()
-            self._core.log.strand.follow(self._core.port.cause_of(event))
+            kept = self._strand.keep()
+            self._strand.follow(self._core.port.cause_of(event))
             try:
                 yield from self._act_on(event)
             finally:
-                self._core.log.strand.follow(0)
+                self._strand.go_on(kept)
             events.done_with(event)
 
     def take_auto_commits(self) -> None:

@@ -11,14 +11,18 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
-from typing import Final, Never
+from typing import Final, Never, TypeAlias
 
 from aktor.consumer.core.batch import Attention
 from aktor.consumer.core.port import Port
 from aktor.consumer.core.waiting import Open
 from aktor.errors import ConsumerClosedError, WakeupError
 
-__all__ = ["Call", "copy_of_told"]
+__all__ = ["Call", "Kept", "copy_of_told"]
+
+#: What of a call is its own while it lets others in: whether it follows the policy, its questions,
+#: and what it was led to by.
+Kept: TypeAlias = tuple[bool, list[int], tuple[int, int]]
 
 #: The part of its time for which `close` lets a commit of another call go on.
 COMMIT_SHARE: Final = 0.25
@@ -32,6 +36,7 @@ class Call:
         "_is_steady",
         "_owed",
         "_port",
+        "_strand",
         "asked",
         "attention",
         "close_asked",
@@ -47,6 +52,7 @@ class Call:
 
     def __init__(self, port: Port) -> None:
         self._port = port
+        self._strand = port.log.strand
         #: Tells the compiled iterator that there is other work.
         self.attention = Attention()
         #: Whether the call has begun to change anything.
@@ -81,6 +87,7 @@ class Call:
 
     def begin(self) -> None:
         """An outermost call begins. The last one left nothing half done."""
+        self._strand.begin()
         self.touched = False
         self.follows_policy = True
         self.ended_in = self._owed = None
@@ -103,6 +110,7 @@ class Call:
     def begin_nested(self) -> bool:
         """A nested call begins. Returns whether the outer call has changed anything."""
         touched, self.touched = self.touched, False
+        self._strand.forget()
         self._depth += 1
         return touched
 
@@ -120,17 +128,18 @@ class Call:
             return deadline
         return Open(deadline)
 
-    def let_others_in(self) -> tuple[bool, list[int]]:
+    def let_others_in(self) -> Kept:
         """The call waits, and others may begin and end meanwhile. Returns what is its own."""
-        return self.follows_policy, self.asked
+        return self.follows_policy, self.asked, self._strand.keep()
 
-    def come_back(self, kept: tuple[bool, list[int]]) -> None:
+    def come_back(self, kept: Kept) -> None:
         """The call goes on; `kept` is what `let_others_in` returned. A compiled iterator of another
         thread must look again before its next record: this call may take its batch."""
         self.attention.call()
         self.begin()
         self.touched = True
-        self.follows_policy, self.asked = kept
+        self.follows_policy, self.asked, strand = kept
+        self._strand.go_on(strand)
 
     def begin_close(self) -> None:
         """The call closes the consumer: `wakeup` and a nested `close` do not end its waits."""

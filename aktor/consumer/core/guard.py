@@ -31,7 +31,7 @@ from aktor.consumer.core.waiting import Patience
 from aktor.errors import ConsumerClosedError, ConsumerForkedError
 
 if TYPE_CHECKING:
-    from aktor.consumer.core.call import Call
+    from aktor.consumer.core.call import Call, Kept
     from aktor.consumer.core.half import ApplicationHalf
 
 __all__ = ["ASSIGNING", "LOOK_EVERY", "Guard", "ThreadGuard"]
@@ -188,7 +188,7 @@ class Guard(Generic[H]):
         """The call that is inside was interrupted: the next one begins with a repair."""
         self.broken = True
 
-    def resume(self, half: ApplicationHalf, kept: tuple[bool, list[int]]) -> None:
+    def resume(self, half: ApplicationHalf, kept: Kept) -> None:
         """The call that let others in is inside again, and goes on; `kept` is what its
         `Call.let_others_in` returned. If one of the others was interrupted, it is repaired."""
         if self.broken:

@@ -133,7 +133,7 @@ class PollHeartbeat:
             incarnation=incarnation,
             topic_ids=self._subscription.topic_ids.ids,
         )
-        self._strand.forget()  # a poll begins by itself
+        self._strand.beat()
         self._publish(poll, wake=wake)
         credit.report(incarnation, given_back)
 

@@ -43,4 +43,35 @@ def _is_effect(event: Event) -> bool:
     return event["event"] in EFFECTS
 
 
-CHECKS: Final = (nothing_follows_from_a_mere_effect,)
+def a_commit_follows_from_nothing_before_its_call(history: History) -> list[str]:
+    """A commit that the application asks for begins a chain of its own: nothing that was told
+    before the call is the cause of its first request, such as the end of the commit before. But one
+    that a listener asks for follows from what the application does in the rebalance."""
+    complaints = []
+    told: dict[str, dict[int, int]] = defaultdict(dict)
+    #: The commits that are asked for and not over: when each began, by its number; None: the one
+    #: for which the application waits.
+    asked: dict[str, dict[int | None, int]] = defaultdict(dict)
+    for place, event in enumerate(history.events):
+        who = event["member"]
+        if "seq" in event:
+            told[who][event["seq"]] = place
+        match event["event"]:
+            case "user.commits":
+                asked[who].setdefault(event["future"], place)
+            case "commit.told":
+                asked[who].pop(event["future"], None)
+            case "user.committed" | "user.hears" | "user.interrupted":
+                asked[who].pop(None, None)
+            case "commit.sent" if event["kind"] == "asked" and event["attempts"] == 1:
+                led = told[who].get(event.get("cause", 0))
+                if led is not None and led < min(asked[who].values(), default=0):
+                    before = history.events[led]
+                    if before.get("actor") == "application" and "cause" in before:
+                        continue  # it acts on a step
+                    what = f"a commit was led to by {before['event']}, before it"
+                    complaints.append(f"{when(event)}: {what}")
+    return complaints
+
+
+CHECKS: Final = (nothing_follows_from_a_mere_effect, a_commit_follows_from_nothing_before_its_call)

@@ -12,7 +12,7 @@ from aktor.events.lifecycle import Tick, Ticked
 from aktor.events.message import Message
 from aktor.events.metadata import RefreshMetadata
 from aktor.settings import Settings
-from aktor.trace import Strand, Trace, recording
+from aktor.trace import CALL, Strand, Trace, recording
 
 
 class Acting(RequestManager):
@@ -147,6 +147,38 @@ def test_what_comes_from_outside_has_no_cause() -> None:
     assert harness.causes == [("thing.heard", 40), ("thing.heard", None)]
 
 
+def test_a_call_of_the_application_takes_the_place_of_what_the_actor_was_told_before() -> None:
+    """It has ended a request for a call before, and did nothing since."""
+    harness = Harness()
+    harness.told("loud", 40)
+    harness.tick(may_act=False)
+    harness.told("quiet", CALL)
+    harness.tick()
+
+    assert harness.causes[1:] == [("thing.done", None), ("thing.followed", "thing.done")]
+
+
+def test_also_if_both_come_before_the_tick() -> None:
+    harness = Harness()
+    harness.told("loud", 40)
+    harness.told("quiet", CALL)
+    harness.tick()
+
+    assert harness.causes[1] == ("thing.done", None)
+
+
+def test_what_comes_after_the_call_leads_to_what_is_done() -> None:
+    harness = Harness()
+    harness.told("quiet", CALL)
+    harness.told("quiet", 41)
+    harness.tick()
+    assert harness.causes[0] == ("thing.done", 41)
+
+    harness.told("loud", CALL)
+    harness.tick()
+    assert harness.causes[2:4] == [("thing.heard", None), ("thing.done", "thing.heard")]
+
+
 def test_while_nobody_listens_messages_carry_nothing() -> None:
     strand = Strand()
     carried: list[int] = []
@@ -197,3 +229,32 @@ def test_what_the_application_told_before_a_poll_does_not_lead_to_the_poll() -> 
     strand.last = 8
     strand.forget()
     assert strand.take() == 8  # it acts on something
+
+
+def test_what_a_call_told_does_not_lead_to_the_next_call() -> None:
+    trace, _ = recording()
+    strand = trace.strand
+    trace.info("thing.sought")
+    assert strand.take() == 1
+
+    trace.info("thing.paused")
+    strand.begin()
+    assert [strand.take(), strand.take()] == [CALL, CALL]
+    trace.info("thing.sought")
+    assert strand.take() == 3
+
+
+def test_a_sign_of_life_takes_the_place_of_nothing() -> None:
+    trace, _ = recording()
+    trace.info("thing.done")
+    trace.strand.begin()
+    trace.strand.beat()
+
+    assert [trace.strand.take(), trace.strand.take()] == [0, CALL]
+
+
+def test_while_nobody_listens_a_call_carries_nothing() -> None:
+    strand = Strand()
+    strand.begin()
+
+    assert [strand.take(), strand.take()] == [0, 0]

@@ -11,6 +11,15 @@ from aktor.simulation.history import History
 from tests.unit.simulation.checks.builders import Step, Story, history
 
 JOIN = {"api": "JoinGroup"}
+ASKED = {"kind": "asked", "attempts": 1}
+
+
+def commits(future: int | None = None) -> Step:
+    return "x", "user.commits", {"future": future}
+
+
+def is_over(future: int) -> Step:
+    return "x", "commit.told", {"future": future}
 
 
 def told(name: str, seq: int, cause: int | None = None, **values: Any) -> Step:
@@ -40,6 +49,21 @@ BROKEN: list[tuple[Story, str]] = [
         [told("records.delivered", 1), told("request.sent", 2, 1, api="ConsumerGroupHeartbeat")],
         "request.sent was led to by records.delivered",
     ),
+    (
+        [told("commit.succeeded", 1), commits(), told("commit.sent", 2, 1, **ASKED)],
+        "a commit was led to by commit.succeeded, before it",
+    ),
+    (
+        [
+            commits(7),
+            told("position.sought", 1),
+            is_over(7),
+            commits(8),
+            commits(),
+            told("commit.sent", 2, 1, **ASKED),
+        ],
+        "a commit was led to by position.sought, before it",
+    ),
 ]
 
 FORGIVEN: list[Story] = [
@@ -49,6 +73,17 @@ FORGIVEN: list[Story] = [
         told("chunk.dropped", 1, because="it does not continue where the last one ended"),
         told("request.sent", 2, 1, api="Fetch"),
     ],
+    [commits(), told("coordinator.found", 1), told("commit.sent", 2, 1, **ASKED)],
+    [commits(7), told("commit.succeeded", 1), commits(), told("commit.sent", 2, 1, **ASKED)],
+    [told("commit.retried", 1), commits(), told("commit.sent", 2, 1, kind="asked", attempts=2)],
+    [told("commit.succeeded", 1), commits(), told("commit.sent", 2, 1, kind="auto", attempts=1)],
+    [
+        told("membership.moved", 1),
+        told("partitions.revoking", 2, 1, actor="application"),
+        commits(),  # in the listener
+        told("commit.sent", 3, 2, **ASKED),
+    ],
+    [told("commit.succeeded", 1), told("commit.sent", 2, 1, **ASKED)],  # who asked is not known
     [told("records.delivered", 1), ("y", "request.sent", {"seq": 2, "cause": 1, **JOIN})],
 ]
 
