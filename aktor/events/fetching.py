@@ -24,7 +24,7 @@ class Chunk(Value):
     fetch manager. A `Poll` gives it back when the chunk is read to its end, or dropped.
 
     `came_at` is when the answer came, by the consumer's clock, `newest` the newest timestamp of the
-    first batch (in ms since the epoch; -1: not known). Only `status()`, `why()` and the trace read
+    last batch (in ms since the epoch; -1: not known). Only `status()`, `why()` and the trace read
     them.
     """
 

@@ -21,6 +21,8 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+import sys
+
 from crc32c import crc32c
 from kafka.consumer.fetcher import ConsumerRecord
 
@@ -35,6 +37,7 @@ from aktor.records.faults import (
     public_error,
     undeserializable,
 )
+from aktor.records.extent import timestamp_from
 from aktor.records.legacy import Message, MessageCursor
 from aktor.records.transactions import AbortedProducers, is_abort_marker
 
@@ -153,6 +156,7 @@ if ConsumerRecord.__basicsize__ != tuple.__basicsize__ or len(ConsumerRecord._fi
 
 cdef PyTypeObject *RECORD = <PyTypeObject *>ConsumerRecord
 cdef bint HAS_CRC = aktor_has_crc()
+cdef bint HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 cdef object MINUS_ONE = -1
 cdef uint8_t NOTHING = 0
 cdef dict WRONG = {
@@ -466,6 +470,24 @@ cdef class RecordReader:
             return True
         cdef int32_t length = <int32_t>aktor_be32(self._data + self._at + 8)
         return SMALLEST_LENGTH <= length and length > left - LOG_OVERHEAD
+
+    @property
+    def next_timestamp(self):
+        """See `aktor.records.reader.RecordReader`. Where threads take turns at the GIL the batch
+        is not left meanwhile (`fill` may move on in it); elsewhere a header must do."""
+        cdef aktor_record one
+        cdef int64_t timestamp
+        if PyList_GET_SIZE(self._ready):
+            return self._ready[0].timestamp
+        if HAS_GIL and self._records != NULL and self._left > 0:
+            if self._append_time or aktor_read_record(
+                self._records, self._end, self._previous, self._last_delta, &one
+            ):
+                return self._max_timestamp
+            if aktor_sum(self._base_timestamp, one.timestamp_delta, &timestamp):
+                return timestamp
+            return self._max_timestamp
+        return timestamp_from(self._view, self._at, self._position)
 
     def take(self, Py_ssize_t limit):
         """The next records, `limit` at most, and none only if this is exhausted.

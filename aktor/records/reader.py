@@ -19,6 +19,7 @@ from aktor.records.batch import (
 )
 from aktor.records.codecs import MAX_BATCH_BYTES
 from aktor.records.columns import Columns
+from aktor.records.extent import timestamp_from
 from aktor.records.faults import (
     CodecUnavailable,
     Malformed,
@@ -99,6 +100,18 @@ class RecordReader:
             return end_of_batch(self._data, self._at) is None
         except Malformed:
             return False  # to be raised when it is taken
+
+    @property
+    def next_timestamp(self) -> int:
+        """The timestamp of the next record, in ms since the epoch; -1: it is not known. If the
+        record is not decoded, and not the first of its batch, the newest of the batch stands for
+        it. From any thread."""
+        if ready := self._ready:
+            return int(ready[0].timestamp)
+        cursor = self._cursor
+        if isinstance(cursor, RecordCursor):
+            return cursor.next_timestamp
+        return timestamp_from(self._data, self._at, self._position)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """The next records, `limit` at most, and none only if this is exhausted.

@@ -73,6 +73,20 @@ class RecordCursor:
         if not left:
             self._verify_end(self.mark)
 
+    @property
+    def next_timestamp(self) -> int:
+        """The timestamp of the record at the mark; the newest of the batch if there is none."""
+        header = self.batch.header
+        pos, left, _ = self.mark
+        try:
+            if not left or header.log_append_time:
+                return header.max_timestamp
+            _, pos = read_varint(self.buffer, pos, _VARINT)
+            moment, _ = read_varint(self.buffer, pos + 1, _VARLONG)
+        except (IndexError, Malformed):
+            return header.max_timestamp
+        return header.base_timestamp + ((moment >> 1) ^ -(moment & 1))
+
     def decode(self, limit: int, records: list[ConsumerRecord]) -> Mark:
         """Append the next records, `limit` at most, and return the mark after them.
 

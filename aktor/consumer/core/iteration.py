@@ -196,14 +196,15 @@ class Iteration:
         batch = self.batch
         return batch.last_at if batch.handed else -math.inf
 
-    def in_hand(self) -> dict[Partition, int]:
-        """How many records are here of each partition that were not handed out. From any
-        thread."""
-        found: dict[Partition, int] = {}
+    def in_hand(self) -> dict[Partition, tuple[int, int]]:
+        """How many records are here of each partition that were not handed out, and the timestamp
+        of the first of them. From any thread."""
+        found: dict[Partition, tuple[int, int]] = {}
         for batch in (self.batch, *self._waiting):
-            left = len(batch.records) - batch.handed
+            records, handed = batch.records, batch.handed
+            left = len(records) - handed
             if left > 0 and batch.state is not None and batch.epoch == batch.state.epoch:
-                found[batch.state] = left
+                found[batch.state] = left, records[handed].timestamp
         return found
 
     def stow(self) -> None:

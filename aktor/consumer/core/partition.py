@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafka.structs import TopicPartition
@@ -18,6 +19,7 @@ from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.protocol.error_codes import is_corrupt
 from aktor.records import RecordReader
+from aktor.records.extent import timestamp_from
 from aktor.state_table import follow
 
 if TYPE_CHECKING:
@@ -179,8 +181,8 @@ class Partition:
         self.log_ends_at = -math.inf
         #: The first offset of the log, as the latest Fetch told it.
         self.log_start: int | None = None
-        #: The timestamp in the first batch of the last chunk that was read to its end, in ms since
-        #: the epoch; -1: there was none, or the batch is of an old format.
+        #: The newest timestamp of the last batch that was read, in ms since the epoch, once its
+        #: chunk is; -1: there was none, or the batch is of an old format.
         self.read_until = -1
         self.chunks: deque[Chunk] = deque()
         self.reader: RecordReader | None = None
@@ -418,6 +420,20 @@ class Partition:
         if refusal is not None:
             self.chunks.popleft()
         return refusal
+
+    @property
+    def next_timestamp(self) -> int:
+        """The timestamp of the next record that is decoded (see `RecordReader`), or, if none is
+        here, the newest of what was decoded last; -1: not known. From any thread."""
+        if held := self.held:
+            return int(held[0].timestamp)
+        reader, chunks = self.reader, self.chunks.copy()
+        if reader is not None and (found := reader.next_timestamp) >= 0:
+            return found
+        for chunk in islice(chunks, int(reader is not None), None):
+            if (found := timestamp_from(chunk.data, 0, self.taken or 0)) >= 0:
+                return found
+        return self.read_until
 
     def hold(self, records: list[ConsumerRecord]) -> None:
         """Keep these records, which were decoded and not delivered: they are delivered first. The

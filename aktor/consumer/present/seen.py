@@ -16,6 +16,7 @@ from aktor.consumer.core.partition import GAP, Partition, Stage
 from aktor.errors import RecordDeserializationError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import LogEnd
+from aktor.records.extent import timestamp_from
 from aktor.structs import TopicPartition
 
 __all__ = ["PartitionSeen", "Partitions", "quiet", "see", "with_records"]
@@ -25,11 +26,11 @@ class PartitionSeen(NamedTuple):
     """One assigned partition, as the application has it. `buffered` counts bytes, also those that
     no poll has taken over yet (`arrived`), `records` the offsets that are buffered, `in_hand` the
     records that an iteration has taken and not handed out yet. `error_is_yours`: the application's
-    own code has raised what `error` says. `next_at` is the timestamp of what
-    comes next, in ms, at the latest (-1: not known). `paused_at`, `failed_at`, `open_at`: since
-    when it is paused, has its error, has an open transaction (-inf: it has not, or it is not
-    known). `here_since`: since when the next of its records are here (inf: there are none).
-    `told_at`: when its end was told that is known (-inf: none is).
+    own code has raised what `error` says. `next_at` is the timestamp of the next record, in ms; if
+    that is not here, the newest of what was read last (-1: not known). `paused_at`, `failed_at`,
+    `open_at`: since when it is paused, has its error, has an open transaction (-inf: it has not, or
+    it is not known). `here_since`: since when the next of its records are here (inf: there are
+    none). `told_at`: when its end was told that is known (-inf: none is).
     `given_at`: when records of it were given out last, at first when it was assigned; `gaps`: the
     last times before that in which none were, from when to when."""
 
@@ -70,7 +71,7 @@ _NOTED: Final = attrgetter(
 
 #: The facts of a chunk. The chunk itself is not kept: its records would stay in memory as long as
 #: somebody keeps a status.
-_OF_CHUNK: Final = attrgetter("size", "end", "came_at", "newest")
+_OF_CHUNK: Final = attrgetter("size", "end", "came_at")
 
 #: Before Python 3.12 a member of an Enum class is slow to read.
 _OWNED: Final = Stage.OWNED
@@ -78,9 +79,11 @@ _OWNED: Final = Stage.OWNED
 
 class _Own(NamedTuple):
     """What few partitions have. `chunks`: the facts of those with records, in order, also those
-    that no poll has taken over, which have `arrived` bytes, and have told `ends` at `ends_at`."""
+    that no poll has taken over, which have `arrived` bytes, and have told `ends` at `ends_at`.
+    `next_at`: the timestamp of the next record of them; -1: not known."""
 
-    chunks: list[tuple[int, int, float, int]]
+    chunks: list[tuple[int, int, float]]
+    next_at: int = -1
     arrived: int = 0
     ends: tuple[int, int] | None = None
     ends_at: float = -math.inf
@@ -153,7 +156,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         offset, ends, paused, stage, subscribed, *rest = self._noted[partition]
         read_until, paused_at, failed_at, open_at, log_ends_at, given_at, gaps = rest
         own = self._own.get(partition, _NOTHING)
-        chunks, arrived, newer_ends, newer_at, error, yours, in_hand = own
+        chunks, next_at, arrived, newer_ends, newer_at, error, yours, in_hand = own
         position = self._positions.get(partition, offset)
         ends = newer_ends or ends
         end = None if ends is None else ends[1] if self._isolated else ends[0]
@@ -174,7 +177,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
             sum([size for size, *_ in chunks]) if chunks else 0,
             arrived,
             max(0, chunks[-1][1] - position) if chunks and position is not None else 0,
-            chunks[0][3] if chunks else read_until,
+            next_at if next_at >= 0 else read_until,
             *(error, in_hand, yours),
             *(paused_at, failed_at, open_at),
             chunks[0][2] if chunks else log_ends_at if in_hand else math.inf,
@@ -208,15 +211,16 @@ def see(engine: Engine) -> Partitions:
     own = {
         partition: _own(state, coming.pop(partition, ()))
         for partition, state in states.items()
-        if state.chunks or state.error is not None
+        if state.chunks or state.held or state.error is not None
     }
     for partition, chunks in coming.items():
         if (state := states.get(partition)) is not None:
             own[partition] = _own(state, chunks)
-    for state, count in iteration.in_hand().items():
+    for state, (count, next_at) in iteration.in_hand().items():
         partition = state.topic_partition
         if states.get(partition) is state:
-            own[partition] = own.get(partition, _NOTHING)._replace(in_hand=count)
+            known = own.get(partition, _NOTHING)
+            own[partition] = known._replace(in_hand=count, next_at=next_at)
     positions, handed = {}, {}
     batch = iteration.batch
     if (state := batch.state) is not None:
@@ -230,7 +234,7 @@ def see(engine: Engine) -> Partitions:
 
 def _own(state: Partition, coming: Iterable[Chunk]) -> _Own:
     chunks, error = state.chunks.copy(), state.error
-    size, ends, ends_at = 0, None, -math.inf
+    size, ends, ends_at, next_at = 0, None, -math.inf, state.next_timestamp
     for chunk in coming:
         if chunk.epoch != state.fetch_epoch or state.is_unwanted:
             continue  # it will be dropped
@@ -238,11 +242,14 @@ def _own(state: Partition, coming: Iterable[Chunk]) -> _Own:
             continue  # a poll has taken it over by now
         size += chunk.size
         if chunk.size:
+            if not chunks:
+                next_at = timestamp_from(chunk.data, 0, state.offset or 0)
             chunks.append(chunk)
         if chunk.high_watermark >= 0:
             ends, ends_at = (chunk.high_watermark, chunk.last_stable_offset), chunk.came_at
     return _Own(
         [*map(_OF_CHUNK, chunks)],
+        next_at,
         size,
         ends,
         ends_at,

@@ -32,7 +32,7 @@ from aktor.managers.fetch.session import FetchSession, Watermarks
 from aktor.protocol.error_codes import Answer, Do, doubts_epoch, error_of, means
 from aktor.protocol.fetch import FetchedPartition, FetchResponse
 from aktor.protocol.refusals import explained, named_node, refused, topics_refused
-from aktor.records.extent import extent_and_epoch, newest_timestamp
+from aktor.records.extent import Extent, extent
 from aktor.trace import Trace
 from aktor.values import Mutable
 
@@ -169,14 +169,14 @@ class FetchAnswer(Mutable):
     # -- what it brings
 
     def _on_data(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
-        following, size, last_epoch = extent_and_epoch(fetched.records, cursor.at)
-        if size:
-            self._deliver(cursor, fetched, size, following, last_epoch)
+        brought = extent(fetched.records, cursor.at)
+        if brought.size:
+            self._deliver(cursor, fetched, brought)
         else:
             self._tell_watermarks(cursor, _watermarks(fetched))
         if fetched.preferred_read_replica >= 0:
             self._prefer_replica(cursor, fetched.preferred_read_replica)
-        elif size or not fetched.records:
+        elif brought.size or not fetched.records:
             cursor.try_again()
         else:
             self._cut_off.append(cursor)
@@ -199,20 +199,14 @@ class FetchAnswer(Mutable):
             node=node,
         )
 
-    def _deliver(
-        self,
-        cursor: FetchCursor,
-        fetched: FetchedPartition,
-        size: int,
-        following: int,
-        last_epoch: int,
-    ) -> None:
+    def _deliver(self, cursor: FetchCursor, fetched: FetchedPartition, brought: Extent) -> None:
+        following = brought.following
         chunk = Chunk(
             partition=cursor.tp,
             epoch=cursor.epoch,
             offset=cursor.at,
             end=following,
-            data=fetched.records[:size],
+            data=fetched.records[: brought.size],
             size=len(fetched.records) + CHUNK_OVERHEAD,
             incarnation=self.incarnation,
             high_watermark=fetched.high_watermark,
@@ -220,7 +214,7 @@ class FetchAnswer(Mutable):
             log_start_offset=fetched.log_start_offset,
             aborted=fetched.aborted,
             came_at=self.now,
-            newest=newest_timestamp(fetched.records),
+            newest=brought.newest,
         )
         self.chunks.append(chunk)
         self.served.append(cursor)
@@ -231,7 +225,7 @@ class FetchAnswer(Mutable):
             # it gets to this error.)
             self._halt(cursor, _corrupt(cursor, "no batch of the answer moves the offset forward"))
         leader_epoch = self.asked.wanted[cursor.tp].leader_epoch
-        cursor.move_on(following, last_epoch, leader_epoch)
+        cursor.move_on(following, brought.leader_epoch, leader_epoch)
 
     def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
         """Send a chunk without records, if the application does not know these watermarks yet."""

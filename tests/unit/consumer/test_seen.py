@@ -19,7 +19,7 @@ from aktor.events.present import BrokerNow, FetchNow, Hindrance, NetworkNow, Thr
 from aktor.values import replace
 from tests.unit.consumer.core.builders import EngineHarness, a_consumer
 from tests.unit.consumer.core.builders_chunks import A, B, C, a_chunk, a_chunk_of
-from tests.unit.records.building import a_batch, values
+from tests.unit.records.building import a_batch, a_record, values
 
 #: The time at which the harness begins.
 BEGIN = 100.0
@@ -122,6 +122,31 @@ def test_records_that_no_poll_has_taken_over_are_part_of_the_lag_and_of_what_is_
     harness.poll(limit=1)
     assert see(harness.engine)[A].arrived == 0
     assert see(harness.engine)[A].buffered == it.buffered
+
+
+def test_the_timestamp_of_the_next_record_is_known_wherever_that_is() -> None:
+    def chunk(first: int) -> Chunk:
+        records = [a_record(delta, timestamp_delta=first + delta) for delta in range(3)]
+        batch = a_batch(records, base_offset=first, base_timestamp=1000, max_timestamp=1000)
+        return a_chunk_of(batch, offset=first, end=first + 3, high_watermark=9)
+
+    def next_at() -> int:
+        return see(harness.engine)[A].next_at
+
+    harness = a_consumer(A)
+    harness.fetched(chunk(0))
+    assert next_at() == 1000  # no poll has taken it over
+    harness.poll(limit=1)
+    assert next_at() == 1001  # it is decoded by the next one
+    harness.fetched(chunk(3))
+    harness.poll(limit=2)
+    assert next_at() == 1000  # of a batch that is not decoded
+    harness.run(harness.engine.next_record(harness.clock.now, 500))
+    assert next_at() == 1004  # taken by an iteration, and not handed out
+    harness.engine.iteration.stow()
+    assert next_at() == 1004  # held for the next poll
+    harness.poll()
+    assert next_at() == 1000  # not here: the newest of what was read
 
 
 def test_what_was_fetched_before_a_seek_is_not_here() -> None:

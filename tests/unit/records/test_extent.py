@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from aktor.errors import CorruptBatchError
-from aktor.records.extent import extent, extent_and_epoch, newest_timestamp
+from aktor.records.batch import DELETE_HORIZON, LOG_APPEND_TIME
+from aktor.records.extent import extent, timestamp_from
 from tests.unit.records.building import a_reader
 
 
@@ -25,7 +26,7 @@ def a_batch(base_offset: int, records: int, *, magic: int = 2, codec: int = 0) -
 
 
 def of(data: bytes, offset: int) -> tuple[int, int]:
-    return extent(memoryview(data), offset)
+    return extent(memoryview(data), offset)[:2]
 
 
 def test_it_reaches_to_the_end_of_the_last_complete_batch() -> None:
@@ -50,16 +51,43 @@ def test_without_a_complete_batch_the_offset_stays() -> None:
         assert of(batch[:length], 10) == (10, 0)
 
 
-def test_the_newest_timestamp_is_that_of_the_first_batch_whole_or_not() -> None:
-    first = a_batch(10, 3)
+def test_the_newest_timestamp_is_that_of_the_last_complete_batch() -> None:
+    first, second = a_batch(10, 3), a_batch(13, 5)
 
-    assert newest_timestamp(memoryview(first + a_batch(13, 5))) == 1002
-    assert newest_timestamp(memoryview(first[:-1])) == 1002
+    assert extent(memoryview(first + second), 10).newest == 1004
+    assert extent(memoryview(first + second[:-1]), 10).newest == 1002
+
+
+@pytest.mark.parametrize(
+    ("offset", "timestamp"), [(9, 1000), (10, 1000), (11, 1002), (13, 1000), (17, 1004), (18, -1)]
+)
+def test_the_timestamp_of_the_next_record_is_that_of_the_first_or_the_newest_of_its_batch(
+    offset: int, timestamp: int
+) -> None:
+    data = memoryview(a_batch(10, 3) + a_batch(13, 5))
+
+    assert timestamp_from(data, 0, offset) == timestamp
+
+
+@pytest.mark.parametrize("flag", [LOG_APPEND_TIME, DELETE_HORIZON])
+def test_where_the_base_timestamp_is_another_the_newest_stands_for_the_next_record(
+    flag: int,
+) -> None:
+    batch = bytearray(a_batch(10, 3))
+    batch[22] |= flag
+
+    assert timestamp_from(memoryview(batch), 0, 10) == 1002
 
 
 @pytest.mark.parametrize("data", [b"", a_batch(0, 1)[:60], a_batch(0, 1, magic=1)])
-def test_without_a_header_of_v2_the_newest_timestamp_is_not_known(data: bytes) -> None:
-    assert newest_timestamp(memoryview(data)) == -1
+def test_without_a_header_of_v2_no_timestamp_is_known(data: bytes) -> None:
+    assert extent(memoryview(data), 0).newest == timestamp_from(memoryview(data), 0, 0) == -1
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_the_timestamp_in_anything_can_be_asked_for(data: bytes) -> None:
+    assert timestamp_from(memoryview(data), 0, 5) >= -(2**63)
 
 
 def test_compaction_does_not_shorten_a_batch() -> None:
@@ -171,7 +199,7 @@ def with_epoch(batch: bytes, epoch: int) -> bytes:
 
 
 def last_epoch(data: bytes) -> int:
-    return extent_and_epoch(memoryview(data), 0)[2]
+    return extent(memoryview(data), 0).leader_epoch
 
 
 def test_the_last_complete_batch_says_in_which_leader_epoch_it_was_written() -> None:
@@ -191,7 +219,7 @@ def test_old_messages_have_no_leader_epoch(magic: int) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_the_leader_epoch_of_anything_can_be_asked_for(data: bytes) -> None:
-    following, size, epoch = extent_and_epoch(memoryview(data), 5)
+    following, size, epoch, _ = extent(memoryview(data), 5)
 
     assert (following, size) == of(data, 5)
     assert epoch >= -1

@@ -13,6 +13,7 @@ from aktor.records import ConsumerRecord
 from tests.unit.records.building import (
     CODECS,
     CONTROL,
+    LOG_APPEND_TIME,
     TRANSACTIONAL,
     a_batch,
     a_marker,
@@ -43,6 +44,46 @@ def test_records_are_taken_in_order_across_batches() -> None:
     assert [record.value for record in reader.take(2)] == [b"c", b"d"]
     assert (reader.next_offset, reader.exhausted) == (4, True)
     assert reader.take(2) == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_timestamp_of_the_next_record_is_known_before_it_is_taken(
+    codec: str, limit: int
+) -> None:
+    ages = [0, 5_000, -70, 300]
+    records = [a_record(delta, timestamp_delta=age) for delta, age in enumerate(ages)]
+    data = a_batch(records, codec=codec) + a_batch(records, base_offset=4, codec=codec)
+    told, taken = [], []
+    reader = a_reader(data)
+    while not reader.exhausted:
+        told.append(reader.next_timestamp)
+        taken.append(reader.take(limit)[0].timestamp)
+
+    assert told == taken
+    assert reader.next_timestamp == -1
+
+
+def test_of_a_batch_with_log_append_time_it_is_that_time() -> None:
+    records = [a_record(delta, timestamp_delta=delta) for delta in range(3)]
+    reader = a_reader(a_batch(records, flags=LOG_APPEND_TIME, max_timestamp=77))
+
+    assert reader.next_timestamp == 77
+    reader.take(1)
+    assert reader.next_timestamp == 77
+
+
+def test_of_a_record_amid_a_batch_that_is_not_decoded_the_newest_timestamp_stands_for_it() -> None:
+    reader = a_reader(a_batch(values(b"a", b"b"), max_timestamp=77), fetch_offset=1)
+
+    assert reader.next_timestamp == 77
+
+
+def test_where_the_next_record_cannot_be_read_the_newest_timestamp_stands_for_it() -> None:
+    reader = a_reader(a_batch([a_record(0, bytes(20))], count=2, max_timestamp=77))
+    reader.take(1)
+
+    assert reader.next_timestamp == 77
 
 
 def test_no_bytes_are_no_records() -> None:

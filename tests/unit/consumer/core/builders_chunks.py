@@ -9,7 +9,7 @@ from kafka.structs import TopicPartition
 
 from aktor.events.fetching import Chunk
 from aktor.records import RecordReader
-from aktor.records.extent import newest_timestamp
+from aktor.records.extent import extent
 from tests.unit.records.building import a_batch, values
 
 A = TopicPartition("orders", 0)
@@ -85,7 +85,7 @@ def a_chunk_of(
         high_watermark=high_watermark,
         last_stable_offset=high_watermark,
         came_at=came_at,
-        newest=newest_timestamp(memoryview(data)),
+        newest=extent(memoryview(data), offset).newest,
     )
 
 
