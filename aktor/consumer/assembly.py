@@ -54,7 +54,7 @@ class Assembly(NamedTuple, Generic[H_co]):
         self.host.start(self.dispatcher, f"aktor-{wiring.settings.client_id}")
         wiring.log.info(
             "consumer.started",
-            aktor=__version__,
+            aktor_version=__version__,
             reader=reader_in_use(),
             kafka_python=kafka_python.version(),
         )

@@ -70,7 +70,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "address": Key("text", "a broker's, `host:port`"),
     "addresses": Key("list", "of brokers, `host:port`"),
     "after": Key("integer text", "the value, or the state, from now on"),
-    "aktor": Key("text", "the version of aktor"),
+    "aktor_version": Key("text", "the version of aktor"),
     "allowed_ms": Key("number", "how long it may take, in milliseconds"),
     "api": Key("text", "the name of a Kafka request, such as JoinGroup"),
     "api_version": Key("integer", "the version of the request"),
@@ -193,7 +193,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "consumer.started",
             "info",
             "`KafkaConsumer(...)` was called; only its actors tell that they start before it",
-            "aktor reader kafka_python",
+            "aktor_version reader kafka_python",
         ),
         _event(
             "consumer.closed",
