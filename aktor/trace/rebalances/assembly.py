@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from aktor.trace.rebalances.balance import least_moves
-from aktor.trace.rebalances.causes import Cause
+from aktor.trace.rebalances.causes import OF_OTHERS, Cause
 from aktor.trace.rebalances.holds import Hold, called, hold_of, seconds
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
@@ -35,10 +35,6 @@ SKEW: Final = 2.0
 
 #: On one host an event is told so many seconds after it happened.
 TOLD: Final = 0.2
-
-#: A part with one of these causes did not trigger the rebalance: another member or the first round
-#: did, or its trace does not say why it began.
-_OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
 
 #: The coordinator decided it, and the member hears of it later than the others.
 _HEARD_LATE: Final = frozenset({Cause.FENCED, Cause.STOOD_STILL})
@@ -81,6 +77,8 @@ class Departure:
     generation: int | None = None
     #: Whose traces say that they were not in the group then: they did not rebalance for it.
     outside: frozenset[str] = frozenset()
+    #: The first generation or epoch in which the group had this member again.
+    back_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +182,7 @@ class Assembly:
         candidates = [
             Departure(part.began, part.cause, part.because, part.name, part.source)
             for part in self.parts
-            if part.cause not in _OF_OTHERS
+            if part.cause not in OF_OTHERS
         ]
         candidates += [left for left in departures if self._follows(left, skew)]
         in_time = [one for one in candidates if one.at <= began + self._late(one, skew)]
@@ -205,7 +203,7 @@ class Assembly:
     def _follows(self, left: Departure, skew: float) -> bool:
         """Whether this rebalance may be the first one of the group that it was in: one of those
         who take part was in that group, and no later generation than this one had it."""
-        if left.at < self.began - REACH:
+        if left.at < self.began - REACH or self._had_again(left):
             return False
         if left.generation is not None:
             if self.generations and max(self.generations) <= left.generation:
@@ -217,6 +215,13 @@ class Assembly:
                 return False
         new = left.outside.union(p.source for p in self.parts if p.cause is Cause.JOIN)
         return any(part.source not in new for part in self.parts)
+
+    def _had_again(self, left: Departure) -> bool:
+        """Whether all of those who take part began in a generation that had this member again: what
+        they do has nothing to do with what it did before."""
+        began_in = [part.since_generation or 0 for part in self.parts]
+        known = [generation for generation in began_in if generation > 0]
+        return left.back_in is not None and bool(known) and min(known) >= left.back_in
 
     def _late(self, cause: Departure, skew: float) -> float:
         """By how many seconds it may be told after the first part began, which it triggered."""
@@ -301,16 +306,23 @@ class Assembly:
         if found:
             return min(found, key=lambda one: one[0])[1]
         # A coordinator that computes targets late (Kafka 4.3) takes several members in with the
-        # epoch that all have, and with nothing. What they are given later, they came for.
-        given = {
-            part.name
+        # epoch that all have, and with nothing. What they are given later, they came for: each when
+        # it came last.
+        given = (
+            part
             for part in self.parts
-            if part.cause is Cause.PEER and part.owned == 0 and part.added
-        }
+            if part.cause is Cause.PEER and part.owned == 0 and part.waits_for_first and part.added
+        )
         came = [
-            departure
-            for _, departure in earlier
-            if departure.name in given and since <= departure.at <= until
+            max(of_part, key=lambda departure: departure.at)
+            for part in given
+            if (
+                of_part := [
+                    departure
+                    for _, departure in earlier
+                    if departure.name == part.name and since <= departure.at <= part.began
+                ]
+            )
         ]
         return min(came, key=lambda departure: departure.at, default=None)
 
@@ -335,7 +347,7 @@ class Assembly:
     def own_causes(self) -> Iterator[tuple[int, Departure]]:
         """The parts that began by a cause of their own, each with the generation it led to."""
         for part in self.parts:
-            if part.cause not in _OF_OTHERS and part.generation is not None:
+            if part.cause not in OF_OTHERS and part.generation is not None:
                 cause = Departure(part.began, part.cause, part.because, part.name)
                 yield part.generation, cause
 

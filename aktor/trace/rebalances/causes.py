@@ -7,7 +7,7 @@ from typing import Final
 
 from aktor.trace import reasons
 
-__all__ = ["Cause", "cause_of", "departure_of", "was_replaced"]
+__all__ = ["OF_OTHERS", "Cause", "cause_of", "departure_of", "was_replaced"]
 
 
 class Cause(enum.Enum):
@@ -52,6 +52,9 @@ _TRIGGERED: Final = {
     reasons.TARGET_NOT_REACHED: Cause.PEER,
 }
 
+#: A part with one of these causes did not trigger the rebalance: another member or the first round
+#: did, or its trace does not say why it began.
+OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
 
 #: Causes of a departure that a member did not want.
 _DEPARTURES: Final = (Cause.POLL_INTERVAL_EXCEEDED, Cause.STOOD_STILL, Cause.FENCED)

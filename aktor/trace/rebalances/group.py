@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from aktor.trace.rebalances import fields
@@ -356,6 +357,14 @@ class GroupTraces:
             # than it has. (A member that revoked is given the new one when it has said so.)
             self._is_of(part, generation)
         self._end_part(life, at, "completed")
+        self._is_back(life, generation)
+
+    def _is_back(self, life: Life, generation: int | None) -> None:
+        """The group has this member in this generation: it has not gone for good."""
+        for number, left in enumerate(self._departures):
+            is_its = left.source == life.source and left.cause is not Cause.SUBSCRIPTION_CHANGE
+            if is_its and left.back_in is None:
+                self._departures[number] = replace(left, back_in=generation)
 
     def _end_part(self, life: Life, at: float, outcome: str) -> None:
         part = life.end(at, outcome)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.causes import Cause
+from aktor.trace.rebalances.causes import OF_OTHERS, Cause
 from aktor.trace.rebalances.lines import HEARTBEAT, HEARTBEAT_LATE
 
 __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
@@ -136,8 +136,10 @@ class Part:
     #: How many of its requests the coordinator refused or did not answer, and why the last one.
     refused: int = 0
     refusal: str | None = None
-    #: How many partitions it owned when it began; None: its trace does not say it.
+    #: How many partitions it owned when it began; None: its trace does not say it. And whether it
+    #: was given none yet since it came into the group.
     owned: int | None = None
+    waits_for_first: bool = False
     #: Milliseconds by phase, and by callback the longest.
     spent: dict[str, float] = field(default_factory=dict)
     callbacks: dict[str, float] = field(default_factory=dict)
@@ -221,6 +223,8 @@ class Life:
     aways: list[Away] = field(default_factory=list)
     #: Its partitions were assigned by the application.
     by_hand: bool = False
+    #: It was given partitions since it came into the group.
+    was_given: bool = False
     part: Part | None = None
     #: The part before; None as soon as an epoch or a new part follows.
     last_part: Part | None = None
@@ -287,6 +291,9 @@ class Life:
     def begin(self, at: float, because: str | None, cause: Cause) -> Part:
         """A rebalance begins for this member: make its part."""
         part = Part(self.source, self.name, self.member, because, cause, began=at, seen=at)
+        if cause not in OF_OTHERS:
+            self.was_given = False
+        part.waits_for_first = not self.was_given
         if self.epoch is not None and at - self.epoch[1] <= _FRESH:
             part.generation = self.epoch[0]
         self.epoch = self.last_part = None
@@ -301,6 +308,7 @@ class Life:
             self._note_away(part, at)
             self.since = at
             part.end(at, outcome)
+            self.was_given = self.was_given or bool(part.added)
             self.last_part = part
         return part
 

@@ -3,6 +3,8 @@ in. What it does at another time, or what another process does under its name, i
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +15,13 @@ from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Rebalance, Span
 from aktor.trace.rebalances.spans import AWAY
 from tests.unit.trace.rebalances.incidents import Incident, closes, sentences_of
-from tests.unit.trace.rebalances.told import Member, rows_of, takes
+from tests.unit.trace.rebalances.told import (
+    Member,
+    rows_of,
+    storm_lines,
+    storm_rows,
+    takes,
+)
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -344,3 +352,111 @@ def test_each_of_two_that_close_one_after_the_other_is_the_cause_of_its_own_epoc
 
     assert (first.trigger, first.initiator) == ("leave", "alice")
     assert (second.trigger, second.initiator) == ("leave", "bob")
+
+
+# -- who was back
+
+
+def _stands_still(sim: Simulation, member: Any) -> None:
+    member.freeze()
+    sim.run(for_=50.0)
+    member.thaw()
+
+
+def _does_not_poll(sim: Simulation, member: Any) -> None:
+    member.busy_for = 8.0
+    sim.run(for_=8.0)
+
+
+def _is_expired(sim: Simulation, member: Any) -> None:
+    sim.brokers.expire("g", member.name)
+
+
+LOSSES = pytest.mark.parametrize("is_lost", [_stands_still, _does_not_poll, _is_expired])
+
+
+@BOTH
+@LOSSES
+@pytest.mark.parametrize("together", [True, False], ids=["after another one", "alone"])
+def test_a_member_that_was_lost_and_back_closes_because_it_is_closed(
+    protocol: str, is_lost: Callable[[Simulation, Any], None], together: bool
+) -> None:
+    """What it did before it was back has explained a whole rebalance."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol, seconds=120.0)
+        alice, bob, _ = (group.joins(max_poll_interval_ms=5000) for _ in range(3))
+        sim.run(for_=10)
+        is_lost(sim, bob)
+        sim.run(for_=5)
+        closed = sim.now
+        if together:
+            closes(sim, alice)
+            sim.run(for_=0.15)
+        closes(sim, bob)
+        sim.run(for_=20)
+        sentences = group.sentences(since=closed)
+
+    assert sentences
+    assert all("the consumer was closed" in one for one in sentences)
+    assert ("triggered by alice" if together else "triggered by bob") in sentences[0]
+
+
+@pytest.mark.parametrize("because", ["fenced: UNKNOWN_MEMBER_ID", "no poll for 5.001 s"])
+def test_what_a_member_says_of_its_loss_while_it_joins_again_explains_no_later_rebalance(
+    because: str, events: list[Event], alice: Member, bob: Member
+) -> None:
+    """It tells its old coordinator that it leaves, and has asked to join already."""
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0"])
+    bob.rebalances(0.1, 1.0, 1, because="first join", owns=["t-1"])
+    bob.tells(10.0, "member.lost", because=because, generation=1)
+    bob.tells(10.1, "rebalance.triggered", because=because, generation=-1)
+    bob.tells(10.1, "membership.moved", before="unjoined", after="joining")
+    bob.tells(10.2, "member.left", because=because)
+    bob.tells(10.3, "rebalance.joined", generation=2)
+    bob.tells(10.4, "rebalance.completed", generation=2, ms=300)
+    alice.rebalances(10.2, 10.4, 2, members=2)
+    bob.leaves(15.0, ["t-1"])
+    alice.tells(15.1, "rebalance.triggered", because="the group", generation=2)
+    alice.rebalances(15.2, 15.4, 3, members=1, owns=["t-1"])
+
+    _, row = rebalances_of(events, 9.0)
+
+    assert (row.trigger, row.initiator, row.because) == ("leave", "bob", "the consumer was closed")
+
+
+@pytest.mark.parametrize(("seed", "protocol"), [(12, "classic"), (10, "consumer")])
+def test_no_reason_is_told_that_is_older_than_the_return_of_who_is_named(
+    seed: int, protocol: str
+) -> None:
+    events = [json.loads(line) for line in storm_lines(seed, protocol)]
+    rows = [row for row in storm_rows(seed, protocol) if isinstance(row, Rebalance)]
+    told = [row for row in rows if row.initiator is not None and row.because is not None]
+
+    for row in told:
+        own = [one for one in events if one["consumer"] == row.initiator]
+        reasons = [
+            one["t"]
+            for one in own
+            if one["t"] <= row.ended + 1
+            and one["event"] in ("rebalance.triggered", "member.left", "member.lost")
+            and str(one.get("because")) == row.because
+        ]
+        began_in = [
+            one["generation"]
+            for one in events
+            if one["event"] == "rebalance.triggered"
+            and row.began - 0.001 <= one["t"] <= row.ended
+            and one["generation"] > 0
+        ]
+        since = max(reasons, default=row.began)
+        back = [
+            one["t"]
+            for one in own
+            # (Who is taken in with nothing has yet to get what it came for.)
+            if one["event"] == "rebalance.completed"
+            and one["owned"] != 0
+            and one["generation"] <= min(began_in, default=0)
+        ]
+        assert not [at for at in back if since < at < row.began - 0.05], row.sentence
+
+    assert len(told) > 5
