@@ -45,7 +45,13 @@ from aktor.trace.rebalances.refusals import (
     is_login,
 )
 from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
-from aktor.trace.rebalances.silences import PAUSED, PAUSED_WORDS, Silences
+from aktor.trace.rebalances.silences import (
+    CALLBACK,
+    CALLBACK_WORDS,
+    PAUSED,
+    PAUSED_WORDS,
+    Silences,
+)
 from aktor.trace.rebalances.spans import Spans
 from aktor.trace.rebalances.totals import Storms, Totals
 
@@ -450,6 +456,9 @@ class GroupTraces:
             return
         self._totals.of(life.name).called_back(ms)
         self._spans.called_back(life, call, at, ms)
+        if call == CALLBACKS["on_partitions_revoked"]:
+            # (A trace without the level "debug" does not say when it was called.)
+            self._gives_up(life, at - ms / 1000, event)
         if life.part is not None:
             longest = life.part.callbacks.get(call, 0.0)
             life.part.callbacks[call] = max(longest, ms)
@@ -457,8 +466,21 @@ class GroupTraces:
     def _held_back(self, life: Life, at: float, _event: Event) -> None:
         life.hold_back(at)
 
-    def _revoking(self, life: Life, at: float, _event: Event) -> None:
+    def _revoking(self, life: Life, at: float, event: Event) -> None:
         life.revoke(at)
+        if event.get("loss") == "revoked":
+            self._gives_up(life, at, event)
+
+    def _gives_up(self, life: Life, at: float, event: Event) -> None:
+        """Its revoked callback is called. If no rebalance is under way, it leaves, and the group
+        does not know it yet: no row of a rebalance tells of this callback."""
+        if life.part is not None or not life.in_group or life.by_hand:
+            return
+        for partition in fields.names(event):
+            if not self._silences.is_for(life.source, partition, CALLBACK):
+                self._silences.begin(
+                    *(life.source, life.name, partition, at, at), CALLBACK, CALLBACK_WORDS
+                )
 
     def _told_subscription(self, life: Life, at: float, event: Event) -> None:
         because = fields.text(event, "because")

@@ -1,8 +1,9 @@
 """When nothing of a partition was given out although there were records, and why.
 
 The consumer tells it (`delivery.stalled`, `delivery.resumed`), with the reason that it knew then.
-That the application has paused a partition is a reason, too. Silences while a partition goes from
-one owner to the next are in the table of downtimes.
+That the application has paused a partition is a reason, too, and so is a revoked callback of a
+member that leaves: the group hears of it when the callback has returned. Other silences while a
+partition goes from one owner to the next are in the table of downtimes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,21 @@ from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Silence
 
-__all__ = ["PAUSED", "Silences", "in_sentences"]
+__all__ = ["CALLBACK", "CALLBACK_WORDS", "PAUSED", "PAUSED_WORDS", "Silences", "in_sentences"]
 
 #: The reason of a silence that the application asked for; and its words.
 PAUSED = "paused"
 PAUSED_WORDS = "the application had paused it"
 
-#: A pause by the application is told if it is as long, in seconds, as a silence has to be.
+#: The same of a member that leaves its group (it is closed, or unsubscribes).
+CALLBACK = "callback"
+CALLBACK_WORDS = (
+    "its revoked callback ran before it left the group, which gives its partitions to others only"
+    " after that"
+)
+
+#: A pause by the application, and a callback, are told if they are as long, in seconds, as a
+#: silence has to be.
 LEAST = 1.0
 
 #: Silences that began within so many seconds may be one, and so many of them are named.
@@ -70,6 +79,11 @@ class Silences:
         silent = self._silent.setdefault((source, partition), _Silent(name, since))
         silent.told.append((at, reason, because))
 
+    def is_for(self, source: str, partition: str, reason: str) -> bool:
+        """Whether nothing is given out of it, for this reason."""
+        silent = self._silent.get((source, partition))
+        return silent is not None and silent.told[-1][1] == reason
+
     def end(
         self, source: str, partition: str, at: float, seconds: float | None = None
     ) -> Silence | None:
@@ -84,7 +98,7 @@ class Silences:
             silent.began = at - seconds
         row = self._row(partition, silent, at, at)
         brief = row.duration_ms is not None and row.duration_ms < LEAST * 1000
-        return None if brief and row.reason == PAUSED else row
+        return None if brief and row.reason in (PAUSED, CALLBACK) else row
 
     def close(self, seen: float) -> Iterator[Silence]:
         """The traces end, and these silences go on."""
@@ -98,7 +112,7 @@ class Silences:
         goes_on = "" if ended is not None else ", and it goes on"
         # The reason has times of its own, as of then.
         ago = milliseconds(silent.began, told)
-        then = f"; it said after {seconds(ago)}" if ago and reason != PAUSED else ""
+        then = f"; it said after {seconds(ago)}" if ago and reason not in (PAUSED, CALLBACK) else ""
         return Silence(
             group=self.group,
             partition=partition,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from aktor.simulation import Simulation
+from aktor.trace.rebalances import read
 from aktor.trace.rebalances.group import GroupTraces
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Silence
 from aktor.trace.rebalances.silences import in_sentences
+from tests.unit.trace.rebalances.incidents import Incident, closes
 from tests.unit.trace.rebalances.told import BEGAN, Member, rows_of
 
 
@@ -186,3 +191,59 @@ def test_a_silence_that_goes_on_lasts_until_the_last_event_however_long_a_stream
 
     (row,) = (row for row in traces.end() if isinstance(row, Silence))
     assert " for 20.0 s, and it goes on" in row.sentence
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("levels", [("debug", "info", "warning"), ("info", "warning")])
+def test_a_member_that_leaves_is_silent_while_its_revoked_callback_runs(
+    protocol: str, levels: tuple[str, ...]
+) -> None:
+    """The group hears of it after that: its rebalance is short, and the pause is not."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.slow_listener = 5.0
+        closes(sim, bob)
+        sim.run(for_=20)
+        events = [event for event in group.events() if event["level"] in levels]
+
+    rows = [row for row in read(map(json.dumps, events))[0] if isinstance(row, Silence)]
+
+    assert {row.reason for row in rows} == {"callback"}
+    assert len({row.partition for row in rows}) == len(rows) == 3
+    assert all(abs((row.duration_ms or 0) - 5000) < 50 for row in rows)
+    (told,) = in_sentences(rows)
+    assert "bob on host-bob was given nothing from orders-" in told[1]
+    assert "its revoked callback ran before it left the group" in told[1]
+
+
+def test_a_callback_that_goes_on_while_its_member_leaves_is_told(
+    events: list[Event], alice: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
+    alice.tells(5.0, "partitions.revoking", partitions={"t-0": 5}, loss="revoked")
+    alice.tells(9.0, "request.answered", api="Heartbeat")
+
+    (row,) = rows_of(events, Silence)
+
+    assert (row.reason, row.began, row.ended) == ("callback", 5.0, None)
+
+
+@pytest.mark.parametrize("seconds", [0.4, 2.0])
+def test_a_revoked_callback_in_a_rebalance_or_a_short_one_is_no_silence(
+    seconds: float, events: list[Event], alice: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
+    if seconds > 1:
+        alice.tells(5.0, "rebalance.triggered", because="the group rebalances", generation=1)
+    alice.tells(5.0, "partitions.revoking", partitions={"t-0": 5}, loss="revoked")
+    alice.tells(
+        *(5 + seconds, "callback.finished"),
+        callback="on_partitions_revoked",
+        partitions=["t-0"],
+        ms=1000 * seconds,
+    )
+    alice.tells(5 + seconds, "partitions.released", partitions={"t-0": 5})
+
+    assert rows_of(events, Silence) == []
