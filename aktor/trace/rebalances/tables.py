@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import typing
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -149,36 +149,76 @@ def times_of(kind: type[Row]) -> frozenset[str]:
     )
 
 
-def _columns(rows: Sequence[Row], kind: type[Row] | None) -> dict[str, list[Any]]:
+def _kind(rows: Sequence[Row], kind: type[Row] | None) -> type[Row]:
+    """Of which table these rows are. Raises ValueError if nothing says it."""
     kind = rows.kind if kind is None and isinstance(rows, _Table) else kind
     kinds = {type(row) for row in rows} or ({kind} if kind is not None else set())
     if len(kinds) != 1:
         raise ValueError("the rows of one table are wanted, and of an empty one its kind")
-    (one,) = kinds
-    times = times_of(one)
+    return kinds.pop()
+
+
+def _columns(rows: Sequence[Row], kind: type[Row]) -> dict[str, list[Any]]:
+    times = times_of(kind)
     records = [asdict(row) for row in rows]
     return {
         field.name: [
             _moment(record[field.name]) if field.name in times else record[field.name]
             for record in records
         ]
-        for field in fields(one)
+        for field in fields(kind)
     }
+
+
+def _types(kind: type[Row]) -> Iterator[tuple[str, Any, bool]]:
+    """The columns of a table: each with its type, and whether a row may have None there."""
+    for name, hint in typing.get_type_hints(kind).items():
+        (of_values,) = set(typing.get_args(hint) or (hint,)) - {type(None)}
+        yield name, of_values, type(None) in typing.get_args(hint)
 
 
 def _moment(at: float | None) -> datetime | None:
     return None if at is None else _EPOCH + timedelta(microseconds=round(at * 1e6))
 
 
+#: What a column is in pandas, by its type, and if a row may have None there.
+_PANDAS: Final[Mapping[tuple[Any, bool], str]] = {
+    **{(str, none): "object" for none in (False, True)},
+    **{(float, none): "float64" for none in (False, True)},
+    **{(At, none): "datetime64[us, UTC]" for none in (False, True)},
+    (int, False): "int64",
+    (int, True): "Int64",
+    (bool, False): "bool",
+    (bool, True): "boolean",
+}
+
+
 def to_pandas(rows: Sequence[Row], kind: type[Row] | None = None) -> Any:
-    """A DataFrame of these rows of one table; times in UTC. An empty list that is no table of
+    """A DataFrame of these rows of one table; times in UTC. The types of its columns are those of
+    the table, whatever the rows hold, and if there are none. An empty list that is no table of
     `Tables` needs `kind`, the class of its rows. Raises ModuleNotFoundError without pandas,
     ValueError for rows of several tables."""
     pandas = importlib.import_module("pandas")  # it has no types, and need not be installed
-    return pandas.DataFrame(_columns(rows, kind))
+    kind = _kind(rows, kind)
+    columns = _columns(rows, kind)
+    return pandas.DataFrame(
+        {
+            name: pandas.Series(columns[name], dtype=_PANDAS[of_values, none])
+            for name, of_values, none in _types(kind)
+        }
+    )
 
 
 def to_polars(rows: Sequence[Row], kind: type[Row] | None = None) -> Any:
     """As `to_pandas`, for Polars."""
     polars = importlib.import_module("polars")
-    return polars.DataFrame(_columns(rows, kind), infer_schema_length=None)
+    of_types = {
+        str: polars.String,
+        int: polars.Int64,
+        float: polars.Float64,
+        bool: polars.Boolean,
+        At: polars.Datetime("us", "UTC"),
+    }
+    kind = _kind(rows, kind)
+    schema = {name: of_types[of_values] for name, of_values, _ in _types(kind)}
+    return polars.DataFrame(_columns(rows, kind), schema=schema)

@@ -169,6 +169,22 @@ def test_a_table_without_rows_is_a_frame_with_its_columns(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_has_the_types_that_it_has_with_rows(name: str) -> None:
+    """A report that reads `frame["at"].dt.hour` runs also where nothing went wrong."""
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    empty, full = Tables()[name], expected()[name]
+
+    frame = to_pandas(empty)
+
+    assert list(frame.dtypes) == list(to_pandas(full, TABLES[name]).dtypes)
+    assert to_polars(empty).dtypes == to_polars(full, TABLES[name]).dtypes
+    for at in times_of(TABLES[name]):
+        assert str(frame[at].dt.tz) == "UTC"
+    assert frame["group"].dtype == object
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_rows_of_each_table_are_frames_of_polars_with_times_in_utc(name: str) -> None:
     polars = pytest.importorskip("polars")
     rows = expected()[name]
@@ -178,7 +194,7 @@ def test_rows_of_each_table_are_frames_of_polars_with_times_in_utc(name: str) ->
     assert frame.height == len(rows)
     assert frame.columns == [field.name for field in fields(TABLES[name])]
     for at in times_of(TABLES[name]) if rows else ():
-        assert frame[at].dtype in (polars.Datetime("us", "UTC"), polars.Null)
+        assert frame[at].dtype == polars.Datetime("us", "UTC")
         assert [None if one is None else one.timestamp() for one in frame[at]] == pytest.approx(
             [getattr(row, at) for row in rows]
         )
