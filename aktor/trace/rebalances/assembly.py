@@ -39,6 +39,9 @@ TOLD: Final = 0.2
 #: The coordinator decided it, and the member hears of it later than the others.
 _HEARD_LATE: Final = frozenset({Cause.FENCED, Cause.STOOD_STILL})
 
+#: Who tells the group one of these stays in it.
+_STAYS: Final = frozenset({Cause.SUBSCRIPTION_CHANGE, Cause.METADATA_CHANGE})
+
 #: Why, in words, if the coordinator took a member out of the group.
 EXPELLED: Final = "the coordinator took it out of the group, and it had not said that it leaves"
 
@@ -208,7 +211,7 @@ class Assembly:
         if left.generation is not None:
             if self.generations and max(self.generations) <= left.generation:
                 return False
-        elif left.cause is not Cause.SUBSCRIPTION_CHANGE and left.source not in self.givers:
+        elif left.cause not in _STAYS and left.source not in self.givers:
             # It brought nobody a partition. Did a member that was expelled?
             expelled = [(one, part.name) for part in self.parts for one in part.expelled]
             if any(one.source != left.source and one.is_sure(skew, by) for one, by in expelled):
@@ -237,9 +240,11 @@ class Assembly:
         if left.at <= self.explained:
             # (In a KIP-848 group each of several that leave one after the other makes an epoch.)
             return left.source not in self.given_later
-        if left.cause is Cause.SUBSCRIPTION_CHANGE or left.at > (self.ended or self.began):
+        if left.at > (self.ended or self.began):
             return False
         back = {part.source for part in self.parts if part.began >= left.at}
+        if left.cause in _STAYS:
+            return left.source in back  # what it was given for that
         return left.source in self.givers or left.source in back
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aktor.trace.rebalances.lines import Event
 
-__all__ = ["keys", "names", "number", "offsets", "partition", "real", "text"]
+__all__ = ["keys", "names", "number", "offsets", "partition", "real", "text", "texts"]
 
 _MS_END: Final = 1e12
 
@@ -40,6 +40,12 @@ def keys(event: Event) -> list[str]:
     """The partitions that are told with their positions or their epochs."""
     found = event.get("partitions")
     return list(found) if isinstance(found, Mapping) else []
+
+
+def texts(event: Event, key: str) -> list[str]:
+    """The texts under this key."""
+    found = event.get(key)
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def names(event: Event) -> list[str]:

@@ -268,7 +268,7 @@ class GroupTraces:
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
         # The state may have been entered just before this was told.
         asked = life.revocation_asked
-        part = life.begin(at, because, cause_of(because))
+        part = life.begin(at, because)
         life.revocation_asked = asked
         assembly = self._of[part] = Assembly(parts=[part])
         self._open.append(assembly)
@@ -483,8 +483,17 @@ class GroupTraces:
                 )
 
     def _told_subscription(self, life: Life, at: float, event: Event) -> None:
-        because = fields.text(event, "because")
-        self._note(life, at, cause_of(because), because)
+        because, cause = life.why_subscribed(fields.text(event, "because"))
+        self._note(life, at, cause, because)
+
+    def _matched_topics(self, life: Life, at: float, event: Event) -> None:
+        pattern = fields.text(event, "pattern")
+        gone = fields.texts(event, "topics_removed")
+        if pattern is not None:
+            new = fields.texts(event, "topics_added")
+            life.match(pattern, dict.fromkeys(new, "new") | dict.fromkeys(gone, "deleted"))
+        for topic in gone:
+            self._resize(topic, Resized(at))
 
     def _cluster_changed(self, _life: Life, at: float, event: Event) -> None:
         resized = event.get("resized")
@@ -891,6 +900,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "rebalance.delayed": GroupTraces._delayed,
     "rebalance.joined": GroupTraces._joined,
     "rebalance.triggered": GroupTraces._triggered,
+    "subscription.matched": GroupTraces._matched_topics,
     "subscription.told": GroupTraces._told_subscription,
     "topic.deleted": GroupTraces._topic_deleted,
     "topic.refused": GroupTraces._topic_refused,

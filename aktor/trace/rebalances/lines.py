@@ -50,7 +50,8 @@ EVENTS: Final = frozenset(
     | {"member.epoch", "member.left", "member.lost"}
     | {"membership.moved", "partitions.assigned", "partitions.held_back", "partitions.released"}
     | {"partitions.revoking", "poll.late", "position.reset", "rebalance.completed"}
-    | {"cluster.changed", "subscription.told", "topic.deleted", "topic.refused"}
+    | {"cluster.changed", "topic.deleted", "topic.refused"}
+    | {"subscription.matched", "subscription.told"}
     | {"delivery.resumed", "delivery.stalled", "partitions.paused", "partitions.resumed"}
     | {"rebalance.delayed", "rebalance.joined", "rebalance.triggered", DELIVERED}
 )

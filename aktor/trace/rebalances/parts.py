@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.causes import OF_OTHERS, Cause
+from aktor.trace import reasons
+from aktor.trace.rebalances.causes import OF_OTHERS, Cause, cause_of
 from aktor.trace.rebalances.lines import HEARTBEAT, HEARTBEAT_LATE
 
 __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
@@ -225,6 +227,10 @@ class Life:
     by_hand: bool = False
     #: It was given partitions since it came into the group.
     was_given: bool = False
+    #: The pattern that it is subscribed to, and the topics that are new or gone since it told its
+    #: group last.
+    pattern: str | None = None
+    matched: dict[str, str] = field(default_factory=dict)
     part: Part | None = None
     #: The part before; None as soon as an epoch or a new part follows.
     last_part: Part | None = None
@@ -288,8 +294,11 @@ class Life:
         elif state in _CONSUMER:
             self.protocol = "consumer"
 
-    def begin(self, at: float, because: str | None, cause: Cause) -> Part:
+    def begin(self, at: float, because: str | None) -> Part:
         """A rebalance begins for this member: make its part."""
+        cause = cause_of(because)
+        if cause in (Cause.SUBSCRIPTION_CHANGE, Cause.JOIN):
+            because, cause = self.why_subscribed(because)
         part = Part(self.source, self.name, self.member, because, cause, began=at, seen=at)
         if cause not in OF_OTHERS:
             self.was_given = False
@@ -393,6 +402,23 @@ class Life:
         ended = at if self.away.ended is None else min(self.away.ended, at)
         if ended > max(self.away.began, part.began):
             part.waited_for_coordinator(self.away.who, self.away.began, ended)
+
+    def match(self, pattern: str, topics: Mapping[str, str]) -> None:
+        """Other topics match the pattern. If the pattern is another one, the application has
+        subscribed anew."""
+        if self.pattern in (None, pattern):
+            self.matched.update(topics)
+        self.pattern = pattern
+
+    def why_subscribed(self, because: str | None) -> tuple[str | None, Cause]:
+        """Why the subscription is another one, if it is: a pattern makes another one of topics that
+        are created or deleted, and nobody changed anything."""
+        matched, self.matched = self.matched, {}
+        if because != reasons.SUBSCRIPTION_CHANGED or not matched:
+            return because, cause_of(because)
+        topics = ", ".join(f"{topic}: {change}" for topic, change in sorted(matched.items()))
+        words = f"the topics that match its pattern {self.pattern} changed ({topics})"
+        return words, Cause.METADATA_CHANGE
 
     def lately(self, at: float) -> Part | None:
         """Its last part, if it has just ended."""
