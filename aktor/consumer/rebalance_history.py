@@ -25,7 +25,7 @@ _WANTED: Final = frozenset(
     {"callback.failed", "callback.finished", "coordinator.found", "coordinator.lost"}
     | {"member.left", "member.lost", "membership.moved", "partitions.assigned"}
     | {"partitions.released", "poll.late", "rebalance.completed", "rebalance.delayed"}
-    | {"rebalance.joined", "rebalance.triggered"}
+    | {"rebalance.joined", "rebalance.triggered", "subscription.matched"}
 )
 
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Final
 
 from aktor.trace.rebalances.balance import least_moves
-from aktor.trace.rebalances.causes import OF_OTHERS, Cause
-from aktor.trace.rebalances.holds import Hold, called, hold_of, seconds
+from aktor.trace.rebalances.causes import OF_OTHERS, STAYS, Cause
+from aktor.trace.rebalances.holds import Gone, Hold, called, hold_of, seconds
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
     PHASES,
@@ -38,9 +38,6 @@ TOLD: Final = 0.2
 
 #: The coordinator decided it, and the member hears of it later than the others.
 _HEARD_LATE: Final = frozenset({Cause.FENCED, Cause.STOOD_STILL})
-
-#: Who tells the group one of these stays in it.
-_STAYS: Final = frozenset({Cause.SUBSCRIPTION_CHANGE, Cause.METADATA_CHANGE})
 
 #: Why, in words, if the coordinator took a member out of the group.
 EXPELLED: Final = "the coordinator took it out of the group, and it had not said that it leaves"
@@ -130,8 +127,13 @@ class Assembly:
     due: float = math.inf
     #: Departures until then explain no rebalance that comes later.
     explained: float = -math.inf
-    #: What triggered it.
+    #: Its row was made.
+    is_made: bool = False
+    #: What triggered it, and what it waited for, when its row was made.
     by: Departure | None = None
+    hold: Hold | None = None
+    #: A member that the group waits for when the traces end, and that tells nothing of it.
+    not_there: Hold | None = None
     #: Members that have gone for good, and whose partitions have other owners only by a later
     #: rebalance.
     given_later: Collection[str] = ()
@@ -144,6 +146,18 @@ class Assembly:
         """When its last part ended; None as long as one goes on."""
         ends = [part.ended for part in self.parts]
         return None if None in ends else max(end for end in ends if end is not None)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the traces end within it."""
+        return any(part.goes_on for part in self.parts)
+
+    def is_waiting(self, part: Part | None) -> bool:
+        """Whether nobody was given anything yet of what was revoked in this part, which may be of
+        no rebalance: as long as the group waits for its members, or the leader counts no member
+        without a trace."""
+        counted, seen = self.counted
+        return not self.generations or (part in self.parts and counted <= seen)
 
     @property
     def slowest(self) -> Part:
@@ -211,7 +225,7 @@ class Assembly:
         if left.generation is not None:
             if self.generations and max(self.generations) <= left.generation:
                 return False
-        elif left.cause not in _STAYS and left.source not in self.givers:
+        elif left.cause not in STAYS and left.source not in self.givers:
             # It brought nobody a partition. Did a member that was expelled?
             expelled = [(one, part.name) for part in self.parts for one in part.expelled]
             if any(one.source != left.source and one.is_sure(skew, by) for one, by in expelled):
@@ -243,7 +257,7 @@ class Assembly:
         if left.at > (self.ended or self.began):
             return False
         back = {part.source for part in self.parts if part.began >= left.at}
-        if left.cause in _STAYS:
+        if left.cause in STAYS:
             return left.source in back  # what it was given for that
         return left.source in self.givers or left.source in back
 
@@ -299,9 +313,10 @@ class Assembly:
         earlier = list(earlier)
         of_peers = [part.since_generation for part in self.parts if part.cause is Cause.PEER]
         known = [generation for generation in of_peers if generation is not None]
-        if not known or not self.generations:
+        if not known:
             return None
-        first, last = min(known), max(self.generations)
+        # (As long as nobody is done with it, no epoch says that it led there.)
+        first, last = min(known), max(self.generations, default=math.inf)
         since, until = self.began - REACH - (skew - SKEW), self.began + skew
         found = [
             (generation, departure)
@@ -331,9 +346,13 @@ class Assembly:
         ]
         return min(came, key=lambda departure: departure.at, default=None)
 
-    def _waited_for(self, trigger: Departure | None) -> tuple[Name, float] | None:
-        """A member that a classic group waited for until its session was over, and for how many
-        milliseconds: all that were there had joined, and its trace had ended before that."""
+    def _waited_for(self, trigger: Departure | None) -> Gone | None:
+        """A member that the others waited for until its session was over. It was to take part; or
+        of a classic group all that were there had joined, and its trace had ended before that."""
+        taken = [part for part in self.parts if part.is_gone]
+        if taken:
+            part = max(taken, key=lambda part: (part.duration_ms, part.source))
+            return Gone(part.name, part.duration_ms, part.pending)
         joined = [part for part in self.parts if "join" in part.spent and part.ended is not None]
         was_there = any(part.cause is Cause.PEER for part in joined)  # else the group was empty
         if trigger is None or trigger.cause is Cause.EXPELLED or not was_there:
@@ -346,7 +365,7 @@ class Assembly:
             for expelled in part.expelled
             if expelled.source != trigger.source and expelled.told <= expelled.at - ms / 1000
         ]
-        return (gone[0].name, ms) if gone else None
+        return Gone(gone[0].name, ms) if gone else None
 
     @property
     def own_causes(self) -> Iterator[tuple[int, Departure]]:
@@ -413,6 +432,9 @@ class Assembly:
         moves = self.moves()
         slowest = self.slowest
         hold = hold_of(parts, milliseconds(began, ended), self._waited_for(trigger))
+        if self.not_there is not None and not any(part.holds_now for part in parts):
+            hold = self.not_there
+        self.hold = hold
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
         longest = _longest(parts)
@@ -444,12 +466,14 @@ class Assembly:
             resumed=len(gaps),
             longest_downtime_ms=max(gaps, default=None),
             incomplete=outcomes.total(),
+            goes_on=self.goes_on,
             held_by=None if hold is None else hold.name[0],
             held_by_host=None if hold is None else hold.name[1],
             held_in=None if hold is None else hold.what,
             held_ms=None if hold is None else hold.ms,
             sentence=_sentence(
-                group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves, gaps
+                *(group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves),
+                *(gaps, self.goes_on),
             )
             + _clocks(parts, apart),
         )
@@ -519,26 +543,31 @@ def _sentence(
     outcomes: Mapping[str, int],
     moves: Moves,
     gaps: list[float],
+    goes_on: bool,
 ) -> str:
     """All of it in one sentence, for people."""
     if trigger is None:
         began = (
             "what triggered it is in no trace (a session that ran out, a member unseen, or clocks"
-            f" that differ){_with_others(moves)}"
+            f" that differ){'' if goes_on else _with_others(moves)}"
         )
     else:
         why = (trigger.because or trigger.cause.value).rstrip(".")
         nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
         began = f"triggered by {'the brokers' if nobody else called(trigger.name)}: {why}"
-    words = [f"{group}: {seconds(took)}, {began}"]
-    words += [hold.words] if hold is not None else _done_last(took, slowest)
+    words = [f"{group}: {seconds(took)}{' so far' if goes_on else ''}, {began}"]
+    if hold is None and goes_on:
+        words += _waits_longest(slowest)
+    else:
+        words += [hold.words] if hold is not None else _done_last(took, slowest)
     if outcomes:
         counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
         words.append(f"not completed by all members: {counted}")
     needless = ""
     if moves.needlessly is not None and moves.moved:
         needless = f" ({moves.needlessly} needlessly)"
-    words.append(f"partitions moved: {moves.moved}{needless}, owned at the end: {moves.partitions}")
+    owned = "now" if goes_on else "at the end"
+    words.append(f"partitions moved: {moves.moved}{needless}, owned {owned}: {moves.partitions}")
     if moves.unseen:
         are = "member is" if moves.unseen == 1 else "members are"
         words.append(f"{moves.unseen} {are} in no trace")
@@ -584,9 +613,25 @@ def _done_last(took: float, slowest: Part) -> list[str]:
     last = f"{name} was done last{f'; its own part took {own}' if late else f' after {own}'}"
     words = f"{last}, {seconds(spent)} of it in {phase}{_mostly(slowest, spent)}"
     if slowest.refusal is not None:
-        times = "once" if slowest.refused == 1 else f"{slowest.refused} times"
-        words += f"; the coordinator refused it {times} or did not answer: {slowest.refusal}"
+        words += _refused(slowest)
     return [words]
+
+
+def _waits_longest(part: Part) -> list[str]:
+    """What a member is in, if the rebalance goes on and nothing says who holds it."""
+    phase = max(part.spent, key=lambda phase: part.spent[phase], default=None)
+    if phase is None or not part.goes_on:
+        return []
+    words = f"{called(part.name)} has been in it for {seconds(part.duration_ms)}"
+    words += f", {seconds(part.spent[phase])} of it in {phase}"
+    if part.refusal is not None:
+        words += _refused(part)
+    return [words]
+
+
+def _refused(part: Part) -> str:
+    times = "once" if part.refused == 1 else f"{part.refused} times"
+    return f"; the coordinator refused it {times} or did not answer: {part.refusal}"
 
 
 def _mostly(part: Part, spent: float) -> str:

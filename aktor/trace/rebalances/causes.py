@@ -7,7 +7,7 @@ from typing import Final
 
 from aktor.trace import reasons
 
-__all__ = ["OF_OTHERS", "Cause", "cause_of", "departure_of", "was_replaced"]
+__all__ = ["OF_OTHERS", "STAYS", "Cause", "cause_of", "departure_of", "was_replaced"]
 
 
 class Cause(enum.Enum):
@@ -29,6 +29,10 @@ class Cause(enum.Enum):
     SECOND_ROUND = "second_round"
     PEER = "peer"
     UNKNOWN = "unknown"
+
+
+#: Who tells the group one of these stays in it.
+STAYS: Final = frozenset({Cause.SUBSCRIPTION_CHANGE, Cause.METADATA_CHANGE})
 
 
 #: How `because` of `rebalance.triggered` begins.

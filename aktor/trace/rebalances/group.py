@@ -15,15 +15,16 @@ member without a trace has had it meanwhile.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from aktor.trace.rebalances import fields
-from aktor.trace.rebalances.absent import ENDED, ENDED_WORDS, absent
+from aktor.trace.rebalances.absent import ENDED, ENDED_WORDS, INTERVALS, absent
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
-from aktor.trace.rebalances.causes import Cause, cause_of, departure_of, was_replaced
+from aktor.trace.rebalances.causes import STAYS, Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
+from aktor.trace.rebalances.holds import not_there
 from aktor.trace.rebalances.lines import DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
 from aktor.trace.rebalances.outages import Outages
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
@@ -44,7 +45,7 @@ from aktor.trace.rebalances.refusals import (
     Refusals,
     is_login,
 )
-from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
+from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row, Silence
 from aktor.trace.rebalances.silences import (
     CALLBACK,
     CALLBACK_WORDS,
@@ -54,6 +55,7 @@ from aktor.trace.rebalances.silences import (
 )
 from aktor.trace.rebalances.spans import Spans
 from aktor.trace.rebalances.totals import Storms, Totals
+from aktor.trace.rebalances.transit import HEARD, under_way, was_lost
 
 __all__ = ["ABANDONED", "SETTLED", "GroupTraces", "order"]
 
@@ -65,9 +67,9 @@ SETTLED: Final = 30.0
 ABANDONED: Final = 600.0
 
 
-#: A member of a KIP-848 group hears within so many seconds that a partition was released which it
-#: is to have: by its next heartbeat (`group.consumer.max.heartbeat.interval.ms`).
-HEARD: Final = 15.0
+#: A member that is in a rebalance and tells nothing for so many seconds, and for two intervals of
+#: its heartbeats, is not there any more, or its trace is not.
+QUIET: Final = 30.0
 
 #: In which words a member leaves whose consumer was closed.
 CLOSED: Final = "the consumer was closed"
@@ -188,23 +190,65 @@ class GroupTraces:
     def end(self) -> list[Row]:
         """The traces end here: rows of everything that is under way, too."""
         self._note_absent()
-        for life in self._lives.values():
-            if life.part is not None:
-                self._end_part(life, life.part.seen, "unfinished")
-            self.clocks.ends(life.source, self._spans.end(life))
         # (Not `_now`: a stream may have waited for longer than there are events.)
         last = max((life.told for life in self._lives.values()), default=self._now)
+        for life in self._lives.values():
+            self._leave_open(life, last)
+            self.clocks.ends(life.source, self._spans.end(life, last))
+        silent = self._silences.goes_on
         self._rows += self._silences.close(last)
         self._rows += self._refusals.close()
         self._rows += self._outages.close()
         self._rows += self._ownership.end()
         self._collect()
         for assembly in self._open:
+            self._note_not_there(assembly, last)
             self._close(assembly)
-        self._make(self._open)
+        self._make(self._open, last, silent)
         self._rows += self._storms.end()
         self._rows += self._totals.rows()
         return self.rows()
+
+    def _leave_open(self, life: Life, last: float) -> None:
+        """The traces end in the midst of a part: it goes on as long as any of them, unless that of
+        its own member has ended before."""
+        part = life.part
+        if part is None:
+            return
+        if part.taken_out is not None and life.told <= part.taken_out:
+            self._end_part(life, part.taken_out, "lost")
+        elif self._is_heard(life, part, last):
+            part.goes_on, part.quiet = True, life.quiet(last)
+            self._end_part(life, last, "unfinished")
+        else:
+            self._end_part(life, max(life.told, part.began), "unfinished")
+
+    def _note_not_there(self, assembly: Assembly, last: float) -> None:
+        """A classic group waits until all have joined: who tells nothing of that, and ought to?"""
+        if not assembly.goes_on or assembly.generations or self._protocol(assembly) != "classic":
+            return
+        quiet = [
+            (life.quiet(last), life.source, life.name)
+            for life in self._lives.values()
+            if life.is_expected and life.part is None and life.last_part not in assembly.parts
+        ]
+        longest, _, name = max(quiet, default=(0.0, "", (None, None)))
+        if longest:
+            assembly.not_there = not_there(name, longest)
+
+    def _is_heard(self, life: Life, part: Part, last: float) -> bool:
+        """Whether a member would tell no more than it did if it lived."""
+        if life.state == "joining" and life.protocol == "classic":
+            # The answer to its JoinGroup comes when all have joined, and until then it is silent.
+            # If others have been answered for long, it was not there any more.
+            later = (
+                assembly.ended
+                for assembly in self._open
+                if assembly.generations and max(assembly.generations) > (part.since_generation or 0)
+            )
+            return all(ended is None or ended < part.began for ended in later)
+        interval = life.heartbeat_interval if life.intervals else 0.0
+        return last - life.told <= max(QUIET, INTERVALS * interval)
 
     def _note_absent(self) -> None:
         """Begin the silences of members that are gone, or so it seems: see `absent`."""
@@ -281,7 +325,7 @@ class GroupTraces:
         state = fields.text(event, "after")
         if state is None:
             return
-        life.move(at, state)
+        life.move(at, state, fields.text(event, "before"))
         if not life.in_group:
             self.clocks.gone(life.source)
         if not life.in_group and life.part is not None:
@@ -315,10 +359,30 @@ class GroupTraces:
             if silent and life.member is not None and life.member not in listed:
                 part.expelled.append(Expelled(life.name, part.seen, life.source, life.told))
                 self._spans.expel(life, part.seen)
+            if self._is_missing(life, part, listed):
+                self._take_out(life, part.seen)
         if self._listed is not None:
             part.came += sorted(listed.keys() - self._listed - known)
             part.went += sorted(self._listed - listed.keys() - known)
         self._listed = frozenset(listed)
+
+    def _is_missing(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> bool:
+        """Whether a member was told that the group rebalances, and is not in what came of it."""
+        own, generation = life.part, part.generation
+        if own is None or own is part or generation is None or life.protocol != "classic":
+            return False
+        since = own.since_generation
+        was_there = own.cause is Cause.PEER and since is not None and since < generation
+        return was_there and life.member is not None and life.member not in listed
+
+    def _take_out(self, life: Life, at: float) -> None:
+        """The coordinator has taken this member out of the group in the midst of its part. If it
+        lives, it will hear of it, and tell it."""
+        if life.part is not None and life.part.taken_out is None:
+            life.part.taken_out = at
+            life.in_group = False
+            self._spans.expel(life, at)
+            self._due = min(self._due, at + SETTLED)
 
     def _count(self, counted: int, generation: int) -> None:
         """If the leader counts fewer members than seem to be in the group, some were killed and
@@ -368,7 +432,7 @@ class GroupTraces:
     def _is_back(self, life: Life, generation: int | None) -> None:
         """The group has this member in this generation: it has not gone for good."""
         for number, left in enumerate(self._departures):
-            is_its = left.source == life.source and left.cause is not Cause.SUBSCRIPTION_CHANGE
+            is_its = left.source == life.source and left.cause not in STAYS
             if is_its and left.back_in is None:
                 self._departures[number] = replace(left, back_in=generation)
 
@@ -377,6 +441,8 @@ class GroupTraces:
         if part is not None:
             self._spans.waited(life, part)
             self._totals.took_part(part)
+            if part.generation is None and outcome != "completed":
+                self._gather(life, part)
             self._settle(self._of[part])
 
     def _settle(self, assembly: Assembly) -> None:
@@ -456,6 +522,7 @@ class GroupTraces:
             return
         self._totals.of(life.name).called_back(ms)
         self._spans.called_back(life, call, at, ms)
+        life.calling = None
         if call == CALLBACKS["on_partitions_revoked"]:
             # (A trace without the level "debug" does not say when it was called.)
             self._gives_up(life, at - ms / 1000, event)
@@ -463,13 +530,20 @@ class GroupTraces:
             longest = life.part.callbacks.get(call, 0.0)
             life.part.callbacks[call] = max(longest, ms)
 
-    def _held_back(self, life: Life, at: float, _event: Event) -> None:
+    def _held_back(self, life: Life, at: float, event: Event) -> None:
         life.hold_back(at)
+        self._withhold(life, at, event)
 
     def _revoking(self, life: Life, at: float, event: Event) -> None:
-        life.revoke(at)
+        call = "lost" if event.get("loss") == "lost" else "revoked"
+        life.revoke(at, f"{call}_callback" if fields.keys(event) else None)
+        self._withhold(life, at, event)
         if event.get("loss") == "revoked":
             self._gives_up(life, at, event)
+
+    def _withhold(self, life: Life, at: float, event: Event) -> None:
+        for partition in () if life.by_hand else fields.keys(event):
+            self._ownership.withhold(partition, life.source, at)
 
     def _gives_up(self, life: Life, at: float, event: Event) -> None:
         """Its revoked callback is called. If no rebalance is under way, it leaves, and the group
@@ -605,6 +679,59 @@ class GroupTraces:
             and self._lives[part.source].protocol == "classic"
         )
 
+    def _gather(self, life: Life, part: Part) -> None:
+        """A part has ended, and no generation or epoch says to which rebalance it belongs: the one
+        that was under way then. (A classic group is in one at a time.)"""
+        mine = self._of[part]
+        if life.protocol == "classic" and not mine.generations:
+            for other in tuple(self._open):
+                if other is not mine and self._waits_together(part, other):
+                    self._join(other, mine)
+                    return
+        elif life.protocol != "classic":
+            self._join(self._worked_for(part), mine)
+
+    def _waits_together(self, part: Part, other: Assembly) -> bool:
+        """Whether the members of both were in a classic group that waited for all of them: who had
+        asked to join, and who was told that the group rebalances."""
+        if other.parts[0] not in self._of:
+            return False
+        ended = part.ended if part.ended is not None else part.seen
+        return any(
+            self._lives[one.source].protocol == "classic"
+            and one.began <= ended
+            and (one.ended is None or one.ended >= part.began)
+            and (not other.generations or one.is_asked_with(part))
+            and _are_awaited(one, part)
+            for one in other.parts
+        )
+
+    def _worked_for(self, part: Part) -> Assembly | None:
+        """The rebalance for which a KIP-848 member was given another target: the first one that
+        led to a later epoch than it had. (Who has revoked something gets the epoch only then.)"""
+        since = part.since_generation
+        if part.generation is not None or part.cause is not Cause.PEER or since is None:
+            return None
+        if self._lives[part.source].protocol != "consumer":
+            return None
+        later = [
+            (min(known for known in other.generations if known > since), other.began, other)
+            for other in self._open
+            if other.generations
+            and max(other.generations) > since
+            and other.parts[0] in self._of
+            and part not in other.parts
+            and other.began <= part.began + SKEW
+        ]
+        return min(later, key=lambda one: one[:2])[2] if later else None
+
+    def _works_for(self, assembly: Assembly) -> bool:
+        """Whether a member works for this rebalance yet, though the others are done."""
+        if assembly.parts[0] not in self._of:
+            return False
+        parts = (life.part for life in self._lives.values())
+        return any(part is not None and self._worked_for(part) is assembly for part in parts)
+
     def _join(self, one: Assembly | None, other: Assembly | None) -> None:
         """These are the same rebalance, unless a row was made of one of them."""
         if one is None or other is None or one is other:
@@ -623,6 +750,7 @@ class GroupTraces:
         life.by_hand = event.get("by_group") is False
         if life.by_hand:
             return
+        life.calling = "assigned_callback", at
         part = life.part
         for partition in fields.keys(event):
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
@@ -643,6 +771,7 @@ class GroupTraces:
                     owner.expelled = before.expelled
                 if not owner.departed:
                     self._spans.expel(owner, at)
+                    self._take_out(owner, at)
                 # A coordinator gives a partition away when its owner has released it or is out of
                 # the group. So the old owner is taken for gone. (If it was only suspended, or its
                 # clock is ahead, its next `membership.moved` corrects that.)
@@ -669,6 +798,7 @@ class GroupTraces:
         return given_in.began <= ended + HEARD + differ
 
     def _released(self, life: Life, at: float, event: Event) -> None:
+        life.calling = None
         for partition in fields.keys(event):
             self._add(self._silences.end(life.source, partition, at))
         for partition in () if life.by_hand else fields.keys(event):
@@ -794,22 +924,36 @@ class GroupTraces:
         not."""
         self._now = now
         for life in self._lives.values():
-            if life.part is not None and now >= life.part.seen + ABANDONED:
-                life.in_group = False
-                self._end_part(life, life.part.seen, "unfinished")
+            part = life.part
+            if part is None or now < part.abandoned_at(ABANDONED, SETTLED):
+                continue
+            life.in_group = False
+            if part.is_silent:
+                self._end_part(life, part.taken_out or now, "lost")
+            else:
+                self._end_part(life, part.seen, "unfinished")
         self._rows += self._ownership.pass_time(now)
         self._collect()
         for assembly in self._open:
-            if assembly.due <= now:
+            if assembly.due <= now and self._works_for(assembly):
+                assembly.due = now + SETTLED
+            elif assembly.due <= now:
                 self._close(assembly)
         self._make(assembly for assembly in self._open if assembly.due <= now)
         self._rows += self._storms.pass_time(now)
-        parts = [life.part.seen + ABANDONED for life in self._lives.values() if life.part]
+        parts = [
+            life.part.abandoned_at(ABANDONED, SETTLED) for life in self._lives.values() if life.part
+        ]
         others = self._storms.due, self._ownership.due
         self._due = min([*parts, *(assembly.due for assembly in self._open), *others])
 
-    def _make(self, assemblies: Iterable[Assembly]) -> None:
-        """Rows of these."""
+    def _make(
+        self,
+        assemblies: Iterable[Assembly],
+        last: float | None = None,
+        silent: Collection[tuple[str, str]] = (),
+    ) -> None:
+        """Rows of these. The traces end at `last`; `silent`: the silences that go on then."""
         made = sorted(
             assemblies,
             key=lambda assembly: (assembly.due, assembly.began, assembly.parts[0].source),
@@ -836,13 +980,24 @@ class GroupTraces:
             self._rows += self._storms.add(row)
             self._totals.made(row, assembly)
             self._departures = [left for left in self._departures if not assembly.is_over(left)]
-            assembly.parts = []
-        self._open = [assembly for assembly in self._open if assembly.parts]
+            assembly.is_made = True
+        told: list[Silence] = []
+        if last is not None:
+            going_on = [assembly for assembly in made if assembly.goes_on]
+            in_transit = self._ownership.in_transit()
+            told += under_way(self.group, in_transit, self._lives, going_on, silent, last)
+        names, owner = {row.partition for row in told}, self._ownership.owner
+        for assembly in made:
+            classic = self._protocol(assembly) == "classic"
+            told += was_lost(self.group, assembly, owner, names, classic=classic)
+        self._rows += told
+        self._open = [assembly for assembly in self._open if not assembly.is_made]
 
     def _given_later(self, assembly: Assembly) -> set[str]:
         """Members that have gone for good, and of whose partitions none was given away in this
         rebalance, and some in one that began later."""
-        later = [other for other in self._open if other.parts and other.began > assembly.began]
+        began = assembly.began
+        later = [other for other in self._open if not other.is_made and other.began > began]
         givers = {source for other in later for source in other.givers} - assembly.givers
         return {source for source in givers if self._lives[source].departed}
 
@@ -862,6 +1017,19 @@ class GroupTraces:
         """What its members speak; both while a group is converted."""
         spoken = {self._lives[part.source].protocol for part in assembly.parts}
         return "/".join(sorted(protocol for protocol in spoken if protocol is not None)) or None
+
+
+def _are_awaited(one: Part, other: Part) -> bool:
+    """Whether a classic group waited for these members, or they for the group, in one rebalance.
+    Who has joined and was refused is in none, unless the other one was in the group before: then
+    the group is in a rebalance, and the one tries again."""
+    if one.generation is not None or other.generation is not None:
+        return False
+    if any(part.outcome == "lost" and not part.is_gone for part in (one, other) if part.is_new):
+        return False
+    if not (one.is_new and other.is_new):
+        return True
+    return not any(part.refused or part.coordinators for part in (one, other))
 
 
 _Handler = Callable[[GroupTraces, Life, float, Event], None]

@@ -13,7 +13,8 @@ from typing import Final
 
 from aktor.trace.rebalances.parts import Name, Part
 
-__all__ = ["SESSION", "Hold", "called", "hold_of", "seconds"]
+__all__ = ["SESSION", "Gone", "Hold", "called", "hold_of", "not_there", "now_of"]
+__all__ += ["seconds"]
 
 #: A wait is told if it is at least this part of the rebalance, and so many milliseconds.
 SHARE: Final = 0.2
@@ -28,17 +29,38 @@ _WORDS: Final = {
     "lost_callback": "its lost callback took {}",
 }
 
+#: The same, if it is so yet.
+_WORDS_NOW: Final = {
+    "poll": "its application has not polled for {}",
+    "commit": "its commit has not come to its end for {}",
+    "revoked_callback": "its revoked callback has not returned for {}",
+    "assigned_callback": "its assigned callback has not returned for {}",
+    "lost_callback": "its lost callback has not returned for {}",
+}
+
+#: It may be gone.
+_QUIET: Final = " (its trace has told nothing for the last {}: its process may be gone)"
+
+#: Where a process was when it was gone.
+_WITHIN: Final = {
+    "poll": ", {} after its application should have polled",
+    "commit": ", {} into a commit",
+    "revoked_callback": ", {} into its revoked callback",
+    "assigned_callback": ", {} into its assigned callback",
+    "lost_callback": ", {} into its lost callback",
+}
+
 #: What a member did that did not come: the others wait until its session is over.
 SESSION: Final = "session"
 _GONE: Final = (
     "{} held it: all waited for a process of it for {}, until the coordinator took it out of the"
-    " group (its trace ends before: it was killed, stopped or cut off)"
+    " group (its trace ends before: it was killed, stopped or cut off{})"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The longest wait of a rebalance."""
+    """The longest wait of a rebalance, or what it waits for now."""
 
     #: The member; of a coordinator the member that waited for it.
     name: Name
@@ -49,36 +71,74 @@ class Hold:
     words: str
 
 
-def hold_of(
-    parts: Iterable[Part], took: float, gone: tuple[Name, float] | None = None
-) -> Hold | None:
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A member that all waited for and that did not come: for how many milliseconds; and what its
+    process did last, for how many."""
+
+    name: Name
+    ms: float
+    within: tuple[str, float] | None = None
+
+    def hold(self) -> Hold:
+        """That it held the rebalance."""
+        within = ""
+        if self.within is not None:
+            what, ms = self.within
+            within = _WITHIN[what].format(seconds(ms))
+        words = _GONE.format(called(self.name), seconds(self.ms), within)
+        return Hold(self.name, SESSION, self.ms, words)
+
+
+#: Of a member that was not told that its group rebalances, as its trace has it.
+_NOT_THERE: Final = (
+    "{} holds it: it has not joined, and its trace has told nothing for the last {} (its process"
+    " may be gone)"
+)
+
+
+def not_there(name: Name, quiet: float) -> Hold:
+    """A classic group waits for this member, whose trace has told nothing for so long."""
+    return Hold(name, SESSION, quiet, _NOT_THERE.format(called(name), seconds(quiet)))
+
+
+def now_of(what: str, ms: float, quiet: float = 0.0) -> str:
+    """What a member waits for, or does, for so many milliseconds. Its trace has told nothing for
+    the last `quiet` of them."""
+    return f"{_WORDS_NOW[what].format(seconds(ms))}{_QUIET.format(seconds(quiet)) if quiet else ''}"
+
+
+def hold_of(parts: Iterable[Part], took: float, gone: Gone | None = None) -> Hold | None:
     """What a rebalance of `took` milliseconds waited for; None if the traces show no long wait.
-    `gone`: a member that all waited for and that did not come, and for how many milliseconds."""
+    `gone`: a member that all waited for and that did not come."""
     parts = sorted(parts, key=lambda part: (part.began, part.source))
     waits = [
         (ms, part, what)
         for part in parts
         for what, ms in {**part.waits, **part.callbacks}.items()
-        if ms >= max(LEAST, SHARE * took)
+        if ms >= (LEAST if part.is_pending(what) else max(LEAST, SHARE * took))
     ]
-    longest = max(waits, key=lambda wait: wait[0], default=None)
-    if gone is not None and gone[1] >= max(LEAST, SHARE * took, longest[0] if longest else 0.0):
-        return Hold(gone[0], SESSION, gone[1], _GONE.format(called(gone[0]), seconds(gone[1])))
+    # Of a rebalance that goes on, what holds it is asked, not what held it before.
+    longest = max(waits, key=lambda wait: (wait[1].is_pending(wait[2]), wait[0]), default=None)
+    if gone is not None and gone.ms >= max(LEAST, SHARE * took, longest[0] if longest else 0.0):
+        return gone.hold()
     if longest is None:
         return None
     ms, part, what = longest
     ms = round(ms, 3)
     if what == "coordinator":
-        words = f"it waited {seconds(ms)} for the coordinator, {part.coordinator}"
+        waited = "has waited" if part.goes_on else "waited"
+        words = f"it {waited} {seconds(ms)} for the coordinator, {part.coordinator}"
         return Hold(part.name, what, ms, words)
     told = [
-        _WORDS[what].format(seconds(ms))
+        now_of(what, ms, of.quiet) if of.is_pending(what) else _WORDS[what].format(seconds(ms))
         for ms, of, what in waits
         if of.source == part.source and what in _WORDS
     ]
     if part.late_poll is not None:
         told.append(f"it left the group: {part.late_poll}")
-    return Hold(part.name, what, ms, f"{called(part.name)} held it: {', '.join(told)}")
+    holds = "holds" if part.is_pending(what) else "held"
+    return Hold(part.name, what, ms, f"{called(part.name)} {holds} it: {', '.join(told)}")
 
 
 def called(name: Name) -> str:

@@ -28,6 +28,8 @@ class Owner:
     name: Name
     assigned: float
     released: float | None = None
+    #: Since when it was given nothing of it because it had to give it up.
+    withheld: float | None = None
     #: When records were delivered to it first.
     first: float | None = None
     #: When records were delivered to it last, and the offset after these. If none were delivered
@@ -48,6 +50,11 @@ class Owner:
     #: released the partition.
     began_with: int | None = None
     beside: Owner | None = None
+
+    @property
+    def taken_since(self) -> float | None:
+        """Since when nothing of it is given out because it was taken, or is being taken."""
+        return self.withheld if self.withheld is not None else self.released
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +135,23 @@ class Ownership:
             owner.revoked_in = part
         return self._end_wait(partition, owner)
 
+    def withhold(self, partition: str, source: str, at: float) -> None:
+        """This owner has to give the partition up, and is given nothing of it from now on."""
+        owner = self._owners.get(partition)
+        if owner is not None and owner.source == source and owner.withheld is None:
+            owner.withheld = at
+
+    def owner(self, partition: str) -> Owner | None:
+        """Who had it last."""
+        return self._owners.get(partition)
+
+    def in_transit(self) -> Iterator[tuple[str, Owner]]:
+        """The partitions that were taken from their owners, or are being taken, and that no other
+        member has."""
+        for partition, owner in sorted(self._owners.items()):
+            if owner.released is not None or owner.withheld is not None:
+                yield partition, owner
+
     def _release_late(
         self, partition: str, owner: Owner, source: str, at: float, *, is_member: bool
     ) -> Downtime | None:
@@ -164,6 +188,8 @@ class Ownership:
                 owner.first, owner.began_with = at, first
             if owner.beside is not None:
                 self._compare(owner, owner.beside, at, end)
+            if owner.withheld is not None and last > owner.withheld:
+                owner.withheld = None  # it was not taken from it after all
             owner.last, owner.next_offset = last, end
             if before is None or owner.resumed is not None:
                 return None

@@ -57,6 +57,9 @@ OUT_OF_GROUP: Final = {
 #: The states in which partitions are revoked: the application does it in its next `poll`.
 _REVOKES: Final = {"preparing", "revoking", "reconciling"}
 
+#: The states in which the application has all that it was to have.
+_APPLIED: Final = {"stable", "acknowledging"}
+
 #: The states that one of the two protocols has alone.
 _CLASSIC: Final = {"unjoined", "preparing", "syncing", "revoking", "assigning", "losing"}
 _CONSUMER: Final = {
@@ -154,6 +157,14 @@ class Part:
     coordinators: dict[str, float] = field(default_factory=dict)
     #: In which words its application polled too late.
     late_poll: str | None = None
+    #: When the coordinator was seen to have taken the member out of the group meanwhile.
+    taken_out: float | None = None
+    #: The traces end within it. And what it waited for, or which callback ran, when its end or that
+    #: of the trace came (as of `waits` and `callbacks`), and for how many milliseconds.
+    goes_on: bool = False
+    #: Its own trace told nothing for so many milliseconds before that, though it would have.
+    quiet: float = 0.0
+    pending: tuple[str, float] | None = None
     #: By how many seconds the clock of its host was set meanwhile, or its machine slept.
     clock_set: float = 0.0
     #: The generation in which it began; the rebalance leads to a later one.
@@ -172,6 +183,51 @@ class Part:
     def end(self, at: float, outcome: str) -> None:
         """It is over."""
         self.ended, self.outcome = max(at, self.began), outcome
+
+    def is_asked_with(self, other: Part) -> bool:
+        """Whether both members were asked in one generation to join again."""
+        since = self.since_generation
+        return since is not None and since >= 0 and since == other.since_generation
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its member was not in the group before."""
+        is_peer = self.cause is Cause.PEER
+        return not is_peer and (self.since_generation is None or self.since_generation < 0)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it came to its end only because the coordinator took the member out."""
+        return self.taken_out is not None and self.ended == self.taken_out
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the coordinator took the member out, and its trace has told nothing since."""
+        return self.taken_out is not None and self.seen <= self.taken_out
+
+    def abandoned_at(self, after: float, taken_out_after: float) -> float:
+        """When it ends if its trace tells nothing more."""
+        if self.is_silent and self.taken_out is not None:
+            return self.taken_out + taken_out_after
+        return self.seen + after
+
+    def is_pending(self, what: str) -> bool:
+        """Whether it goes on, and waits for this now, or this callback runs."""
+        return self.goes_on and self.pending is not None and self.pending[0] == what
+
+    @property
+    def holds_now(self) -> bool:
+        """Whether it goes on, and waits for its application, or a callback runs."""
+        return self.goes_on and self.pending is not None
+
+    def waits_yet(self, what: str, since: float, until: float) -> None:
+        """It waits for this, or this callback runs, and has not come to its end."""
+        ms = milliseconds(max(since, self.began), until)
+        self.pending = what, ms
+        if what in WAITS:
+            self.waited(what, since, until)
+        else:
+            self.callbacks[what] = max(self.callbacks.get(what, 0.0), ms)
 
     def waited(self, what: str, since: float, until: float) -> None:
         """It waited for this (one of `WAITS`)."""
@@ -216,6 +272,9 @@ class Life:
     #: When a revocation was asked for, and when the application had stopped delivery for it.
     revocation_asked: float | None = None
     held_back: float | None = None
+    #: The callback of its listener that runs, and since when. (Nothing says that there is a
+    #: listener: without one the next event comes at once.)
+    calling: tuple[str, float] | None = None
     #: The coordinator as it was found last: its node and its address.
     coordinator: tuple[int | None, str | None] = (None, None)
     #: Since when bootstrap servers are asked.
@@ -261,6 +320,13 @@ class Life:
         heartbeats at once."""
         return max(self.intervals, default=math.inf)
 
+    def quiet(self, last: float) -> float:
+        """For how many milliseconds before the traces end its own trace tells nothing, though it
+        would have told of heartbeats."""
+        silent = last - self.told
+        is_silent = self.intervals and silent > 2 * self.heartbeat_interval + 1.0
+        return milliseconds(self.told, last) if is_silent else 0.0
+
     @property
     def is_expected(self) -> bool:
         """Whether its trace would go on, if its process did: it is in its group, and the
@@ -281,17 +347,19 @@ class Life:
         of_part = None if self.part is None else self.part.since_generation
         return of_part if self.generation is None else self.generation
 
-    def move(self, at: float, state: str) -> None:
+    def move(self, at: float, state: str, before: str | None = None) -> None:
         """The member's state is this from now on."""
         self._spend(at)
         self.state, self.since = state, at
         self.in_group = state in IN_GROUP
         if self.in_group:
             self.departed = False
+        if state in _APPLIED:
+            self.calling = None
         self.revocation_asked = at if state in _REVOKES else None
-        if state in _CLASSIC:
+        if not _CLASSIC.isdisjoint({state, before}):
             self.protocol = "classic"
-        elif state in _CONSUMER:
+        elif not _CONSUMER.isdisjoint({state, before}):
             self.protocol = "consumer"
 
     def begin(self, at: float, because: str | None) -> Part:
@@ -310,11 +378,16 @@ class Life:
         return part
 
     def end(self, at: float, outcome: str) -> Part | None:
-        """The rebalance is over for this member. Returns its part, if there was one."""
+        """The rebalance is over for this member, or its trace is. Returns its part, if there was
+        one."""
         part, self.part = self.part, None
         if part is not None:
             self._spend_in(part, at)
             self._note_away(part, at)
+            pending = self.pending if outcome != "completed" else None
+            if pending is not None:
+                gone = part.taken_out is not None and outcome == "lost"
+                part.waits_yet(*pending, min(at, self.told) if gone else at)
             self.since = at
             part.end(at, outcome)
             self.was_given = self.was_given or bool(part.added)
@@ -323,15 +396,30 @@ class Life:
 
     # -- what it waits for
 
+    @property
+    def pending(self) -> tuple[str, float] | None:
+        """What it waits for in its application, or which callback runs, and since when."""
+        if self.calling is not None:
+            return self.calling
+        if self.held_back is not None:
+            return "commit", self.held_back
+        if self.revocation_asked is not None:
+            return "poll", self.revocation_asked
+        return ("poll", self.since) if self.state == "assigning" else None
+
     def hold_back(self, at: float) -> None:
         """The application has polled, and delivers nothing of what is revoked from now on."""
         asked, self.revocation_asked, self.held_back = self.revocation_asked, None, at
         if self.part is not None and asked is not None:
             self.part.waited("poll", asked, at)
 
-    def revoke(self, at: float) -> None:
-        """The revoked callback is called: the commit before it, if there was one, is over."""
+    def revoke(self, at: float, call: str | None) -> None:
+        """The callback is called (None: with nothing): the commit before it, if there was one, is
+        over."""
+        if call is not None and self.revocation_asked is not None:
+            self.hold_back(at)  # it is closed: that is no poll, and needs none
         held_back, self.held_back = self.held_back, None
+        self.calling = None if call is None else (call, at)
         if self.part is not None and held_back is not None:
             self.part.waited("commit", held_back, at)
 

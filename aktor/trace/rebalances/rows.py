@@ -86,6 +86,8 @@ class Rebalance(Row):
     longest_downtime_ms: float | None
     #: Members whose part did not come to its end: lost, left, or their trace ends.
     incomplete: int
+    #: Whether the traces end within it: then `ended` is the time of the last event of any of them.
+    goes_on: bool
     sentence: str
 
 
@@ -166,8 +168,10 @@ class Silence(Row):
     #: None: it goes on at the end of the traces.
     ended: At | None
     duration_ms: float | None
-    #: What the next record waited for longest (`waiting_for` of `status()`), "paused", or "trace
-    #: ended": the owner's trace ends, and those of others go on. And in words, with who it was.
+    #: What the next record waited for longest (`waiting_for` of `status()`), "paused", "trace
+    #: ended" (the owner's trace ends, and those of others go on), or "rebalance" (it was taken from
+    #: the owner, and no other member has it; whether it has records nobody can say). And in words,
+    #: with who it was.
     reason: str | None
     because: str | None
     sentence: str

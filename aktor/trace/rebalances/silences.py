@@ -17,7 +17,8 @@ from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Silence
 
-__all__ = ["CALLBACK", "CALLBACK_WORDS", "PAUSED", "PAUSED_WORDS", "Silences", "in_sentences"]
+__all__ = ["CALLBACK", "CALLBACK_WORDS", "LEAST", "PAUSED", "PAUSED_WORDS", "Silences"]
+__all__ += ["in_sentences", "silence"]
 
 #: The reason of a silence that the application asked for; and its words.
 PAUSED = "paused"
@@ -106,27 +107,49 @@ class Silences:
             yield self._row(partition, silent, None, max(seen, silent.began))
         self._silent.clear()
 
+    @property
+    def goes_on(self) -> set[tuple[str, str]]:
+        """Of which nothing is given out now: the trace of the owner, and the partition."""
+        return set(self._silent)
+
     def _row(self, partition: str, silent: _Silent, ended: float | None, seen: float) -> Silence:
         told, reason, because = silent.main(seen)
-        lasted = milliseconds(silent.began, seen)
-        goes_on = "" if ended is not None else ", and it goes on"
         # The reason has times of its own, as of then.
         ago = milliseconds(silent.began, told)
         then = f"; it said after {seconds(ago)}" if ago and reason not in (PAUSED, CALLBACK) else ""
-        return Silence(
-            group=self.group,
-            partition=partition,
-            consumer=silent.name[0],
-            host=silent.name[1],
-            began=At(silent.began),
-            ended=None if ended is None else At(ended),
-            duration_ms=None if ended is None else lasted,
-            reason=reason,
-            because=because,
-            sentence=f"{self.group}: {called(silent.name)} was given nothing from {partition} for"
-            f" {seconds(lasted)}{goes_on}{then}:"
-            f" {(because or reason or 'its trace does not say why').rstrip('.')}.",
-        )
+        name, began = silent.name, silent.began
+        return silence(self.group, name, partition, began, ended, seen, reason, because, then)
+
+
+def silence(
+    group: str,
+    name: Name,
+    partition: str,
+    began: float,
+    ended: float | None,
+    seen: float,
+    reason: str | None,
+    because: str | None,
+    then: str = "",
+) -> Silence:
+    """The row of a silence; `seen`: when it ended, or the traces; `then`: when the reason was
+    told."""
+    lasted = milliseconds(began, seen)
+    goes_on = "" if ended is not None else ", and it goes on"
+    return Silence(
+        group=group,
+        partition=partition,
+        consumer=name[0],
+        host=name[1],
+        began=At(began),
+        ended=None if ended is None else At(ended),
+        duration_ms=None if ended is None else lasted,
+        reason=reason,
+        because=because,
+        sentence=f"{group}: {called(name)} was given nothing from {partition} for"
+        f" {seconds(lasted)}{goes_on}{then}:"
+        f" {(because or reason or 'its trace does not say why').rstrip('.')}.",
+    )
 
 
 def in_sentences(rows: Iterable[Silence]) -> Iterator[tuple[float, str]]:

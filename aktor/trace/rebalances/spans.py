@@ -86,10 +86,15 @@ class Spans:
             self._add(life, WAIT, "coordinator", away.began, ended, away.who)
         life.aways = []
 
-    def end(self, life: Life) -> float:
-        """The traces end; returns when that of this member does."""
+    def end(self, life: Life, last: float) -> float:
+        """The traces end, with this event; returns when that of this member does. What a member is
+        in that is in a rebalance yet goes on as long as any trace."""
         state = self._states.pop(life.source)
-        self._end_state(life, state, state.told, unfinished=True)
+        goes_on = life.last_part is not None and life.last_part.goes_on
+        told = last if goes_on else state.told
+        self._end_state(life, state, told, unfinished=True)
+        if life.calling is not None and state.expelled is None:
+            self._add(life, CALLBACK, *life.calling, told, unfinished=True)
         if state.expelled is not None:
             self._add(life, AWAY, AWAY, state.told, state.expelled, EXPELLED)
         away = life.away

@@ -28,10 +28,9 @@ def _bob(events: list[Event]) -> Member:
 
 
 def matches(member: Member, at: float, pattern: str, new: str = "", gone: str = "") -> None:
-    member.tells(
-        *(at, "subscription.matched"),
-        **{"pattern": pattern, "topics_added": new.split(), "topics_removed": gone.split()},
-    )
+    added, removed = new.split(), gone.split()
+    told = {"pattern": pattern, "topics_added": added, "topics_removed": removed}
+    member.tells(at, "subscription.matched", **told)
 
 
 def triggers(events: list[Event]) -> list[tuple[str, str]]:

@@ -231,7 +231,7 @@ def test_a_callback_that_goes_on_while_its_member_leaves_is_told(
 
 
 @pytest.mark.parametrize("seconds", [0.4, 2.0])
-def test_a_revoked_callback_in_a_rebalance_or_a_short_one_is_no_silence(
+def test_a_revoked_callback_in_a_rebalance_or_a_short_one_is_no_silence_of_its_own(
     seconds: float, events: list[Event], alice: Member
 ) -> None:
     alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
@@ -246,4 +246,5 @@ def test_a_revoked_callback_in_a_rebalance_or_a_short_one_is_no_silence(
     )
     alice.tells(5 + seconds, "partitions.released", partitions={"t-0": 5})
 
-    assert rows_of(events, Silence) == []
+    # (Where the traces end, the rebalance goes on, and nobody has the partition.)
+    assert [row.reason for row in rows_of(events, Silence)] == ["rebalance"] * (seconds > 1)
