@@ -219,7 +219,7 @@ def _moment(text: str, newest: float) -> float:
 
 
 def _print(tables: Tables, *, around: str | None) -> None:
-    from aktor.trace.rebalances.holds import called, seconds
+    from aktor.trace.rebalances.holds import called, of_group, seconds
     from aktor.trace.rebalances.silences import in_sentences
 
     told = list(_told(tables.rebalances))
@@ -227,7 +227,7 @@ def _print(tables: Tables, *, around: str | None) -> None:
     told += [(row.began, row.sentence) for row in tables.refusals]
     if not told:
         near = "" if around is None else f" within 2 minutes of {around}"
-        print(f"No rebalance and no silence of a group is in these logs{near}.")
+        print(f"No rebalance and no silence is in these logs{near}.")
     for at, sentence in sorted(told):
         _print_line(f"{_clock(at)}  ", sentence)
     downtimes = [
@@ -257,8 +257,9 @@ def _print(tables: Tables, *, around: str | None) -> None:
     for reset in resets[:MOST]:
         _print_line(
             f"{_clock(reset.at)}  ",
-            f"{reset.group}: {reset.partition} of {called((reset.consumer, reset.host))}, from"
-            f" {reset.from_offset} to {reset.to_offset}: {reset.because}",
+            f"{of_group(reset.group)}: {reset.partition} of"
+            f" {called((reset.consumer, reset.host))}, from {reset.from_offset} to"
+            f" {reset.to_offset}: {reset.because}",
         )
     members = sorted(tables.members, key=lambda row: -row.rebalancing_ms)
     _print_head("Members, by the time that they spent in rebalances", len(members))

@@ -18,6 +18,7 @@ from aktor.spark.rebalances.tables import rows_of
 from aktor.trace.pictures import Pictures, check, draw, more_groups
 from aktor.trace.pictures.groups import GROUPS, WATERFALLS, GroupPictures
 from aktor.trace.pictures.times import PART
+from aktor.trace.rebalances.lines import ALONE
 from aktor.trace.rebalances.rows import Row
 from aktor.trace.rebalances.tables import TABLES, Tables
 
@@ -50,7 +51,8 @@ def drawn(tables: SparkTables, most: int = MOST) -> tuple[Tables, list[str]]:
     """The rows that are drawn, and what a page of them says of the rest."""
     group = _group(TABLES)
     chosen = _worst(tables.rows, group)
-    left_out = tables.rows.where(group.isNotNull()).select(group).distinct().count() - len(chosen)
+    others = tables.rows.where(group.isNotNull() & ~group.isin(ALONE, *chosen))
+    left_out = others.select(group).distinct().count()
     notes = [more_groups(left_out)] if left_out else []
     rows = tables.rows.where(group.isin(chosen))
     names = (*_LONGEST, *_NEAR)

@@ -20,6 +20,7 @@ from aktor.trace.pictures.charts import MissingError, Picture, altair, vl_conver
 from aktor.trace.pictures.groups import GroupPictures, file_names, groups_of
 from aktor.trace.pictures.page import escaped, page, sentences
 from aktor.trace.pictures.times import clock, day
+from aktor.trace.rebalances.lines import ALONE
 from aktor.trace.rebalances.tables import TABLES
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Pictures:
     def __init__(self, tables: Tables, title: str, notes: Sequence[str] = ()) -> None:
         self.title = title
         self.groups = [GroupPictures(tables, group) for group in groups_of(tables)]
-        every = {row.group for table in TABLES for row in tables[table]}
-        left_out = len(every) - len(self.groups)
+        every = {row.group for table in TABLES for row in tables[table]} - {ALONE}
+        left_out = len(every.difference(one.group for one in self.groups))
         self.notes = [*notes, *([more_groups(left_out)] if left_out else [])]
 
     def svgs(self) -> dict[str, str]:
@@ -90,10 +91,12 @@ class Pictures:
 
     def _parts(self) -> Iterator[str | Picture]:
         if not self.groups:
-            yield "<p>No rebalance and no silence of a group is in these logs.</p>"
+            yield "<p>No rebalance and no silence is in these logs.</p>"
         for note in self.notes:
             yield f'<p class="note">{escaped(note)}</p>'
         for one in self.groups:
+            if one.group == ALONE:
+                yield "<h2>Consumers without a group</h2>"
             yield from one.pictures()
             yield "<h3>All of it in sentences</h3>"
             yield sentences([(f"{day(at)} {clock(at)} UTC", said) for at, said in one.told])

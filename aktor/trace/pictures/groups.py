@@ -16,6 +16,7 @@ from aktor.trace.pictures.names import visible
 from aktor.trace.pictures.partitions import partitions_chart, ribbons_of, together
 from aktor.trace.pictures.times import Window, clock, day
 from aktor.trace.pictures.waterfall import waterfall_chart
+from aktor.trace.rebalances.lines import ALONE
 from aktor.trace.rebalances.rows import Rebalance
 from aktor.trace.rebalances.silences import in_sentences
 
@@ -82,7 +83,9 @@ class GroupPictures:
         return [row for row in longest if row.duration_ms >= SHARE * longest[0].duration_ms]
 
     def pictures(self) -> Iterator[Picture]:
-        """All of them."""
+        """All of them. Consumers without a group have none: they are told in sentences."""
+        if self.group == ALONE:
+            return
         yield self.timeline()
         if self.rebalances:
             yield self.causes()

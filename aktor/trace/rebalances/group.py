@@ -25,7 +25,7 @@ from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Re
 from aktor.trace.rebalances.causes import STAYS, Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.holds import not_there
-from aktor.trace.rebalances.lines import DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
+from aktor.trace.rebalances.lines import ALONE, DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
 from aktor.trace.rebalances.outages import Outages
 from aktor.trace.rebalances.ownership import OVERLAP, Ownership
 from aktor.trace.rebalances.parts import (
@@ -206,7 +206,8 @@ class GroupTraces:
             self._close(assembly)
         self._make(self._open, last, silent)
         self._rows += self._storms.end()
-        self._rows += self._totals.rows()
+        if self.group != ALONE:
+            self._rows += self._totals.rows()
         return self.rows()
 
     def _leave_open(self, life: Life, last: float) -> None:
@@ -273,6 +274,7 @@ class GroupTraces:
         if life is None:
             name = self._name(event)
             life = self._named[name] = self._lives[source] = Life(source, name)
+            life.by_hand = self.group == ALONE
             self._totals.begin_life(name)
         member = fields.text(event, "member")
         if member:
@@ -604,7 +606,8 @@ class GroupTraces:
 
     def _bootstrap_failed(self, life: Life, at: float, event: Event) -> None:
         because = fields.text(event, "because")
-        life.find_no_broker(at, because or "no broker can be reached")
+        if self.group != ALONE:  # (It needs no coordinator.)
+            life.find_no_broker(at, because or "no broker can be reached")
         self._no_broker(life, at, event)
 
     def _no_broker(self, life: Life, at: float, event: Event) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from aktor.trace.rebalances.parts import Name, Part
 
 __all__ = ["SESSION", "Gone", "Hold", "called", "hold_of", "not_there", "now_of"]
-__all__ += ["seconds"]
+__all__ += ["of_group", "seconds"]
 
 #: A wait is told if it is at least this part of the rebalance, and so many milliseconds.
 SHARE: Final = 0.2
@@ -144,6 +144,11 @@ def hold_of(parts: Iterable[Part], took: float, gone: Gone | None = None) -> Hol
 def called(name: Name) -> str:
     """A member, for people."""
     return f"{name[0] or 'a member'}{f' on {name[1]}' if name[1] else ''}"
+
+
+def of_group(group: str) -> str:
+    """Whose rows these are, for people."""
+    return group or "without a group"
 
 
 def seconds(ms: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = [
     "ALIVE",
+    "ALONE",
     "HEARTBEAT",
     "HEARTBEAT_LATE",
     "DELIVERED",
@@ -30,6 +31,9 @@ __all__ += ["NotUnderstoodError", "glance", "parse"]
 
 #: An event of a trace, as it was read: "event", "t", "group" and "source" are there.
 Event = dict[str, Any]
+
+#: The "group" of consumers that have none: they are taken together.
+ALONE: Final = ""
 
 #: By far the most frequent of the events.
 DELIVERED: Final = "records.delivered"
@@ -77,7 +81,9 @@ _BEGINNING: Final = '{"consumer":'
 
 
 #: How aktor's own lines begin and end: enough to sort them, at a fifth of what parsing costs.
-_HEAD: Final = re.compile(r'\{"consumer": (?:"(?:[^"\\]|\\.)*"|null), "group": "([^"\\]*)"')
+_HEAD: Final = re.compile(
+    r'\{"consumer": (?:"(?:[^"\\]|\\.)*"|null), "group": (?:"([^"\\]*)"|null)'
+)
 _TAIL: Final = re.compile(
     r'"event": "([a-z_.]+)", "t": ([0-9]{1,11}(?:\.[0-9]+)?), "host": "([^"\\]*)",'
     r'(?: "pid": [0-9]{1,15},)? "trace": "([0-9a-f]+)", "line": ([0-9]{1,15})\}$'
@@ -118,7 +124,8 @@ def glance(line: str) -> Glance | None:
         return None
     if tail[1] not in EVENTS and not (tail[1] == HEARTBEAT and _API.search(line)):
         return None
-    return Glance(tail[1], float(tail[2]), head[1], tail[4], int(tail[5]))
+    group = ALONE if head[1] is None else head[1]
+    return Glance(tail[1], float(tail[2]), group, tail[4], int(tail[5]))
 
 
 class NotUnderstoodError(ValueError):
@@ -144,6 +151,8 @@ def parse(line: str, file: str = "") -> Event:
     t = event.get("t")
     if isinstance(t, bool) or not isinstance(t, int | float) or not 0 <= t < _T_END:
         raise NotUnderstoodError(NO_TIME)
+    if event.get("group", 0) is None:
+        event["group"] = ALONE
     if not isinstance(event.get("group"), str):
         raise NotUnderstoodError(NO_GROUP)
     event["t"] = float(t)

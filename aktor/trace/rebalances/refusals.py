@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.holds import called, seconds
+from aktor.trace.rebalances.holds import called, of_group, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Refusal
 
@@ -92,7 +92,7 @@ class Refusals:
             refused=what,
             times=times,
             because=refused.because,
-            sentence=f"{self.group}: {called(refused.name)} {_WORDS[what]}{again}:"
+            sentence=f"{of_group(self.group)}: {called(refused.name)} {_WORDS[what]}{again}:"
             f" {refused.because.rstrip('.')}.",
         )
 

@@ -23,6 +23,7 @@ At = NewType("At", float)
 class Row:
     """A row of any table."""
 
+    #: Empty: of consumers without a group, all of which are taken together.
     group: str
 
 

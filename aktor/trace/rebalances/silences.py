@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.rebalances.holds import called, seconds
+from aktor.trace.rebalances.holds import called, of_group, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Silence
 
@@ -146,7 +146,7 @@ def silence(
         duration_ms=None if ended is None else lasted,
         reason=reason,
         because=because,
-        sentence=f"{group}: {called(name)} was given nothing from {partition} for"
+        sentence=f"{of_group(group)}: {called(name)} was given nothing from {partition} for"
         f" {seconds(lasted)}{goes_on}{then}:"
         f" {(because or reason or 'its trace does not say why').rstrip('.')}.",
     )

@@ -27,10 +27,10 @@ from aktor.trace.pictures import draw
 from aktor.trace.rebalances import Tables as RowTables
 from aktor.trace.rebalances import read
 from aktor.trace.rebalances.absent import ENDED
-from aktor.trace.rebalances.lines import Event
+from aktor.trace.rebalances.lines import ALONE, Event
 from examples import spark_rebalances
 from tests.spark.session import of_a_program
-from tests.unit.trace.rebalances.incidents import Incident
+from tests.unit.trace.rebalances.incidents import Incident, without_a_group
 from tests.unit.trace.rebalances.told import storm_lines
 
 #: A group of each protocol.
@@ -64,6 +64,7 @@ def lines_of_groups() -> tuple[str, ...]:
             renamed = {"group": event["group"] and f"{event['group']}-{seed}"}
             lines.append({**event, **renamed, "trace": f"{seed}{event['trace'][1:]}"})
     lines += [{**event, "group": "g-killed"} for event in of_a_killed_member()]
+    lines += [{**event, "trace": f"9{event['trace'][1:]}"} for event in without_a_group()]
     return tuple(json.dumps(one) for one in sorted(lines, key=lambda one: float(one["t"])))
 
 
@@ -222,8 +223,9 @@ def test_the_command_writes_tables_and_a_page_that_needs_nothing_else(
     assert read_back.count() == arrow_table("rebalances", rows).num_rows
     page = (out / "rebalances.html").read_text(encoding="utf-8")
     assert not re.search(r"<(script|link|img)[^>]* (src|href)=.http", page)
-    for group in {row.group for row in rows}:
+    for group in {row.group for row in rows} - {ALONE}:
         assert f"Group {group}: what its members did" in page
+    assert "without a group: alice on host-alice was given nothing" in page
     assert "rebalances.html is written" in capsys.readouterr().out
 
 

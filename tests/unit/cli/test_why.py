@@ -94,7 +94,7 @@ def test_around_a_time_of_which_there_is_nothing_it_says_so(
 ) -> None:
     assert main(["why", str(log), "--around", "12:00"]) == 1
 
-    nothing = "No rebalance and no silence of a group is in these logs within 2 minutes of 12:00."
+    nothing = "No rebalance and no silence is in these logs within 2 minutes of 12:00."
     assert nothing in said(capsys)
 
 

@@ -428,7 +428,7 @@ def test_tables_without_a_group_give_a_page_that_says_so() -> None:
     pictures = draw(Tables())
 
     assert pictures.svgs() == {}
-    assert "No rebalance and no silence of a group is in these logs." in pictures.html()
+    assert "No rebalance and no silence is in these logs." in pictures.html()
 
 
 @pytest.mark.gate

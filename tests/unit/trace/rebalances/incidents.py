@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from aktor.simulation import Member, Simulation, Topic
@@ -62,3 +63,26 @@ def closes(sim: Simulation, member: Member) -> None:
         sim.sleep(1000)
 
     member.does_next = close
+
+
+@cache
+def without_a_group() -> list[Event]:
+    """Two consumers without a group read all of `orders`: one does not poll for 5 s, and a broker
+    of the other is not there for some seconds."""
+    with Simulation(1) as sim:
+        orders = sim.topic("orders", partitions=6)
+        sim.trickle(orders, per_second=10, seconds=60.0)
+        names = ["alice", "bob"]
+        alice, _ = sim.consumers(
+            group=None,
+            topics=[orders],
+            count=2,
+            by_hand=True,
+            each=lambda config, number: {**config, "client_id": names[number]},
+        )
+        sim.run(for_=10)
+        alice.busy_for = 5.0
+        sim.run(for_=10)
+        sim.brokers.crash(1)
+        sim.run(for_=20)
+        return list(sim.history.traces(BEGAN))

@@ -9,6 +9,7 @@ import pytest
 
 from aktor.trace.rebalances.lines import (
     ALIVE,
+    ALONE,
     HEARTBEAT,
     PATTERN,
     NotUnderstoodError,
@@ -63,7 +64,8 @@ def test_what_shipping_does_to_a_line_is_undone(line: str) -> None:
         ("[1, 2]", "torn"),
         (LINE.replace("5.0", '"noon"'), "no time"),
         (LINE.replace("5.0", "NaN"), "no time"),
-        (LINE.replace('"g"', "null"), "no group"),
+        (LINE.replace('"g"', "7"), "no group"),
+        (LINE.replace('"group": "g", ', ""), "no group"),
         (LINE.replace("poll.late", "request.sent"), "another event"),
         (LINE.replace('"poll.late"', '["poll.late"]'), "another event"),
         (LINE.replace("5.0", "[" * 100_000 + "]" * 100_000), "torn"),
@@ -73,6 +75,15 @@ def test_what_shipping_does_to_a_line_is_undone(line: str) -> None:
 def test_what_is_not_understood_is_refused_by_its_reason(line: str, reason: str) -> None:
     with pytest.raises(NotUnderstoodError, match=reason):
         parse(line)
+
+
+def test_consumers_without_a_group_are_taken_together() -> None:
+    line = LINE.replace('"g"', "null")
+    seen = glance(line)
+
+    assert parse(line)["group"] == ALONE
+    assert seen is not None
+    assert seen.group == ALONE
 
 
 @pytest.mark.parametrize("t", ["1e300", "-1", "1e11"])
