@@ -19,7 +19,7 @@ from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
     from aktor.trace.rebalances import Tables
-    from aktor.trace.rebalances.rows import Rebalance, RefusedCommit, Row
+    from aktor.trace.rebalances.rows import Downtime, Rebalance, RefusedCommit, Row
 
 __all__ = ["add_arguments", "check_pictures", "run", "write_pictures"]
 
@@ -242,7 +242,7 @@ def _print(tables: Tables, *, around: str | None) -> None:
         _print_line(
             f"{_clock(row.last_delivered or row.assigned)}  ",
             f"{row.group}: {row.partition}, {seconds(row.downtime_ms or 0.0)}, from"
-            f" {called(before)} to {called(after)}",
+            f" {called(before)} to {called(after)}{_unseen(row)}",
         )
     refused = _refused(tables.refused_commits)
     _print_head("Commits that were refused", len(refused))
@@ -278,6 +278,17 @@ def _print(tables: Tables, *, around: str | None) -> None:
         words += [_count(count, what) for what, count in others.items() if count]
         name = called((total.consumer, total.host))
         _print_line("        ", f"{total.group}: {name}: {', '.join(words)}")
+
+
+def _unseen(row: Downtime) -> str:
+    """That it may have been none: the partition may have had another owner."""
+    from aktor.trace.rebalances.assembly import UNSEEN
+
+    if not row.unseen_owner:
+        return ""
+    passed_over = -(row.repeated or 0)
+    told = f"; {_count(passed_over, 'offset')} were passed over" if passed_over > 0 else ""
+    return f" ({UNSEEN}{told})"
 
 
 def _refused(rows: Iterable[RefusedCommit]) -> list[list[RefusedCommit]]:

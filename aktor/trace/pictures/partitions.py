@@ -87,6 +87,8 @@ def ribbons_of(
         ribbon_of = found.get(gap.partition)
         if ribbon_of is None or began is None or resumed is None or resumed - began < SHORTEST:
             continue
+        if gap.unseen_owner:
+            continue  # nobody with a trace knows whether it was silent
         if gap.downtime_ms is not None and window.meets(began, resumed):
             before = called((gap.from_consumer, gap.from_host))
             after = called((gap.to_consumer, gap.to_host))

@@ -24,7 +24,7 @@ from aktor.trace.rebalances.parts import (
 )
 from aktor.trace.rebalances.rows import At, MemberPart, Rebalance
 
-__all__ = ["REACH", "SKEW", "Assembly", "Departure", "Moves"]
+__all__ = ["REACH", "UNSEEN", "SKEW", "Assembly", "Departure", "Moves"]
 
 #: A member that left or was lost so many seconds before explains a rebalance: the other members
 #: learn of it by a heartbeat.
@@ -52,6 +52,9 @@ _GAVE_UP: Final = (
     ": it had been giving partitions up for {} (its group waits for max_poll_interval_ms, not"
     " longer)"
 )
+
+#: What may have been between two owners of a partition.
+UNSEEN: Final = "a member without a trace may have had the partition"
 
 #: The trace of a member that lives tells something within so many seconds.
 _GOES_ON: Final = 1.0
@@ -437,6 +440,7 @@ class Assembly:
         self.hold = hold
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
+        unseen = sum(part.unseen_gaps for part in parts)
         longest = _longest(parts)
         name = f"{group}/{generations[-1] if generations else '?'}/{began:.6f}"
         row = Rebalance(
@@ -473,7 +477,7 @@ class Assembly:
             held_ms=None if hold is None else hold.ms,
             sentence=_sentence(
                 *(group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves),
-                *(gaps, self.goes_on),
+                *(gaps, unseen, self.goes_on),
             )
             + _clocks(parts, apart),
         )
@@ -543,6 +547,7 @@ def _sentence(
     outcomes: Mapping[str, int],
     moves: Moves,
     gaps: list[float],
+    unseen: int,
     goes_on: bool,
 ) -> str:
     """All of it in one sentence, for people."""
@@ -572,7 +577,8 @@ def _sentence(
         are = "member is" if moves.unseen == 1 else "members are"
         words.append(f"{moves.unseen} {are} in no trace")
     if gaps:
-        words.append(f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}")
+        told = f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}"
+        words.append(f"{told} (in {unseen} of them {UNSEEN})" if unseen else told)
     return "; ".join(words) + "."
 
 

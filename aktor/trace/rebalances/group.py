@@ -27,7 +27,7 @@ from aktor.trace.rebalances.clocks import Clocks
 from aktor.trace.rebalances.holds import not_there
 from aktor.trace.rebalances.lines import ALONE, DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
 from aktor.trace.rebalances.outages import Outages
-from aktor.trace.rebalances.ownership import OVERLAP, Ownership
+from aktor.trace.rebalances.ownership import OVERLAP, Owner, Ownership
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
     IN_GROUP,
@@ -70,6 +70,10 @@ ABANDONED: Final = 600.0
 #: A member that is in a rebalance and tells nothing for so many seconds, and for two intervals of
 #: its heartbeats, is not there any more, or its trace is not.
 QUIET: Final = 30.0
+
+#: So many generations are kept that members were done with, and so many ids of members.
+KEPT: Final = 50
+IDS: Final = 10_000
 
 #: In which words a member leaves whose consumer was closed.
 CLOSED: Final = "the consumer was closed"
@@ -116,6 +120,11 @@ class GroupTraces:
         self.clocks = Clocks()
         #: The ids of the members, as the leader of a classic group had them last.
         self._listed: frozenset[str] | None = None
+        #: The generations that members were done with last.
+        self._done: list[int] = []
+        #: The ids of the members of each generation, as leaders had them; and those of all traces.
+        self._lists: dict[int, frozenset[str]] = {}
+        self._ids: dict[str, None] = {}
         self._last: Event | None = None
         #: Nothing comes to its end by the mere passing of time before this.
         self._due = math.inf
@@ -277,8 +286,10 @@ class GroupTraces:
             life.by_hand = self.group == ALONE
             self._totals.begin_life(name)
         member = fields.text(event, "member")
-        if member:
+        if member and life.member != member:
             life.member = member
+            self._ids[member] = None
+            _cut(self._ids, IDS)
         part = life.part
         if part is not None and event["event"] not in _NO_PART:
             part.seen = event["t"]
@@ -367,6 +378,9 @@ class GroupTraces:
             part.came += sorted(listed.keys() - self._listed - known)
             part.went += sorted(self._listed - listed.keys() - known)
         self._listed = frozenset(listed)
+        if part.generation is not None:
+            self._lists[part.generation] = self._listed
+            _cut(self._lists, KEPT)
 
     def _is_missing(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> bool:
         """Whether a member was told that the group rebalances, and is not in what came of it."""
@@ -422,6 +436,8 @@ class GroupTraces:
         part = life.part or self._begin_part(life, at - ms / 1000, fields.text(event, "because"))
         life.in_group = True
         generation = fields.number(event, "generation")
+        if generation is not None and generation not in self._done:
+            self._done = [*self._done[1 - KEPT :], generation]
         if life.protocol != "consumer" and generation is not None:
             self._is_of(part, generation)
         elif generation and part.generation is None and not part.revoked:
@@ -781,6 +797,30 @@ class GroupTraces:
                 self._lives[before.source].in_group = False
             if before is not None and before.revoked_in is not None and part is not None:
                 self._hand_over(before.revoked_in, part)
+            if before is not None and part is not None and before.released is not None:
+                self._note_another(partition, before, part)
+
+    def _note_another(self, partition: str, before: Owner, given_in: Part) -> None:
+        """Note whether somebody else may have had a partition since it was released: a classic
+        group was in another generation meanwhile, or a KIP-848 member was done with what it had to
+        give up and did not give it to this one."""
+        if self._lives[given_in.source].protocol == "classic":
+            left, given = before.released_in, given_in.generation
+            if left is None or given is None:
+                return
+            meanwhile = [between for between in self._done if left < between < given]
+            if meanwhile:
+                listed = {one for between in meanwhile for one in self._lists.get(between, ())}
+                self._ownership.had_another(partition, unseen=bool(listed - self._ids.keys()))
+            return
+        revoked_in = before.revoked_in
+        if (
+            revoked_in is not None
+            and revoked_in.outcome == "completed"
+            and self._of.get(revoked_in) is not self._of.get(given_in)
+            and not self._is_handed_over(revoked_in, given_in)
+        ):
+            self._ownership.had_another(partition, unseen=False)
 
     def _hand_over(self, revoked_in: Part, given_in: Part) -> None:
         """A partition that was revoked in the one part is given to a member in the other one: they
@@ -802,12 +842,15 @@ class GroupTraces:
 
     def _released(self, life: Life, at: float, event: Event) -> None:
         life.calling = None
+        generation = life.last_generation if life.protocol == "classic" else None
         for partition in fields.keys(event):
             self._add(self._silences.end(life.source, partition, at))
         for partition in () if life.by_hand else fields.keys(event):
             is_member = life.state in IN_GROUP and not life.departed
             self._add(
-                self._ownership.release(partition, life.source, at, life.part, is_member=is_member)
+                self._ownership.release(
+                    *(partition, life.source, at, life.part, generation), is_member=is_member
+                )
             )
 
     def _delivered(self, life: Life, at: float, event: Event) -> None:
@@ -1077,6 +1120,11 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "topic.refused": GroupTraces._topic_refused,
     DELIVERED: GroupTraces._delivered,
 }
+
+
+def _cut(kept: dict[Any, Any], most: int) -> None:
+    if len(kept) > most:
+        del kept[next(iter(kept))]
 
 
 def _told(life: Life) -> tuple[bool, float]:

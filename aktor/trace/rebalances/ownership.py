@@ -39,6 +39,12 @@ class Owner:
     #: The part of a rebalance in which it was given the partition, and in which it was revoked.
     given_in: Part | None = None
     revoked_in: Part | None = None
+    #: The generation of a classic group in which it released it.
+    released_in: int | None = None
+    #: Between the owner before and this one somebody else may have had it; and there was a member
+    #: without a trace.
+    had_another: bool = False
+    had_unseen: bool = False
     #: The next owner got the partition though this one had not released it.
     expelled: Expelled | None = None
     #: `before`: the owner before; None as soon as the row of the hand-over is made. `resumed` and
@@ -119,17 +125,24 @@ class Ownership:
         return before, unused
 
     def release(
-        self, partition: str, source: str, at: float, part: Part | None, *, is_member: bool
+        self,
+        partition: str,
+        source: str,
+        at: float,
+        part: Part | None,
+        generation: int | None = None,
+        *,
+        is_member: bool,
     ) -> Downtime | None:
-        """This owner has released the partition; `is_member`: it is in its group, as it says.
-        Returns the row of the hand-over to it if that was not made yet: the owner delivered
-        nothing, or OVERLAP had not passed."""
+        """This owner has released the partition, in this generation of a classic group;
+        `is_member`: it is in its group, as it says. Returns the row of the hand-over to it if that
+        was not made yet: the owner delivered nothing, or OVERLAP had not passed."""
         owner = self._owners.get(partition)
         if owner is None:
             return None
         if owner.source != source:
             return self._release_late(partition, owner, source, at, is_member=is_member)
-        owner.released = at
+        owner.released, owner.released_in = at, generation
         if part is not None:
             part.revoked.add(partition)
             owner.revoked_in = part
@@ -140,6 +153,12 @@ class Ownership:
         owner = self._owners.get(partition)
         if owner is not None and owner.source == source and owner.withheld is None:
             owner.withheld = at
+
+    def had_another(self, partition: str, *, unseen: bool) -> None:
+        """Somebody may have had it between its present owner and the one before. `unseen`: a member
+        without a trace was there."""
+        owner = self._owners[partition]
+        owner.had_another, owner.had_unseen = True, unseen
 
     def owner(self, partition: str) -> Owner | None:
         """Who had it last."""
@@ -252,8 +271,13 @@ class Ownership:
             owner.last, owner.next_offset = before.last, before.next_offset
         resumed, first, released = owner.resumed, owner.first_offset, before.released
         gap = None if last is None or resumed is None else milliseconds(last, resumed)
+        repeated = None if expected is None or first is None else expected - first
+        # (Records that nobody read here were committed by somebody.)
+        is_passed_over = repeated is not None and repeated < 0
+        unseen = owner.had_another and (owner.had_unseen or is_passed_over)
         if gap is not None and owner.given_in is not None:
             owner.given_in.gaps.append(gap)
+            owner.given_in.unseen_gaps += unseen
         hosts = before.name[1], owner.name[1]
         return Downtime(
             group=self.group,
@@ -271,8 +295,9 @@ class Ownership:
             unowned_ms=None if released is None else milliseconds(released, owner.assigned),
             expected_offset=expected,
             first_offset=first,
-            repeated=None if expected is None or first is None else expected - first,
+            repeated=repeated,
             overlap=overlap,
+            unseen_owner=unseen,
             same_host=None if None in hosts else hosts[0] == hosts[1],
         )
 

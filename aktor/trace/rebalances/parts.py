@@ -179,6 +179,8 @@ class Part:
     revoked: set[str] = field(default_factory=set)
     #: The gaps in delivery (in ms) that ended after this part had given the partition a new owner.
     gaps: list[float] = field(default_factory=list)
+    #: In so many of these a member without a trace may have had the partition.
+    unseen_gaps: int = 0
 
     def end(self, at: float, outcome: str) -> None:
         """It is over."""

@@ -154,6 +154,9 @@ class Downtime(Row):
     #: Whether the old owner delivered after the new one had begun: it did not know that it was
     #: fenced, or the clocks of their hosts differ. Then nothing is said of the gap.
     overlap: bool
+    #: Whether a member without a trace may have had it between the two, and read it: the group had
+    #: given it to somebody else, and had such a member, or offsets were passed over.
+    unseen_owner: bool
     #: Whether both times are by the clock of one host; None if a host is not known.
     same_host: bool | None
 

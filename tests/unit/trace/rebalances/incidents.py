@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from aktor.simulation import Member, Simulation, Topic
-from aktor.trace.rebalances import read
+from aktor.trace.rebalances import Tables, read
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Rebalance
 from tests.unit.trace.rebalances.told import BEGAN
@@ -53,6 +53,11 @@ def sentences_of(events: Iterable[Event], since: float = 0.0) -> list[str]:
     rows, _ = read(json.dumps(event) for event in events)
     rebalances = [row for row in rows if isinstance(row, Rebalance)]
     return [row.sentence for row in rebalances if row.began >= BEGAN + since]
+
+
+def tables_of(events: Iterable[Event]) -> Tables:
+    """What these traces say."""
+    return Tables(read(json.dumps(event) for event in events)[0])
 
 
 def closes(sim: Simulation, member: Member) -> None:
