@@ -857,19 +857,21 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Go to the first available offset of these (default: all) partitions. Returns True when
         the positions are known."""
-        await self._reset(partitions, ResetStrategy.EARLIEST)
+        await self._reset("seek_to_beginning", partitions, ResetStrategy.EARLIEST)
         return True
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Go to the end of these (default: all) partitions. Returns True when the positions are
         known."""
-        await self._reset(partitions, ResetStrategy.LATEST)
+        await self._reset("seek_to_end", partitions, ResetStrategy.LATEST)
         return True
 
-    async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: ResetStrategy) -> None:
+    async def _reset(
+        self, name: str, partitions: tuple[TopicPartition, ...], strategy: ResetStrategy
+    ) -> None:
         chosen = arguments.assigned_or_all(partitions, self._engine.delivery.partitions)
-        deadline = self._deadline("seek_to_beginning")
-        await self._call("seek", lambda: self._engine.reset_and_find(chosen, strategy, deadline))
+        deadline = self._deadline(name)
+        await self._call(name, lambda: self._engine.reset_and_find(chosen, strategy, deadline))
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
@@ -966,7 +968,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         `aktor.KafkaConsumer.look_up_topics`. Not in aiokafka."""
         named = arguments.checked_topics(topics)
         deadline = self._deadline("topics")
-        return await self._call("topics", lambda: self._engine.questions.topics(named, deadline))
+        return await self._call(
+            "look_up_topics", lambda: self._engine.questions.topics(named, deadline)
+        )
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partition ids of a topic that is read, from the metadata at hand; None: unknown."""
@@ -977,19 +981,19 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The first available offset of each partition (assigned or not)."""
-        return await self._edges(partitions, ResetStrategy.EARLIEST)
+        return await self._edges("beginning_offsets", partitions, ResetStrategy.EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record (the last stable one, with read_committed)."""
-        return await self._edges(partitions, ResetStrategy.LATEST)
+        return await self._edges("end_offsets", partitions, ResetStrategy.LATEST)
 
     async def _edges(
-        self, partitions: Iterable[TopicPartition], strategy: ResetStrategy
+        self, name: str, partitions: Iterable[TopicPartition], strategy: ResetStrategy
     ) -> dict[TopicPartition, int]:
         wanted = arguments.checked_partitions(partitions)
-        deadline = self._deadline("beginning_offsets")
+        deadline = self._deadline(name)
         return await self._call(
-            "offsets", lambda: self._engine.questions.edges(wanted, strategy, deadline)
+            name, lambda: self._engine.questions.edges(wanted, strategy, deadline)
         )
 
     async def offsets_for_times(
@@ -998,7 +1002,9 @@ class KafkaConsumer(Guarded, Shown, Generic[K, V]):
         """The first offset at or after each timestamp (ms), None where there is none."""
         wanted = arguments.checked_timestamps(timestamps)
         deadline = self._deadline("offsets_for_times")
-        return await self._call("offsets", lambda: self._engine.questions.offsets(wanted, deadline))
+        return await self._call(
+            "offsets_for_times", lambda: self._engine.questions.offsets(wanted, deadline)
+        )
 
     # -- below the methods
 

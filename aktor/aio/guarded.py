@@ -45,7 +45,8 @@ NEVER_NESTED: Final = READS | {*ASSIGNING}
 #: What would disturb a `process` that runs, if it did not come from a listener.
 NOT_BESIDE_PROCESS: Final = frozenset(
     {"getmany", "getone", "iteration", "poll_arrow", "process", *ASSIGNING}
-    | {"seek", "seek_to_committed", "pause", "resume", "commit"}
+    | {"seek", "seek_to_beginning", "seek_to_committed", "seek_to_end"}
+    | {"pause", "resume", "commit"}
 )
 
 

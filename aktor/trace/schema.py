@@ -597,6 +597,13 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "seconds",
         ),
         _event(
+            "process.stood_still",
+            "debug warning",
+            "nothing of the consumer ran for `seconds` at least (its process was stopped, say);"
+            " `since`: when it is known to have run last; a warning from a second on",
+            "seconds since because",
+        ),
+        _event(
             "poll.late",
             "warning",
             "no poll for `seconds`, more than `max_poll_interval_ms`; the member leaves",

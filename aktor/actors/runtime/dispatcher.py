@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias
 
 import pykka
 
@@ -47,6 +47,7 @@ __all__ = [
     "Reply",
     "Seeded",
     "Sleeper",
+    "Standstill",
     "VirtualTime",
     "run_until",
 ]
@@ -69,6 +70,9 @@ TURNS_PER_LOOK: Final = 256
 #: What has come meanwhile is read before anybody judges by the time who has not answered.
 STOOD_STILL: Final = 0.1
 
+#: So many unforeseen seconds are told (see `Standstill`).
+TOLD_FROM: Final = 0.5
+
 #: The receiver, the message, and the event of the trace that led to it (0: none).
 _Mail: TypeAlias = tuple["CooperativeActor", "_Letter", int]
 
@@ -80,6 +84,18 @@ class Enveloped:
 
     def __init__(self, envelope: Any) -> None:
         self.envelope = envelope
+
+
+class Standstill(NamedTuple):
+    """A time in which nothing of the consumer ran, by the dispatcher's clock: its process was
+    stopped, or frozen with its machine, or its threads had no turn. It began after `since`, and
+    lasted from `due` to `until` at least. `in_turn`: or the thread was busy for so long in one
+    turn. (A clock that jumps looks the same.)"""
+
+    since: float
+    due: float
+    until: float
+    in_turn: bool = False
 
 
 #: A message of another actor, or what came through the actor's Pykka reference.
@@ -463,6 +479,11 @@ class Dispatcher:
         #: Until when the thread sleeps, and when it last came back from a sleep.
         self._sleeps_until = math.inf
         self._awake_since = -math.inf
+        #: Of a dispatcher without a thread of its own: when it had nothing more to do, and by when
+        #: it turns again.
+        self._idle_since, self._turns_by = -math.inf, math.inf
+        #: The last time in which nothing ran; None: none was found.
+        self.standstill: Standstill | None = None
         #: Called with the time about once a second, while the thread turns; it returns when to call
         #: it again, and whether to wake for that. See `watch_by`.
         self._watch: Callable[[float], tuple[float, bool]] | None = None
@@ -606,6 +627,9 @@ class Dispatcher:
             ticks.begin_again()
             return None
         now = self.clock()
+        if now - self._turns_by >= TOLD_FROM:
+            self.standstill = Standstill(self._idle_since, self._turns_by, now)
+            self._turns_by = now
         # (A process that stood still does first what was due: so it finds out that it did.)
         if self._watch_at <= now <= ticks.wake_at + STOOD_STILL:
             self._look(now)
@@ -615,7 +639,10 @@ class Dispatcher:
             # is full, so that nothing is asked for.
             unseen = self._is_unseen and ticks.wake_at > self._watch_at + UNSEEN_FOR
             wakes = self._wakes_to_watch or unseen
-            return min(ticks.wake_at, self._watch_at) if wakes else ticks.wake_at
+            wake_at = min(ticks.wake_at, self._watch_at) if wakes else ticks.wake_at
+            if self._thread is None:
+                self._idle_since, self._turns_by = now, max(now, wake_at)
+            return wake_at
         self.publish(due)
         return None
 
@@ -860,6 +887,7 @@ class Dispatcher:
                 if thread.rests and not self._stopping:
                     self._prepare_to_rest()
                     thread.wait_until_it_may_go_on()
+                    self._awake_since = self.clock()
         except BaseException as error:
             self._fail_by(error)
         finally:
@@ -899,6 +927,9 @@ class Dispatcher:
         assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
         if self._stopping:
             return
+        began, since = self.clock(), self._awake_since
+        if began - since >= TOLD_FROM and since > -math.inf:
+            self.standstill = Standstill(since, since, began, in_turn=True)
         self._sleeps_until = wake_at
         self._sleeping = True
         try:
@@ -909,12 +940,14 @@ class Dispatcher:
                 self._deliver(self._order.take())
                 self.sleeper.wait(0.0)
                 return
-            began = self.clock()
             self.sleeper.wait(max(0.0, wake_at - began))
             # (Who is stopped in a wait, and continued, comes back from it with nothing once its
             # time has passed, whatever there is to be read: PEP 475.)
-            if self.clock() > max(wake_at, began) + STOOD_STILL:
+            woken, due = self.clock(), max(wake_at, began)
+            if woken > due + STOOD_STILL:
                 self.sleeper.wait(0.0)
+                if woken - due >= TOLD_FROM:
+                    self.standstill = Standstill(began, due, woken)
         finally:
             self._awake_since = self.clock()
             self._sleeping = False

@@ -251,10 +251,9 @@ class ThreadGuard(Guard[FrameType]):
 
     @property
     def waiting_calls(self) -> tuple[str, ...]:
-        """The names of the methods that wait for the cluster. (A guarded call has its method in a
-        variable.)"""
-        methods = [frame.f_locals.get("method") for frame in self.away.copy()]
-        return tuple(getattr(method, "__name__", "") for method in methods)
+        """The names of the methods that wait for the cluster, as the application has called them.
+        (A guarded call has its method in a variable.)"""
+        return tuple(_method_of(frame) for frame in self.away.copy())
 
     def check_iterable(self) -> None:
         """End an iteration over a consumer that was closed, or is to be closed."""
@@ -438,6 +437,18 @@ class ThreadGuard(Guard[FrameType]):
         if holder is not None and _runs(holder):
             others.append(holder)
         return bool(self.away) or any(one is not frame for one in others)
+
+
+def _method_of(frame: FrameType) -> str:
+    """The method that is called by this frame; if another one of the consumer calls it, that."""
+    method = frame.f_locals.get("method")
+    name: str = getattr(method, "__name__", "")
+    code, outer = getattr(method, "__code__", None), frame.f_back
+    while code is not None and outer is not None:
+        if outer.f_code.co_filename != code.co_filename:
+            break
+        name, outer = outer.f_code.co_name, outer.f_back
+    return name
 
 
 def _is_below(holder: FrameType | None, frame: FrameType | None) -> bool:

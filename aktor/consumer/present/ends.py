@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.reason import FAULT_AFTER
 from aktor.consumer.present.seen import PartitionSeen
@@ -25,9 +26,9 @@ FOLLOWED: Final = EVERY + FAULT_AFTER
 
 
 def unasked(engine: Engine, fetch: FetchNow, now: float) -> frozenset[TopicPartition]:
-    """The partitions with a position whose ends were not told for a second, since they are paused,
-    or there is no room for more. (What a fault hinders has leaders that tell nothing.) From any
-    thread."""
+    """The partitions with a position whose ends were not told for a second, since they are paused
+    or about to be revoked, or there is no room for more. (What a fault hinders has leaders that
+    tell nothing.) From any thread."""
     settings, cluster = engine.core.settings, engine.core.port.cluster
     fetched_until = now - max(settings.fetch_max_wait, settings.fetch_idle_wait) - FAULT_AFTER
     lasts = [node.last for node in fetch.answered.values()]
@@ -43,6 +44,7 @@ def unasked(engine: Engine, fetch: FetchNow, now: float) -> frozenset[TopicParti
             and it.offset is not None
             and (
                 it.paused
+                or it.stage is Stage.PENDING_REVOCATION
                 or not (tp in fetched or tp in hindered or _source(fetch, cluster, tp) in faulty)
             )
         ]
@@ -58,8 +60,8 @@ def _source(fetch: FetchNow, cluster: Cluster, tp: TopicPartition) -> int | None
 def end_known_at(p: Picture, tp: TopicPartition, it: PartitionSeen) -> float:
     """When the broker that it is read from has told its end, or has answered a Fetch for it and so
     said that nothing has changed; -inf: never."""
-    if tp in p.fetch.hindered:
-        return it.told_at  # it may have been refused in that answer
+    if tp in p.fetch.hindered or it.stage is Stage.PENDING_REVOCATION:
+        return it.told_at  # it may have been refused in that answer, or what came was dropped
     source = _source(p.fetch, p.cluster, tp)
     if source is None or source not in p.answers:
         return it.told_at
@@ -73,8 +75,17 @@ def is_lag_known(
     """Whether its end was told so lately that the lag is known now. A broker may keep a Fetch for a
     while if there is nothing new; one that is not asked (by a Fetch) tells nothing."""
     age = p.now - known_at
-    if it.paused or tp in p.fetch.hindered or not asked:
+    if it.paused or it.stage is Stage.PENDING_REVOCATION or tp in p.fetch.hindered or not asked:
         return age < FOLLOWED
     if it.is_here:
         return age < READ_FOR
-    return age < p.fetch_wait + FAULT_AFTER
+    return age < (p.fetch_wait + FAULT_AFTER if _may_be_asked(p, tp) else FAULT_AFTER)
+
+
+def _may_be_asked(p: Picture, tp: TopicPartition) -> bool:
+    """Whether a Fetch for it may be with the broker now: so that the broker tells what is new."""
+    source = _source(p.fetch, p.cluster, tp)
+    if source is None or source in p.fetch.failed or p.overdue >= FAULT_AFTER:
+        return False
+    broker = p.network.brokers.get(source)
+    return broker is None or broker.fetch_throttle.until <= p.now

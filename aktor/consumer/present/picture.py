@@ -245,19 +245,11 @@ def _application(
     )
 
 
-#: Calls that wait for the cluster and give out no records.
-_NO_READERS: Final = frozenset(
+#: Calls that wait for records. (The attendance of the asyncio consumer polls in their place.)
+_READERS: Final = frozenset(
     {
-        "beginning_offsets",
-        "bootstrap",
-        "commit",
-        "committed",
-        "end_offsets",
-        "look_up_topics",
-        "offsets",
-        "offsets_for_times",
-        "position",
-        "topics",
+        *("__next__", "_next", "_poll_arrow", "_poll_once", "poll", "poll_arrow"),
+        *("getmany", "getone", "iteration", "process", "process (poll)", "start"),
     }
 )
 
@@ -265,5 +257,4 @@ _NO_READERS: Final = frozenset(
 def _other_call(guard: CallsNow) -> str:
     """The call that waits, if none that reads does."""
     calls = guard.waiting_calls
-    others = sorted(_NO_READERS.intersection(calls))
-    return others[0] if others and len(others) == len(calls) else ""
+    return min(calls, default="") if _READERS.isdisjoint(calls) else ""

@@ -1,22 +1,26 @@
 """Stalls as events: partitions that get nothing, late heartbeats, late polls.
 
-The dispatcher calls `look` on its thread, at most once a second, when it turns anyway; it wakes for
-it only while something is suspect. A look that finds nothing suspect looks at no partition.
+The dispatcher calls `look` on its thread once a second, and wakes for it while there are
+partitions: a thread that sleeps for no longer finds out when its process stood still. A look that
+finds nothing suspect looks at no partition.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.actors.runtime.dispatcher import Dispatcher, Standstill
 from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.engine import Engine
-from aktor.consumer.core.partition import Partition
+from aktor.consumer.core.partition import Partition, Stage
 from aktor.consumer.present import picture
+from aktor.consumer.present.ends import end_known_at, is_lag_known
 from aktor.consumer.present.picture import LATE_POLL, CallsNow, Picture
+from aktor.consumer.present.reasons.application import held_up, unpolled_for
 from aktor.consumer.present.reasons.brokers import is_down
 from aktor.consumer.present.reasons.partition import (
     UNTOLD,
@@ -46,11 +50,20 @@ CLOCK_SET: Final = 1.0
 #: Two clocks that are read within so many seconds are read at the same time.
 SAME_TIME: Final = 0.1
 
+#: A time of so many seconds in which nothing ran is a warning.
+LONG_STILL: Final = 1.0
+
+#: So many of these times are remembered until it is told who had to wait for them.
+STANDSTILLS_KEPT: Final = 16
+
 #: The part of `max_poll_interval_ms` after which a poll is told to be overdue.
 OVERDUE_PART: Final = 0.5
 
 #: What the application holds up, if there is anything.
 _HELD_UP: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.CALLBACK, WaitingFor.BUFFER})
+
+#: Why a partition is held that will be taken away.
+_GIVEN_UP: Final = frozenset({WaitingFor.CALLBACK, WaitingFor.GROUP})
 
 #: What says that there is nothing to deliver.
 _NOTHING: Final = frozenset({WaitingFor.RECORDS, WaitingFor.TRANSACTION})
@@ -112,6 +125,10 @@ class Watch:
         #: The heartbeat and the poll that were told to be late: when they were sent, or made.
         self._late_heartbeat = math.inf
         self._late_poll = -math.inf
+        #: The last time in which nothing of the consumer ran that was told; and those of which it
+        #: is not told yet which partitions had to wait for their end.
+        self._still: Standstill | None = None
+        self._kept: deque[Standstill] = deque(maxlen=STANDSTILLS_KEPT)
         #: By how much the wall clock was ahead of the monotonic one at the last look.
         self._ahead = ahead
 
@@ -123,16 +140,18 @@ class Watch:
             return math.inf, False
         p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
         self._look_at_clocks()
+        self._look_at_standstill(p)
         self._look_at_heartbeat(p)
         self._look_at_poll(p, engine)
         count = len(engine.delivery.partitions)
-        suspect = bool(count) and _is_suspect(p)
+        suspect = bool(count) and (bool(self._kept) or _is_suspect(p))
         if not suspect and not self._stalls:
             self._seen.clear()
+            self._kept.clear()
             engine.note_held_back({})
-            # Without a group there are no heartbeats: nothing may wake the thread when the
-            # application has not polled for a second.
-            return now + LOOK_EVERY, bool(count) and not p.in_group and _lateness(p) > 0.0
+            # Nothing else may wake the thread when the application has not polled for a second. And
+            # one that wakes once a second finds out that it did not.
+            return now + LOOK_EVERY, bool(count)
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
         self._look_at_partitions(p, engine.delivery.partitions)
         engine.note_held_back(
@@ -142,6 +161,8 @@ class Watch:
                 if stall.faulty_since < math.inf
             }
         )
+        if self._kept:
+            return self._kept[-1].until + LOOK_EVERY, True
         return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), True
 
     # -- partitions
@@ -149,7 +170,13 @@ class Watch:
     def _look_at_partitions(
         self, p: Picture, partitions: Mapping[TopicPartition, Partition]
     ) -> None:
-        waiting = of_partitions(p)
+        waiting = {tp: _held(p, p.partitions[tp], one) for tp, one in of_partitions(p).items()}
+        still = self._kept[-1] if self._kept else None
+        # What has come meanwhile is not read yet, and nobody has had a chance to poll. (But if the
+        # session is over, the partitions may be lost by the next look.)
+        is_early = still is not None and p.now < still.until + LOOK_EVERY
+        if not is_early:
+            self._look_at_the_kept(p, partitions)
         #: By reason and text: the partitions that are stalled for it, and since when.
         told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
@@ -161,6 +188,8 @@ class Watch:
             elif known is not None and it.given_at > known.since:
                 self._delivered(tp, p, it)
                 known = None
+            if is_early and known is None and reason.waiting_for is not WaitingFor.SESSION:
+                continue
             if not _is_stalled(p, it, reason):
                 self._seen.pop(tp, None)
                 if known is None:
@@ -171,6 +200,8 @@ class Watch:
                     known.follow(reason, p.now)
                 continue
             since = max(self._since(tp, p, reason), it.given_at)
+            if still is not None and still.since < since <= still.until + LOOK_EVERY:
+                since = max(still.since, it.given_at)  # nobody could say so before
             if p.now - since >= STALLED_AFTER and (
                 known is None or known.reason is not reason.waiting_for
             ):
@@ -187,6 +218,34 @@ class Watch:
             for other, begun in others:
                 self._tell(other, p, waiting[other], begun)
         self._forget_gone(p, waiting)
+
+    def _look_at_the_kept(self, p: Picture, partitions: Mapping[TopicPartition, Partition]) -> None:
+        """Tell which partitions were given nothing while nothing of the consumer ran, and had
+        records: by the first look after what came meanwhile was read."""
+        while self._kept:
+            still = self._kept.popleft()
+            for tp, it in p.partitions.items():
+                if tp in self._stalls or it.paused or (of := partitions.get(tp)) is None:
+                    continue
+                if (silence := _silence_over(still, it)) is not None:
+                    since, ended = silence
+                    self._tell_kept(tp, p, still, _Stall(since, of), ended)
+
+    def _tell_kept(
+        self, tp: TopicPartition, p: Picture, still: Standstill, stall: _Stall, ended: float
+    ) -> None:
+        """Nothing of this partition was given out meanwhile, until `ended` (inf: still so)."""
+        if min(ended, p.now) - stall.since < STALLED_AFTER:
+            return
+        goes_on = ended == math.inf
+        if not p.partitions[tp].is_here if goes_on else ended > still.until + LOOK_EVERY:
+            return  # no record waited for its end
+        reason = Reason(WaitingFor.CONSUMER, _words(still), stall.since, fault=False)
+        self._stalls[tp] = stall
+        stall.told(reason)
+        self._tell(tp, p, reason, stall.since)
+        if not goes_on:
+            self._resumed(tp, p, "records were delivered", ended)
 
     def _since(self, tp: TopicPartition, p: Picture, reason: Reason) -> float:
         """Since when this reason holds, as far as is known."""
@@ -235,7 +294,7 @@ class Watch:
             "reason": reason.waiting_for,
             "because": reason.text,
             "since": round(p.wall - (p.now - since), 3),
-            "lag": p.partitions[tp].lag,
+            "lag": _lag(p, tp, p.partitions[tp]),
         }
         if reason.fault and others is not None:
             self._log.warning("delivery.stalled", **facts, others=others)
@@ -270,6 +329,23 @@ class Watch:
         step, self._ahead = ahead - self._ahead, ahead
         if abs(step) >= CLOCK_SET:
             self._log.warning("clock.set", seconds=round(step, 3))
+
+    def _look_at_standstill(self, p: Picture) -> None:
+        still = self._dispatcher.standstill
+        if still is None or still is self._still:
+            return
+        self._still = still
+        self._kept.append(still)
+        lasted = still.until - still.due
+        facts = {
+            "seconds": round(lasted, 3),
+            "since": round(p.wall - (p.now - still.since), 3),
+            "because": _words(still),
+        }
+        if lasted >= LONG_STILL:
+            self._log.warning("process.stood_still", **facts)
+        else:
+            self._log.debug("process.stood_still", **facts)
 
     def _look_at_heartbeat(self, p: Picture) -> None:
         member, coordinator = p.member, p.coordinator
@@ -311,10 +387,11 @@ def _is_suspect(p: Picture) -> bool:
     """Whether any partition may be stalled. It costs the same for any number of partitions."""
     return bool(
         p.application.callback
+        or (p.member is not None and p.member.step)  # it may be about to give some up
         or p.fetch.hindered
         or p.fetch.late
         or p.positions.waiting
-        or _lateness(p) >= LATE_POLL
+        or unpolled_for(p) >= LATE_POLL
         or (p.in_group and p.now > p.session_until)
         or p.buffered >= p.room * 9 // 10
         or any(
@@ -322,6 +399,36 @@ def _is_suspect(p: Picture) -> bool:
             for one in p.network.brokers.values()
         )
     )
+
+
+def _words(still: Standstill) -> str:
+    """For how long nothing ran at least, and why that may be."""
+    lasted = still.until - still.due
+    if still.in_turn:
+        return (
+            f"the background thread was busy in one turn for {lasted:.1f} s, or the process stood"
+            " still"
+        )
+    return f"the process stood still for at least {lasted:.1f} s, or its clock jumped"
+
+
+def _silence_over(still: Standstill, it: PartitionSeen) -> tuple[float, float] | None:
+    """From when to when (inf: still) nothing of the partition was given out, if that was so while
+    nothing ran: not from before that on."""
+    for begun, ended in (*it.gaps, (it.given_at, math.inf)):
+        if begun <= still.due and ended >= still.until - SAME_TIME:
+            return max(begun, still.since), ended
+    return None
+
+
+def _held(p: Picture, it: PartitionSeen, reason: Reason) -> Reason:
+    """The reason of the partition; of what is here, and is given out in spite of that reason: why
+    the application does not take it."""
+    return (held_up(p) or reason) if is_fed(p, it, reason) else reason
+
+
+def _lag(p: Picture, tp: TopicPartition, it: PartitionSeen) -> int | None:
+    return it.lag if is_lag_known(p, tp, it, end_known_at(p, tp, it)) else None
 
 
 def _first_given(given_at: float, gaps: Iterable[tuple[float, float]], since: float) -> float:
@@ -359,4 +466,6 @@ def _is_stalled(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
     some = bool(it.buffered or it.lag)
     if reason.fault and (some or it.lag is None or kind in UNTOLD):
         return True
+    if it.stage is Stage.PENDING_REVOCATION:
+        return kind in _GIVEN_UP  # nobody asks for more
     return kind in _UNASKED or (kind in _HELD_UP and some)

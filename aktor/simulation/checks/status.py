@@ -30,11 +30,23 @@ OFTEN: Final = 3
 #: seconds.
 FELT: Final = 2.0
 
+#: A process that stood still for so many seconds says so, within so many after it.
+STOOD_STILL: Final = 2.0
+SAID_WITHIN: Final = 2.0
+
 #: Clocks that are read one after the other differ by less, in seconds.
 SAME_TIME: Final = 0.1
 
 #: What says that nothing is wrong, of the values of `WaitingFor`.
 WELL: Final = frozenset({"nothing new", "fetch"})
+
+#: What says that something hinders the consumer, and the partition would be read without that.
+HINDERED: Final = frozenset(
+    {
+        *("application", "broker", "callback", "no leader", "position", "refused"),
+        *("session unconfirmed", "throttled"),
+    }
+)
 
 #: How a sentence begins that says what is wrong with the whole consumer: an application that does
 #: not poll, for example, while one of its partitions has nothing here and is being fetched.
@@ -165,6 +177,47 @@ def who_is_silent_does_not_say_that_nothing_is_wrong(history: History) -> list[s
     return complaints
 
 
+def who_is_silent_for_long_tells_of_a_stall(history: History) -> list[str]:
+    """While a consumer was given nothing for `SILENT` seconds of a partition of which there are
+    records, and says `OFTEN` times in a row who hinders that, its trace tells of the stall."""
+    complaints = []
+    in_a_row: Counter[tuple[str, str]] = Counter()
+    untold = _Untold(history)
+    for seen, partition, since in _Silences(history):
+        member = seen["member"]
+        said = seen["waiting"].get(partition)
+        if said not in HINDERED or not untold.at(seen, partition):
+            in_a_row[member, partition] = 0
+            continue
+        in_a_row[member, partition] += 1
+        if in_a_row[member, partition] == OFTEN:
+            complaints.append(
+                f"at {seen['at']:.3f} {member} said {said!r} of {partition}, of which it was given"
+                f" nothing since {since:.3f}, and has told of no stall: {seen['why']}"
+            )
+    return complaints
+
+
+class _Untold:
+    """Owns of which partitions stalls were told that are not over."""
+
+    def __init__(self, history: History) -> None:
+        self._events = iter(history.events)
+        self._stalled: set[tuple[str, str]] = set()
+        self._look: Event | None = None
+
+    def at(self, look: Event, partition: str) -> bool:
+        """Whether the consumer that is looked at has told of no stall of this partition."""
+        while self._look is not look:
+            self._look = event = next(self._events)
+            match event["event"]:
+                case "delivery.stalled":
+                    self._stalled.add((event["member"], event["partition"]))
+                case "delivery.resumed":
+                    self._stalled.discard((event["member"], event["partition"]))
+        return (look["member"], partition) not in self._stalled
+
+
 def why_blames_only_brokers_to_which_something_has_happened(history: History) -> list[str]:
     """If `why()` names brokers while a partition is silent, one of them was hit by a fault, or its
     connections to this member were."""
@@ -219,8 +272,77 @@ def no_record_is_given_out_during_a_stall(history: History) -> list[str]:
     return complaints
 
 
+class _Standstills:
+    """Owns which processes stood still and have to say so, and by how much a clock has jumped."""
+
+    def __init__(self) -> None:
+        #: Since when a process stands still, and for how long it did last, or its clock jumped.
+        self._frozen: dict[str, float] = {}
+        self.lasted: dict[str, float] = defaultdict(float)
+        self._owned: dict[str, set[str]] = defaultdict(set)
+        #: By when a consumer has to say so, by its name.
+        self.due: dict[str, float] = {}
+
+    def apply(self, event: Event) -> None:
+        """What has happened."""
+        member, at = event["member"], event["at"]
+        process = process_of(member)
+        match event["event"]:
+            case "member.frozen":
+                self._frozen[process] = at
+                self._forget(process)
+            case "member.thawed" if not event["asleep"]:
+                self.lasted[process] = at - self._frozen.pop(process)
+                if self.lasted[process] >= STOOD_STILL:
+                    owners = [one for one, owned in self._owned.items() if owned]
+                    here = [one for one in owners if process_of(one) == process]
+                    self.due |= dict.fromkeys(here, at + SAID_WITHIN)
+            case "member.killed" | "member.thawed":
+                self._forget(process)
+            case "clock.jumped":
+                self.lasted[process] = event["seconds"]
+                self._forget(process)
+            case "partitions.assigned":
+                self._owned[member] = set(event["partitions"])
+            case "partitions.released":
+                self._owned[member] -= set(event["partitions"])
+                if not self._owned[member]:
+                    self.due.pop(member, None)
+            case "consumer.closed" | "consumer.failed":
+                self._owned.pop(member, None)
+                self.due.pop(member, None)
+            case "process.stood_still":
+                self.due.pop(member, None)
+
+    def _forget(self, process: str) -> None:
+        self.due = {one: at for one, at in self.due.items() if process_of(one) != process}
+
+
+def who_stood_still_says_so_and_nobody_else(history: History) -> list[str]:
+    """A consumer with partitions whose process stood still for `STOOD_STILL` seconds tells
+    `process.stood_still` within `SAID_WITHIN`; it tells of no longer time than it was, and of none
+    if it did not stand still, and its clock did not jump."""
+    complaints, known = [], _Standstills()
+    for event in history.events:
+        for member in [one for one, at in known.due.items() if at < event["at"]]:
+            complaints.append(
+                f"{member} stood still, and had not said so at {known.due.pop(member):.3f}"
+            )
+        if event["event"] == "process.stood_still":
+            lasted = known.lasted[process_of(event["member"])]
+            if event["seconds"] > lasted + SAME_TIME:
+                complaints.append(
+                    f"at {event['at']:.3f} {event['member']} said that it stood still for"
+                    f" {event['seconds']} s; it did so for {lasted:.3f}"
+                )
+        known.apply(event)
+    return complaints
+
+
 CHECKS: Final = (
+    who_stood_still_says_so_and_nobody_else,
     no_record_is_given_out_during_a_stall,
+    who_is_silent_for_long_tells_of_a_stall,
     who_is_silent_does_not_say_that_nothing_is_wrong,
     why_blames_only_brokers_to_which_something_has_happened,
 )

@@ -116,7 +116,9 @@ class Silences:
         told, reason, because = silent.main(seen)
         # The reason has times of its own, as of then.
         ago = milliseconds(silent.began, told)
-        then = f"; it said after {seconds(ago)}" if ago and reason not in (PAUSED, CALLBACK) else ""
+        # (A process that stood still says so when that is over.)
+        says = reason not in (PAUSED, CALLBACK) and told < seen
+        then = f"; it said after {seconds(ago)}" if ago and says else ""
         name, began = silent.name, silent.began
         return silence(self.group, name, partition, began, ended, seen, reason, because, then)
 

@@ -11,12 +11,14 @@ from aktor.consumer.present.seen import with_records
 
 __all__ = [
     "elsewhere",
+    "held_up",
     "in_callback",
     "late_text",
     "lateness",
     "never_polled",
     "poll_deadline",
     "polls_late",
+    "unpolled_for",
     "waits_elsewhere",
 ]
 
@@ -65,9 +67,20 @@ def lateness(p: Picture) -> float:
     return p.now - app.polled_at
 
 
+def unpolled_for(p: Picture) -> float:
+    """For how long the application has taken no records, also while another call of it waits for
+    the cluster; 0 while it waits for records."""
+    app = p.application
+    return p.now - app.polled_at if app.waits_in and not p.closing else lateness(p)
+
+
 def late_text(p: Picture) -> str:
-    at = f" (it is at {p.application.line})" if p.application.line else ""
-    return f"the application has not polled{for_long(p.application.polled_at, p.now)}{at}"
+    app = p.application
+    if app.waits_in:
+        lasts = for_long(app.polled_at, p.now)
+        return f"the application waits in {app.waits_in}, and has not polled{lasts}"
+    at = f" (it is at {app.line})" if app.line else ""
+    return f"the application has not polled{for_long(app.polled_at, p.now)}{at}"
 
 
 def never_polled(p: Picture) -> Reason | None:
@@ -86,9 +99,12 @@ def waits_elsewhere(p: Picture) -> Reason | None:
 
 
 def elsewhere(p: Picture) -> Reason | None:
-    app = p.application
-    if not app.waits_in or p.now - app.polled_at < LATE_POLL:
+    """It has not polled for a second, since another call of it waits."""
+    return held_up(p) if p.application.waits_in else None
+
+
+def held_up(p: Picture) -> Reason | None:
+    """The application has not polled for a second: it takes nothing of what is here."""
+    if unpolled_for(p) < LATE_POLL:
         return None
-    lasts = for_long(app.polled_at, p.now)
-    text = f"the application waits in {app.waits_in}, and has not polled{lasts}"
-    return Reason(WaitingFor.APPLICATION, text, app.polled_at, fault=False)
+    return Reason(WaitingFor.APPLICATION, late_text(p), p.application.polled_at, fault=False)

@@ -78,7 +78,8 @@ class WaitingFor(enum.Enum):
     """Nothing is subscribed to or assigned."""
 
     CONSUMER = "consumer"
-    """The consumer is closed or has failed, or its background thread does not turn."""
+    """The consumer is closed or has failed, or its background thread does not turn. In a stall: its
+    process stood still."""
 
 
 class Reason(Value, kw_only=False):

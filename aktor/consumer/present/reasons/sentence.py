@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.application import (
+    elsewhere,
     late_text,
     lateness,
     poll_deadline,
     polls_late,
+    unpolled_for,
 )
 from aktor.consumer.present.reasons.commits import commits_fail
 from aktor.consumer.present.reasons.consumer import covering, of_consumer
@@ -115,7 +117,7 @@ def _head(findings: Findings, reason: Reason) -> str:
     fed = [one for one in with_records(p.partitions) if is_fed(p, one, reason)]
     if fed:
         count = sum([one.records for one in fed])
-        can = "can still be" if lateness(p) >= LATE_POLL else "are still"
+        can = "can still be" if unpolled_for(p) >= LATE_POLL else "are still"
         held = f" ({count} here)" if count else ""
         return f"Buffered records{held} {can} delivered, but {_stopped(reason.text)}"
     if reason.waiting_for is WaitingFor.COORDINATOR and p.partitions and p.now <= p.session_until:
@@ -133,6 +135,8 @@ def _without_coordinator(findings: Findings, reason: Reason) -> str:
     """Records are delivered until the session is over, unless something else hinders every
     partition: that the coordinator does not answer keeps none of them back."""
     p, waiting = findings.picture, findings.waiting
+    if (blocked := elsewhere(p)) is not None:
+        return f"Nothing is delivered: {blocked.text}; and {_stopped(reason.text)}"
     if any(one.waiting_for in _READ and not one.fault for one in findings.distinct):
         lately = p.now - p.application.delivered_at < LONG_AGO and lateness(p) < LATE_POLL
         are = "are still" if lately else "can still be"

@@ -19,6 +19,7 @@ from aktor.actors.runtime.dispatcher import (
     Dispatcher,
     Reply,
     Seeded,
+    Standstill,
     VirtualTime,
     run_until,
 )
@@ -490,6 +491,75 @@ def test_who_was_stopped_reads_what_came_before_it_judges_by_the_time(where: str
 
     expected = [] if where == "in a wait" else [("one", "stop")]
     assert heard[1:] == [*expected, ("one", "an answer"), 16.0]
+
+
+class Slept:
+    """Sockets of a thread that sleeps by a clock in hand: each of its first waits ends so many
+    seconds late, and the others when it is woken."""
+
+    def __init__(self, clock: VirtualTime, late: list[float]) -> None:
+        self.clock = clock
+        self.late = list(late)
+        self.sleeps = threading.Event()
+        self.woken = threading.Event()
+
+    def wait(self, timeout: float) -> None:
+        if not timeout:
+            return
+        if not self.late:
+            self.sleeps.set()
+            self.woken.wait(30.0)
+            self.woken.clear()
+            return
+        self.clock.now += timeout + self.late.pop(0)
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    def prepare_to_rest(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("late", "busy", "found"),
+    [
+        ([0.0, 0.0, 0.4], 0.0, None),
+        ([0.0, 3.0], 0.0, Standstill(5.0, 10.0, 13.0)),
+        ([0.0, 3.0, 0.0], 0.0, Standstill(5.0, 10.0, 13.0)),
+        ([0.0], 0.4, None),
+        ([0.0], 2.0, Standstill(5.0, 5.0, 7.0, in_turn=True)),
+    ],
+    ids=["never", "in a wait", "in the wait before", "never for long", "in a turn"],
+)
+def test_a_time_in_which_nothing_ran_is_found_by_the_thread(
+    late: list[float], busy: float, found: Standstill | None
+) -> None:
+    clock = VirtualTime()
+    dispatcher = Dispatcher(_clockwork_routes(), clock=clock)
+    dispatcher.sleeper = sockets = Slept(clock, late)
+
+    class Ticked(Refresher):
+        def _note(self, now: float, _jitter: float) -> float:
+            if now == 5.0:
+                clock.now += busy
+            return now + 5.0
+
+    def make(incarnation: int) -> Refresher:
+        return Ticked.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
+
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
+    dispatcher.start_thread("test")
+    assert sockets.sleeps.wait(30.0)
+    assert dispatcher.standstill == found
+
+    if found is None:  # a thread that rests does not stand still
+        dispatcher.rest()
+        clock.now += 60.0
+        sockets.sleeps.clear()
+        dispatcher._thread.go_on()  # type: ignore[union-attr]
+        assert sockets.sleeps.wait(30.0)
+        assert dispatcher.standstill is None
+    assert dispatcher.stop(timeout=30.0)
 
 
 class _Sleeper:

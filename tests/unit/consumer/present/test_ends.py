@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
+from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.ends import end_known_at, is_lag_known
-from aktor.events.present import FetchNow, Hindrance
-from tests.unit.consumer.present.builders import NOW, T0, T1, a_picture, cluster, seen
+from aktor.events.present import FetchNow, Hindrance, NetworkNow, Throttle
+from tests.unit.consumer.present.builders import (
+    NOW,
+    T0,
+    T1,
+    a_broker,
+    a_picture,
+    cluster,
+    network,
+    seen,
+)
 
 
 def looked(told: float, it: dict[str, Any] | None = None, **said: Any) -> tuple[float, bool]:
@@ -28,7 +38,14 @@ def hindered(trouble: str) -> FetchNow:
     return FetchNow(hindered={T0: why})
 
 
+def throttled(until: float) -> NetworkNow:
+    """The broker that leads it wants no Fetch for so many seconds."""
+    return network(a_broker(2, fetch_throttle=Throttle(since=NOW - 9.0, until=NOW + until)))
+
+
 PAUSED = {"paused": True}
+REVOKED = {"stage": Stage.PENDING_REVOCATION}
+FAILED = FetchNow(failed={2: (NOW - 1.0, "refused")})
 HERE = {"buffered": 9, "records": 3}
 
 
@@ -52,6 +69,13 @@ HERE = {"buffered": 9, "records": 3}
         (3600.0, PAUSED, {"answers": answered(0.1, T1)}, (3600.0, False)),
         (3600.0, PAUSED, {"answers": answered(1.9)}, (1.9, True)),
         (3600.0, PAUSED, {"answers": answered(2.1)}, (2.1, False)),
+        (1.9, REVOKED, {"answers": answered(0.1)}, (1.9, True)),
+        (2.1, REVOKED, {"answers": answered(0.1)}, (2.1, False)),
+        (3600.0, {}, {"answers": answered(1.1), "overdue": 1.1}, (1.1, False)),
+        (3600.0, {}, {"answers": answered(1.1), "fetch": FAILED}, (1.1, False)),
+        (3600.0, {}, {"answers": answered(0.9), "network": throttled(3.0)}, (0.9, True)),
+        (3600.0, {}, {"answers": answered(1.1), "network": throttled(3.0)}, (1.1, False)),
+        (3600.0, {}, {"answers": answered(1.1), "network": throttled(-0.1)}, (1.1, True)),
         (9.9, HERE, {"answers": answered(0.1, T1)}, (9.9, True)),
         (10.1, HERE, {"answers": answered(0.1, T1)}, (10.1, False)),
         (9.9, HERE | PAUSED, {"answers": answered(0.1, T1)}, (9.9, False)),
@@ -69,6 +93,13 @@ HERE = {"buffered": 9, "records": 3}
         "paused, others are read",
         "paused now",
         "paused, and so all others",
+        "it is about to be revoked",
+        "it has been about to be revoked for long",
+        "the background thread hangs",
+        "the last Fetch has failed",
+        "the broker throttles us",
+        "the broker has throttled us for long",
+        "the broker throttles us no more",
         "enough of it is here",
         "enough of it has been here for long",
         "paused, and some of it is here",

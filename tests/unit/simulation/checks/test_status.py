@@ -32,6 +32,19 @@ HITS_2: Step = ("", "fault.hits", {"number": 1, "brokers": [2]})
 GIVEN: Step = ("x", "records.delivered", {"partition": "a-0", "offsets": [[5, 6]]})
 PAUSED: Step = ("x", "partitions.paused", {"partitions": ["a-0"]})
 
+FROZEN: Step = ("x", "member.frozen", {})
+
+
+def thawed(*, asleep: bool = False) -> Step:
+    return "x", "member.thawed", {"asleep": asleep}
+
+
+def stood_still(seconds: float) -> Step:
+    return "x", "process.stood_still", {"seconds": seconds}
+
+
+STALLED: Step = ("x", "delivery.stalled", {"partition": "a-0", "reason": "callback"})
+
 #: What the consumer says if it blames a broker.
 BLAMES_2 = "its leader (broker 2, b2:9092) has not answered for 7.0 s"
 
@@ -73,6 +86,8 @@ def says(waiting_for: str, why: str = "There is nothing new.") -> Step:
 
 
 SILENT = status.who_is_silent_does_not_say_that_nothing_is_wrong
+STILL = status.who_stood_still_says_so_and_nobody_else
+UNTOLD = status.who_is_silent_for_long_tells_of_a_stall
 BLAME = status.why_blames_only_brokers_to_which_something_has_happened
 
 #: What breaks a promise, and what the check says of it.
@@ -82,6 +97,15 @@ BROKEN: list[tuple[Check, Story, str]] = [
         for well in ("nothing new", "fetch")
     ],
     (SILENT, [*BEHIND, GIVEN, written(7, 7), later(6), *[says("fetch")] * status.OFTEN], "of a-0"),
+    (STILL, [*BEHIND, FROZEN, later(3), thawed(), later(3), says("fetch")], "had not said so"),
+    (STILL, [*BEHIND, later(3), stood_still(2.5)], "it did so for 0.000"),
+    (STILL, [*BEHIND, FROZEN, later(3), thawed(), stood_still(9.0)], "it did so for "),
+    (UNTOLD, [*BEHIND, later(6), *[says("callback")] * status.OFTEN], "has told of no stall"),
+    (
+        UNTOLD,
+        [*BEHIND, STALLED, later(6), resumed(6.0), *[says("application")] * status.OFTEN],
+        "x said 'application' of a-0, of which it was given nothing",
+    ),
     (
         BLAME,
         [LONG_AFTER, *BEHIND, later(6), says("broker", BLAMES_2)],
@@ -121,6 +145,17 @@ FORGIVEN: list[tuple[Check, Story]] = [
             *[says("fetch", "Nothing is delivered: it has not polled.")] * status.OFTEN,
         ],
     ),
+    (STILL, [*BEHIND, FROZEN, later(3), thawed(), stood_still(2.5), later(3), says("fetch")]),
+    (STILL, [*BEHIND, FROZEN, later(3), thawed(asleep=True), later(3), says("fetch")]),
+    (STILL, [*BEHIND, FROZEN, thawed(), later(3), says("fetch")]),
+    (STILL, [*BEHIND, ("x", "clock.jumped", {"seconds": 60.0}), stood_still(60.0)]),
+    (
+        STILL,
+        [*BEHIND, FROZEN, later(3), thawed(), ("x", "member.killed", {}), later(3), says("fetch")],
+    ),
+    (UNTOLD, [*BEHIND, STALLED, later(6), *[says("callback")] * status.OFTEN]),
+    (UNTOLD, [*BEHIND, later(6), *[says("callback"), says("callback"), says("fetch")] * 2]),
+    (UNTOLD, [*BEHIND, later(6), *[says("paused")] * status.OFTEN]),
     (BLAME, [*BEHIND, FAULT, HITS_2, later(6), says("broker", BLAMES_2)]),
     (BLAME, [*BEHIND, FAULT, later(6), says("broker", BLAMES_2)]),
     (BLAME, [*BEHIND, later(6), says("nothing new")]),

@@ -1,0 +1,323 @@
+"""Partitions that get nothing though there are records, since the application, its listener or its
+process holds them up: each such stall is told, with who holds them up."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaError
+
+from aktor import ConsumerRebalanceListener
+from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.status import ConsumerStatus, WaitingFor
+from aktor.simulation import Simulation
+from tests.gate import all_but_the_first
+from tests.scenarios.reading import T0, T1, a_member
+from tests.scenarios.world import Event, World, seeds
+
+
+@pytest.fixture(params=all_but_the_first(1, seeds(2)))
+def world(request: Any) -> Iterator[World]:
+    """A topic of two partitions, into which records are written all the time."""
+    with World(request.param) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 40)
+        world.trickle("orders", 600, over=60.0)
+        yield world
+
+
+def of(world: World, consumer: KafkaConsumer, name: str) -> dict[str, list[Event]]:
+    """The events of this name, by partition."""
+    told: dict[str, list[Event]] = {"orders-0": [], "orders-1": []}
+    for event in world.host(consumer).named(name):
+        told[event["partition"]].append(event)
+    return told
+
+
+def poll_for(world: World, consumer: KafkaConsumer, seconds: float) -> None:
+    until = world.now + seconds
+    while world.now < until:
+        consumer.poll(timeout_ms=200)
+
+
+#: Calls that wait for the cluster and give out no records: what they ask for, and how they are made
+#: so that they wait for six seconds.
+CALLS: dict[str, tuple[str, Callable[[KafkaConsumer], object]]] = {
+    "commit": ("OffsetCommit", lambda one: one.commit(timeout_ms=6000)),
+    "committed": ("OffsetFetch", lambda one: one.committed(T0, timeout_ms=6000)),
+    "position": ("ListOffsets", lambda one: one.position(T0, timeout_ms=6000)),
+    "beginning_offsets": ("ListOffsets", lambda one: one.beginning_offsets([T0], timeout_ms=6000)),
+    "end_offsets": ("ListOffsets", lambda one: one.end_offsets([T0], timeout_ms=6000)),
+    "offsets_for_times": (
+        "ListOffsets",
+        lambda one: one.offsets_for_times({T0: 1}, timeout_ms=6000),
+    ),
+    "topics": ("Metadata", lambda one: one.topics()),
+    "look_up_topics": ("Metadata", lambda one: one.look_up_topics({"others"})),
+    "partitions_for_topic": ("Metadata", lambda one: one.partitions_for_topic("others")),
+    "bootstrap": ("Metadata", lambda one: one.bootstrap(timeout_ms=6000, refresh=True)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "group_id"),
+    [(name, "g") for name in CALLS]
+    + [(name, None) for name in CALLS if name not in ("commit", "committed")],
+)
+def test_who_waits_in_a_call_that_gives_out_no_records_is_told_to_hold_them_up(
+    world: World, name: str, group_id: str | None
+) -> None:
+    times = {"heartbeat_interval_ms": 15_000, "session_timeout_ms": 45_000}
+    consumer = a_member(world, group_id=group_id, default_api_timeout_ms=6000, **times)
+    poll_for(world, consumer, 2.0)
+    api, call = CALLS[name]
+    if name == "position":
+        consumer.seek_to_end(T0)
+    world.cluster.drop_next(api, times=1000)
+    said: list[ConsumerStatus] = []
+    world.after(4.0, lambda: said.append(consumer.status()))
+
+    with contextlib.suppress(KafkaError):
+        call(consumer)
+    world.cluster.drop_next(api, times=0)
+    poll_for(world, consumer, 3.0)
+
+    (status,) = said
+    words = f"the application waits in {name}, and has not polled for "
+    assert words in status.why
+    assert status.partitions[T1].waiting_for is WaitingFor.APPLICATION
+    (told,) = of(world, consumer, "delivery.stalled")["orders-1"]
+    assert told["reason"] == "application"
+    assert told["because"].startswith(words)
+    assert told["lag"] > 0
+    (over,) = of(world, consumer, "delivery.resumed")["orders-1"]
+    assert over["because"] == "records were delivered"
+    assert 6.0 <= over["seconds"] < 8.5
+
+
+def test_while_a_call_waits_nobody_says_that_records_are_delivered(world: World) -> None:
+    """The coordinator does not answer: neither the commit, nor the heartbeat."""
+    consumer = a_member(world, heartbeat_interval_ms=1000, session_timeout_ms=10_000)
+    poll_for(world, consumer, 2.0)
+    world.cluster.drop_next("OffsetCommit", times=1000)
+    world.cluster.drop_next("Heartbeat", times=1000)
+    said: list[str] = []
+    for at in (2.5, 3.0, 3.5, 4.0):
+        world.after(at, lambda: said.append(consumer.why()))
+
+    with pytest.raises(KafkaError):
+        consumer.commit(timeout_ms=4500)
+
+    for one in said:
+        assert re.match(
+            r"Nothing is delivered: the application waits in commit, and has not polled for"
+            r" [234]\.\d s; and the coordinator \(broker \d, .*\) has not answered ",
+            one,
+        ), one
+        assert "The session (10.0 s) is over in " in one
+
+
+class Slow(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Takes five seconds for one of its methods."""
+
+    def __init__(self, sleep: Callable[[float], None], method: str) -> None:
+        self._sleep = sleep
+        self.method = method
+
+    def _take_time(self, method: str) -> None:
+        if method == self.method:
+            self._sleep(5.0)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self._take_time("on_partitions_revoked")
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._take_time("on_partitions_assigned")
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self._take_time("on_partitions_lost")
+
+
+def the_ends(world: World) -> int:
+    """How many records were written."""
+    return sum(log.end for log in world.cluster.topics["orders"].values())
+
+
+@pytest.mark.parametrize("by", ["unsubscribe", "close", "a rebalance"])
+def test_a_listener_that_takes_long_over_a_revocation_is_told_to_hold_the_partitions_up(
+    world: World, by: str
+) -> None:
+    """No Fetch asks for their records any more, so what it told last says nothing of now."""
+    consumer = world.consumer(
+        group_id="g", auto_offset_reset="earliest", heartbeat_interval_ms=1000
+    )
+    consumer.subscribe(["orders"], listener=Slow(world.sleep, "on_partitions_revoked"))
+    poll_for(world, consumer, 4.0)
+    before = world.now
+    said: list[tuple[float, ConsumerStatus]] = []
+    ends = {0.0: the_ends(world)}
+
+    def look() -> None:
+        said.append((world.now - before, consumer.status()))
+        ends[world.now - before] = the_ends(world)
+
+    for at in range(1, 10):
+        world.after(at / 2, look)
+    if by == "close":
+        consumer.close()
+    elif by == "unsubscribe":
+        consumer.unsubscribe()
+    else:
+        a_member(world).poll(timeout_ms=0)
+        poll_for(world, consumer, 8.0)
+
+    for at, status in said:
+        assert "on_partitions_revoked has not returned" in status.why or at < 1.2
+        if status.lag is not None and status.partitions:
+            read = sum(one.position or 0 for one in status.partitions.values())
+            known = max(end for when, end in ends.items() if when <= max(0.0, at - 2.1))
+            assert status.lag >= known - read, "it is no older than two seconds"
+    for (told,) in of(world, consumer, "delivery.stalled").values():
+        assert told["reason"] == "callback"
+        assert "on_partitions_revoked has not returned for " in told["because"]
+        assert told["lag"] is None or told["lag"] > 0
+        assert by == "a rebalance" or 1.0 <= told["at"] - before < 2.2
+    if by == "a rebalance":
+        for (over,) in of(world, consumer, "delivery.resumed").values():
+            assert over["because"] == "it is not assigned any more"
+            assert 4.9 < over["seconds"] < 5.3
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "method", ["on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"]
+)
+def test_each_slow_method_of_a_listener_is_a_stall_in_both_protocols(
+    protocol: str, method: str
+) -> None:
+    with Simulation(1) as sim:
+        orders = sim.topic("orders", partitions=4)
+        sim.trickle(orders, per_second=40, seconds=60.0)
+        given: dict[str, Any] = {"group_protocol": protocol}
+        given |= {"heartbeat_interval_ms": 1000} if protocol == "classic" else {}
+        (bob,) = sim.consumers(group="g", topics=[orders], each=lambda config, _: config | given)
+        sim.run(for_=10)
+        bob.consumer._engine.rebalancing.listener = Slow(sim.sleep, method)
+        if method == "on_partitions_lost":
+            sim.brokers.expire("g", bob.name)
+        else:
+            sim.consumers(group="g", topics=[orders], each=lambda config, _: config | given)
+        sim.run(for_=20)
+        told = [one for one in sim.history.events if one["event"] == "delivery.stalled"]
+
+    of_bob = [one for one in told if one["reason"] == "callback"]
+    assert of_bob
+    assert all(f"{method} has not returned for " in one["because"] for one in of_bob)
+
+
+@pytest.mark.parametrize("lasts", [1.6, 3.0, 8.0])
+@pytest.mark.parametrize("group", ["g", None])
+def test_a_process_that_stood_still_within_its_session_says_so_when_it_goes_on(
+    world: World, group: str | None, lasts: float
+) -> None:
+    """No heartbeat is due meanwhile, and the next poll finds all that was written."""
+    times = {"heartbeat_interval_ms": 15_000, "session_timeout_ms": 45_000}
+    consumer = a_member(world, group_id=group, **times)
+    poll_for(world, consumer, 4.0)
+    frozen_at = world.now
+    world.freeze(consumer)
+    world.sleep(lasts)
+    world.thaw(consumer)
+    thawed_at = world.now
+    poll_for(world, consumer, 4.0)
+
+    (told,) = world.host(consumer).named("process.stood_still")
+    assert lasts - 1.1 < told["seconds"] <= lasts + 0.01
+    assert told["level"] == ("warning" if told["seconds"] >= 1.0 else "debug")
+    assert told["because"].startswith("the process stood still for at least ")
+    for (stalled,) in of(world, consumer, "delivery.stalled").values():
+        assert stalled["reason"] == "consumer"
+        assert stalled["because"] == told["because"]
+        assert stalled["level"] == "debug"
+    for (over,) in of(world, consumer, "delivery.resumed").values():
+        assert over["because"] == "records were delivered"
+        ended = over["at"] - over["ended_ago"]
+        assert thawed_at <= ended < thawed_at + 0.5
+        assert frozen_at - 1.1 < ended - over["seconds"] <= frozen_at + 0.01
+
+
+def test_who_stands_still_twice_within_a_second_tells_of_both(world: World) -> None:
+    consumer = a_member(world)
+    poll_for(world, consumer, 4.0)
+    for _ in range(2):
+        world.freeze(consumer)
+        world.sleep(3.0)
+        world.thaw(consumer)
+        poll_for(world, consumer, 0.3)
+    poll_for(world, consumer, 4.0)
+
+    assert len(world.host(consumer).named("process.stood_still")) == 2
+    told = of(world, consumer, "delivery.resumed")
+    assert [len(one) for one in told.values()] == [2, 2]
+    assert all(2.0 < one["seconds"] < 3.6 for some in told.values() for one in some)
+
+
+def test_who_stood_still_and_missed_nothing_was_not_kept_from_any_record(world: World) -> None:
+    world.cluster.create_topic("quiet", partitions=2)
+    consumer = world.consumer("quiet", group_id="g")
+    poll_for(world, consumer, 4.0)
+    world.freeze(consumer)
+    world.sleep(4.0)
+    world.thaw(consumer)
+    poll_for(world, consumer, 4.0)
+
+    assert len(world.host(consumer).named("process.stood_still")) == 1
+    assert world.host(consumer).named("delivery.stalled") == []
+
+
+def test_an_application_that_did_not_poll_because_its_process_stood_still_is_not_blamed(
+    world: World,
+) -> None:
+    """It stood still between two polls, and goes on with its work for a moment."""
+    consumer = a_member(world)
+    poll_for(world, consumer, 4.0)
+    world.freeze(consumer)
+    world.sleep(4.0)
+    world.thaw(consumer)
+    world.sleep(0.5)
+    poll_for(world, consumer, 4.0)
+
+    assert {one["reason"] for one in world.host(consumer).named("delivery.stalled")} == {"consumer"}
+    assert all(4.0 < one["seconds"] < 6.0 for one in world.host(consumer).named("delivery.resumed"))
+
+
+def test_who_stood_still_for_longer_than_its_session_counts_from_when_it_ran_last(
+    world: World,
+) -> None:
+    consumer = a_member(world, heartbeat_interval_ms=1000, session_timeout_ms=6000)
+    poll_for(world, consumer, 4.0)
+    world.cluster.drop_next("Heartbeat", times=3)
+    frozen_at = world.now
+    world.freeze(consumer)
+    world.sleep(9.0)
+    world.thaw(consumer)
+    poll_for(world, consumer, 2.0)
+
+    for stalled, *_ in of(world, consumer, "delivery.stalled").values():
+        assert "the process stood still for at least " in stalled["because"]
+        assert abs(stalled["since"] - frozen_at) < 1.2
+
+
+def test_who_never_stands_still_does_not_say_so(world: World) -> None:
+    consumer = a_member(world)
+    poll_for(world, consumer, 4.0)
+    world.sleep(20.0)
+    for _ in range(20):
+        consumer.poll(timeout_ms=0)
+        world.sleep(0.7)
+
+    assert world.host(consumer).named("process.stood_still") == []
