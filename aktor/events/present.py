@@ -222,7 +222,8 @@ class MemberNow(Value):
     `rebalance_until`: how long a rebalance waits for this member at least (inf: none waits).
     `trouble` says how the last request to the coordinator ended that did not confirm the member;
     `refused`: it was answered, with that error. `refusal` is why the group does not want the member
-    (only the user can mend that), since `refusal_since`; `for_good`: the member does not join again
+    (only the user can mend that), since `refusal_since`; `joins_at`: when it joins again, if it
+    waits for nothing but that time (-inf: it does not); `for_good`: the member does not join again
     by itself. `left_late_at`: when it left the group by itself, because the application polled too
     late (-inf: it did not, or the group has confirmed it since). `stood_still` says for how long
     nothing of the consumer ran, which was found at `awake_since` ("", -inf: it was not, or the
@@ -243,6 +244,7 @@ class MemberNow(Value):
     refused: bool = False
     refusal: str = ""
     refusal_since: float = -math.inf
+    joins_at: float = -math.inf
     for_good: bool = False
     way_since: float = -math.inf
     left_late_at: float = -math.inf

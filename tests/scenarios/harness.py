@@ -193,12 +193,18 @@ class Harness:
         cluster.too_old_for.clear()
 
     def _stop_and_begin_again(self) -> None:
+        self.drive(15.0)  # until no Fetch is waited for that was lost
+        self.world.cluster.fill("orders", 1)
+        self.world.sleep(0.5)  # these are here when its session is over
         self.world.freeze(self.consumer)
         self.reader.gone = True
         self.world.sleep(8.0)
         self.world.thaw(self.consumer)
         self.reader.gone = False
         self.world.cluster.fill("orders", 10)
+        self.world.stand_still = True  # the application is the first to go on
+        self.attempt(lambda: self.consumer.poll(timeout_ms=0))
+        self.world.stand_still = False
         self.drive(3.0)
         self.attempt(self.consumer.unsubscribe)
         self.world.cluster.fail_next("OffsetFetch", GroupAuthorizationFailedError)

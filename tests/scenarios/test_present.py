@@ -524,7 +524,7 @@ def test_who_is_refused_by_the_group_says_so_and_never_that_it_was_not_answered(
     (name,) = re.findall(r"the group has refused the member for \d+\.\d s: (\w+): ", status.why)
     assert name == error.message
     assert re.search(r"broker \d at b\d:9092", status.why)
-    assert "It joins again after the next poll." in status.why
+    assert re.search(r"It joins again (in \d\.\d s|after the next poll|now)\.", status.why)
     assert status.waiting_for is WaitingFor.REFUSED
     assert status.alive
 
@@ -738,6 +738,40 @@ def test_after_close_and_at_any_time_it_answers(world: World) -> None:
     assert not status.alive
     assert not status.healthy
     assert str(status)
+
+
+def test_a_member_that_was_refused_once_says_when_it_joins_again_and_who_lets_it_wait(
+    world: World,
+) -> None:
+    """It waits for a second; then the coordinator keeps its JoinGroup until it knows that the old
+    member is gone. Nobody refuses it meanwhile."""
+    consumer = a_member(world, heartbeat_interval_ms=1000)
+    read(world, consumer, 80)
+    world.cluster.fail_next("Heartbeat", GroupAuthorizationFailedError)
+    world.cluster.drop_next("JoinGroup")
+    said: list[tuple[float, str]] = []
+    for _ in range(70):
+        poll_for(world, consumer, 0.05, raising=GroupAuthorizationFailedError)
+        said.append((world.now, consumer.why()))
+    (failed,) = world.host(consumer).named("group.failed")
+
+    refused = "the group has refused the member for "
+    for when, one in said:
+        at = when - failed["at"]
+        if 0.2 < at < 0.8:
+            left = re.search(r" It joins again in (\d\.\d) s\.", one)
+            assert refused in one
+            assert left is not None, one
+            assert float(left[1]) == pytest.approx(1.0 - at, abs=0.2)
+        if 1.2 < at < 1.8:
+            assert refused in one
+            assert "It joins again now." in one
+        if at > 2.3:
+            assert refused not in one
+            assert re.search(
+                r"the coordinator \(broker \d, .*\) has waited \d\.\d s for other", one
+            )
+            assert re.search(r"; the group refused the member \d\.\d s ago: GROUP_AUTH", one)
 
 
 def stalls(world: World, consumer: KafkaConsumer) -> list[tuple[str, str]]:

@@ -142,6 +142,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
                 self._heartbeat_state,
                 self._standstill,
                 now,
+                joins_at=self._joins_at,
                 stops_when_refused=self.STOPS_WHEN_REFUSED,
             )
 
@@ -149,6 +150,11 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @abstractmethod
     def _step(self) -> str:
         """What the member waits for, see `MemberNow`."""
+
+    @property
+    def _joins_at(self) -> float:
+        """When the member joins again, if it waits for nothing but that time; else -inf."""
+        return -math.inf
 
     # -- what is said
 

@@ -94,9 +94,11 @@ class Present:
         still: Standstill,
         now: float,
         *,
+        joins_at: float,
         stops_when_refused: bool,
     ) -> MemberNow:
-        """The member as it is at `now`. If the group does not want it, it may stop for good."""
+        """The member as it is at `now`. If the group does not want it, it may stop for good, or
+        join again at this time."""
         self.may_differ, self.state = False, state
         here = state, step
         if here != self._since[0]:
@@ -123,6 +125,7 @@ class Present:
             refused=self._was_answered,
             refusal="" if unwanted is None else _text_of(unwanted[0]),
             refusal_since=-math.inf if unwanted is None else unwanted[1],
+            joins_at=joins_at,
             for_good=unwanted is not None and stops_when_refused,
             left_late_at=self._left_late_at,
             stood_still=still.words,

@@ -45,6 +45,10 @@ def _waited(who: str, since: float, now: float) -> str:
     return f"{who} waits" if since == -math.inf else f"{who} has waited {seconds(now - since)}"
 
 
+#: In these steps a member sends no heartbeats.
+_WITHOUT_HEARTBEATS: Final = frozenset({"backoff", "members", "poll"})
+
+
 def coordinator(p: Picture) -> Reason | None:
     """The coordinator does not answer, or is not known."""
     it, member = p.coordinator, p.member
@@ -86,6 +90,8 @@ def coordinator(p: Picture) -> Reason | None:
         then = _session_end(p) or _again(it.retry_at, p.now)
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
     name = f"broker {it.node}, {it.address}"
+    if member is not None and member.step in _WITHOUT_HEARTBEATS:
+        return None
     if member is not None and p.now - member.failing_since >= FAULT_AFTER:
         since = member.failing_since
         last = f", last: {first_line(member.trouble)}" if member.trouble else ""
@@ -125,12 +131,28 @@ def group_refuses(p: Picture) -> Reason | None:
     member = p.member
     if member is None or not member.refusal or not p.subscribed:
         return None
-    then = "It joins again after the next poll."
-    if member.for_good:
-        then = "It does not join again: close the consumer and make a new one."
+    if _is_asking(p, member):
+        return None  # nobody has refused what it asks for now
     text = f"the group has refused the member{for_long(member.refusal_since, p.now)}: "
     text += first_line(member.refusal, 400)
+    then = _joins_again(p, member)
     return Reason(WaitingFor.REFUSED, text, member.refusal_since, True, then)
+
+
+def _is_asking(p: Picture, member: MemberNow) -> bool:
+    """Whether the coordinator keeps its request to join, as while it waits for others."""
+    return member.step == "members" and p.now - member.since >= FAULT_AFTER
+
+
+def _joins_again(p: Picture, member: MemberNow) -> str:
+    """What a member that was refused does next, and when."""
+    if member.for_good:
+        return "It does not join again: close the consumer and make a new one."
+    if member.joins_at > p.now:
+        return f"It joins again in {seconds(member.joins_at - p.now)}."
+    if member.step in ("callback", "commit"):
+        return "It joins again once the application has given up its partitions, and polls."
+    return "It joins again after the next poll." if member.step == "poll" else "It joins again now."
 
 
 #: The states of a member that the group has fenced, in both protocols, until the application has
@@ -201,6 +223,9 @@ def no_assignment(p: Picture) -> Reason | None:
     text = _step_text(p, member)
     if member.step == "members":
         text = _members_text(p, member)
+        if member.refusal:
+            text += f"; the group refused the member{ago(member.refusal_since, p.now)}:"
+            text += f" {first_line(member.refusal, 300)}"
     if member.since - since >= FAULT_AFTER:
         text += f"; it has been rebalancing{for_long(since, p.now)}"
     waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP

@@ -135,12 +135,19 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if step := member.application_step:
             return step
         if state is _UNJOINED:
+            if member.subscription.wants_to_join():
+                return "backoff"
             return "poll" if member.subscription else ""
         if self._coordinator is None:
             return "coordinator"
         if self._joins.in_flight:
             return "members"
         return "metadata" if state is State.SYNCING else "backoff"
+
+    @property
+    def _joins_at(self) -> float:
+        waits = self._member.state is _UNJOINED and self._member.subscription.wants_to_join()
+        return self._joins.retry_at if waits else -math.inf
 
     def _news(self) -> Iterable[MemberChanged]:
         return self._member.news(self._leaves.member_ids)
@@ -225,6 +232,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if not self._member.subscription.wants_to_join():
             return NEVER
         if self._timer.now < self._joins.retry_at:
+            self._shown.differs()  # it does not wait for a poll any more
             return self._joins.retry_at
         self._member.begin(self._member.rejoin or reasons.FIRST_JOIN, self._timer.now)
         return AGAIN

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.events.metadata import Cluster
@@ -492,6 +493,53 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         "the group has refused the member for 4.0 s: FENCED_INSTANCE_ID: the coordinator refused"
         " group 'g'; give each its own. It does not join again: close the consumer and make a new"
         " one.",
+    ),
+    "the group has refused the member, which waits a second": (
+        {
+            "member": a_member(
+                state="unjoined",
+                step="backoff",
+                since=NOW - 0.3,
+                way_since=NOW - 0.3,
+                refusal="GROUP_AUTHORIZATION_FAILED: the coordinator refused group 'g'",
+                refusal_since=NOW - 0.4,
+                joins_at=NOW + 0.6,
+            ),
+            "partitions": {},
+        },
+        WaitingFor.REFUSED,
+        "the group has refused the member for 0.4 s: GROUP_AUTHORIZATION_FAILED: the coordinator"
+        " refused group 'g'. It joins again in 0.6 s.",
+    ),
+    "the group has refused the member, which has partitions yet": (
+        {
+            "member": a_member(
+                state="losing",
+                step="callback",
+                refusal="GROUP_AUTHORIZATION_FAILED: the coordinator refused group 'g'",
+                refusal_since=NOW - 2.0,
+            ),
+            "partitions": {T0: seen(stage=Stage.PENDING_REVOCATION)},
+        },
+        WaitingFor.GROUP,
+        "It joins again once the application has given up its partitions, and polls.",
+    ),
+    "the group has refused the member, which asks again": (
+        {
+            "member": a_member(
+                state="joining",
+                step="members",
+                since=NOW - 3.9,
+                way_since=NOW - 3.9,
+                refusal="GROUP_AUTHORIZATION_FAILED: the coordinator refused group 'g'",
+                refusal_since=NOW - 4.9,
+            ),
+            "partitions": {},
+        },
+        WaitingFor.GROUP,
+        "the coordinator (broker 1, kafka-1:9092) has waited 3.9 s for other members to join, or"
+        " for the leader to assign partitions; the group refused the member 4.9 s ago:"
+        " GROUP_AUTHORIZATION_FAILED: the coordinator refused group 'g'.",
     ),
     "heartbeats are refused": (
         {
