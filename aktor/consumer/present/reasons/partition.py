@@ -71,8 +71,8 @@ def _has_error(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | No
         return None
     hindrance = p.fetch.hindered.get(tp)
     since = it.failed_at if hindrance is None else hindrance.since
-    first = "" if since == -math.inf else f" (the first time{ago(since, p.now)})"
-    text = f"poll raises an error{first} until it is dealt with: {first_line(it.error, 300)}"
+    came = "" if since == -math.inf else f" (it came{ago(since, p.now)})"
+    text = f"poll raises an error until it is dealt with{came}: {first_line(it.error, 300)}"
     return Reason(WaitingFor.REFUSED, text, since, fault=True, yours=it.error_is_yours)
 
 
