@@ -57,13 +57,13 @@ def a_commit_follows_from_nothing_before_its_call(history: History) -> list[str]
         if "seq" in event:
             told[who][event["seq"]] = place
         match event["event"]:
-            case "user.commits":
+            case "user.commits" if "future" in event:  # else a producer's transaction commits
                 asked[who].setdefault(event["future"], place)
             case "commit.told":
                 asked[who].pop(event["future"], None)
             case "user.committed" | "user.hears" | "user.interrupted":
                 asked[who].pop(None, None)
-            case "commit.sent" if event["kind"] == "asked" and event["attempts"] == 1:
+            case "commit.sent" if event.get("attempts") == 1 and event["kind"] == "asked":
                 led = told[who].get(event.get("cause", 0))
                 if led is not None and led < min(asked[who].values(), default=0):
                     before = history.events[led]
