@@ -57,7 +57,14 @@ class Assembly(NamedTuple, Generic[H_co]):
             aktor_version=__version__,
             reader=reader_in_use(),
             kafka_python=kafka_python.version(),
+            heartbeat_interval_ms=_heartbeat_interval_ms(wiring.settings),
         )
+
+
+def _heartbeat_interval_ms(settings: Settings) -> int | None:
+    """What the analysis of traces expects of a member until it has sent some heartbeats."""
+    is_classic = settings.group_id is not None and settings.group_protocol == "classic"
+    return round(settings.heartbeat_interval * 1000) if is_classic else None
 
 
 class Ending:

@@ -108,6 +108,7 @@ KEYS: Final[Mapping[str, Key]] = {
     "first_ago": Key("number", "how many seconds ago the first record was given out"),
     "from_offsets": Key("mapping", "the offsets before the reset"),
     "generation": Key("integer", "the group's generation; with KIP-848 the member's epoch"),
+    "heartbeat_interval_ms": Key("integer", "the setting; null: brokers decide it, or no group"),
     "isolation": Key("text", "the isolation level"),
     "kafka_python": Key("text", "the version of kafka-python"),
     "kind": Key("text", "of a commit: asked (by a call), auto or revocation"),
@@ -193,7 +194,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "consumer.started",
             "info",
             "`KafkaConsumer(...)` was called; only its actors tell that they start before it",
-            "aktor_version reader kafka_python",
+            "aktor_version reader kafka_python heartbeat_interval_ms",
         ),
         _event(
             "consumer.closed",

@@ -141,7 +141,7 @@ class GroupTraces:
         self._now = at
         life = self._life(event)
         name = event["event"]
-        life.hear(at, name)
+        life.hear(at, name, is_debug=event.get("level") == "debug")
         self._outages.hear(life, at)
         if name in _SIGNS:
             self._sign(life, at, event)
@@ -307,6 +307,11 @@ class GroupTraces:
         names = [(client, host), *((f"{client or 'a member'} ({mark})", host) for mark in marks)]
         free = (name for name in names if name not in self._named or self._named[name].is_closed)
         return next(free, names[-1])
+
+    def _started(self, life: Life, at: float, event: Event) -> None:
+        ms = fields.real(event, "heartbeat_interval_ms")
+        if ms is not None and ms > 0:
+            life.heartbeat_setting = ms / 1000
 
     # -- membership
 
@@ -1090,6 +1095,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "cluster.changed": GroupTraces._cluster_changed,
     "commit.failed": GroupTraces._commit_failed,
     "connection.failed": GroupTraces._connection_failed,
+    "consumer.started": GroupTraces._started,
     "coordinator.found": GroupTraces._coordinator_found,
     "coordinator.lost": GroupTraces._coordinator_lost,
     "coordinator.refused": GroupTraces._coordinator_refused,

@@ -47,6 +47,7 @@ _HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
 #: The events that are needed, besides the answers to heartbeats.
 EVENTS: Final = frozenset(
     {"bootstrap.failed", "bootstrap.started", "brokers.unreachable", "clock.set"}
+    | {"consumer.started"}
     | {"callback.failed", "callback.finished"}
     | {"commit.failed", "connection.failed", "coordinator.found", "coordinator.lost"}
     | {"coordinator.refused", "coordinator.retried", "group.failed", "heartbeat.failed"}

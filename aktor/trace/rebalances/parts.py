@@ -71,6 +71,11 @@ _CONSUMER: Final = {
 #: after it, or has ended at most so many seconds before it.
 _FRESH: Final = 1.0
 
+#: Seconds between the heartbeats of a classic member by default, and those of a KIP-848 member at
+#: most (`group.consumer.max.heartbeat.interval.ms`).
+USUAL_INTERVAL: Final = 3.0
+LONGEST_INTERVAL: Final = 15.0
+
 #: So many times between heartbeats are kept.
 INTERVALS_KEPT: Final = 5
 
@@ -305,10 +310,14 @@ class Life:
     heartbeat: float | None = None
     intervals: list[float] = field(default_factory=list)
     is_late: bool = False
+    #: The setting, in seconds; and whether the trace has all levels: then it tells of heartbeats.
+    heartbeat_setting: float | None = None
+    has_all_levels: bool = False
 
-    def hear(self, at: float, event: str) -> None:
+    def hear(self, at: float, event: str, *, is_debug: bool = False) -> None:
         """Its trace tells of this event."""
         self.told = max(self.told, at)
+        self.has_all_levels = self.has_all_levels or is_debug
         if event == HEARTBEAT:
             if self.heartbeat is not None:
                 self.intervals = [*self.intervals[1 - INTERVALS_KEPT :], at - self.heartbeat]
@@ -319,8 +328,11 @@ class Life:
     @property
     def heartbeat_interval(self) -> float:
         """The longest of the last ones: a member that has just been given partitions sends some
-        heartbeats at once."""
-        return max(self.intervals, default=math.inf)
+        heartbeats at once. If it has sent one only, or none: the setting, or what it is by default;
+        in a KIP-848 group the longest that brokers ask for."""
+        longest = LONGEST_INTERVAL if self.protocol == "consumer" else USUAL_INTERVAL
+        known = self.heartbeat_setting if self.protocol != "consumer" else None
+        return max(self.intervals, default=longest if known is None else known)
 
     def quiet(self, last: float) -> float:
         """For how many milliseconds before the traces end its own trace tells nothing, though it
@@ -332,10 +344,11 @@ class Life:
     @property
     def is_expected(self) -> bool:
         """Whether its trace would go on, if its process did: it is in its group, and the
-        coordinator has answered its heartbeats."""
+        coordinator has answered its heartbeats, or is to be sent the first ones."""
         is_away = self.away is not None and self.away.ended is None
         is_member = self.in_group and not self.departed
-        return bool(is_member and self.intervals and not self.is_late and not is_away)
+        is_asked = self.intervals or (self.has_all_levels and self.state == "stable")
+        return bool(is_member and is_asked and not self.is_late and not is_away)
 
     @property
     def generation(self) -> int | None:
@@ -367,6 +380,8 @@ class Life:
     def begin(self, at: float, because: str | None) -> Part:
         """A rebalance begins for this member: make its part."""
         cause = cause_of(because)
+        if because is not None and because.startswith(reasons.NO_POLL_FOR):
+            because = reasons.POLLS_AGAIN  # (A classic member says only why it had left.)
         if cause in (Cause.SUBSCRIPTION_CHANGE, Cause.JOIN):
             because, cause = self.why_subscribed(because)
         part = Part(self.source, self.name, self.member, because, cause, began=at, seen=at)

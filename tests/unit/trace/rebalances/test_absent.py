@@ -84,6 +84,32 @@ def test_a_member_that_stands_still_is_told_and_not_when_it_is_back(protocol: st
     assert not any(ENDS in one for one in back)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "lived"), [("classic", 1.0), ("classic", 4.5), ("consumer", 6.0)]
+)
+def test_a_member_that_was_killed_soon_after_it_joined_is_told(protocol: str, lived: float) -> None:
+    """Its trace does not say how often it sends heartbeats: the setting does, or the limit of
+    brokers."""
+    slowly = {"session_timeout_ms": 60_000, "heartbeat_interval_ms": 3000}
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol, seconds=100.0)
+        configs = slowly if protocol == "classic" else {}
+        group.joins(**configs)
+        sim.run(for_=10)
+        bob = group.joins(**configs)
+        sim.run(for_=3 + lived)
+        bob.kill()
+        sim.run(for_=8)
+        early = silences(group.events())
+        sim.run(for_=8 if protocol == "classic" else 24)
+        events = group.events()
+
+    assert not [one for one in early if ENDS in one]
+    assert [one for one in silences(events) if ENDS in one and "bob on host-bob" in one]
+    # A trace without heartbeats does not end because it tells nothing.
+    assert not silences(event for event in events if event["level"] != "debug")
+
+
 @ONE
 def test_a_member_that_closes_its_consumer_or_lives_is_not_told(protocol: str) -> None:
     with Simulation(1) as sim:
