@@ -117,7 +117,7 @@ class Silences:
         # The reason has times of its own, as of then.
         ago = milliseconds(silent.began, told)
         # (A process that stood still says so when that is over.)
-        says = reason not in (PAUSED, CALLBACK) and told < seen
+        says = because not in (PAUSED_WORDS, CALLBACK_WORDS) and told < seen
         then = f"; it said after {seconds(ago)}" if ago and says else ""
         name, began = silent.name, silent.began
         return silence(self.group, name, partition, began, ended, seen, reason, because, then)

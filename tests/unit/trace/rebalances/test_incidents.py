@@ -6,7 +6,7 @@ import pytest
 
 from aktor.simulation import Simulation
 from tests.gate import all_but_the_first
-from tests.unit.trace.rebalances.incidents import Incident, sentences_of
+from tests.unit.trace.rebalances.incidents import Incident, sentences_of, tables_of
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -25,7 +25,13 @@ def test_a_slow_callback_is_named_though_the_others_are_done_last(protocol: str)
         sim.run(for_=20)
 
         (sentence,) = group.sentences(since=9)
+        told = tables_of(group.events()).silences
 
+    # (What a consumer tells of a callback is as of then.)
+    words = [row.sentence for row in told if (row.duration_ms or 0) > 3500]
+    of_then = [one for one in words if ": the listener's on_partitions_" in one]
+    assert all("; it said after " in one for one in of_then)
+    assert of_then
     assert "triggered by carol on host-carol: first join" in sentence
     assert (
         "bob on host-bob held it: its revoked callback took 4.0 s, its assigned callback took 4.0 s"
