@@ -125,3 +125,25 @@ def test_who_looks_sees_the_lag_of_a_paused_partition_grow(
         assert seen.lag_seconds >= 1.5
         consumer.resume(fresh)
         read(consumer, 7)
+
+
+def test_who_looks_sees_the_lag_though_brokers_wait_for_more_bytes(
+    kafka: Cluster, topic: str
+) -> None:
+    """Until `fetch_max_wait_ms` has passed they tell nothing, though there are records."""
+    address, fresh = kafka.bootstrap_servers, TopicPartition(topic, 0)
+    topics.create_topic(address, topic)
+    topics.produce(address, topic, numbered(5))
+
+    with quick(
+        kafka, topic, group_id=None, fetch_min_bytes=1_000_000, fetch_max_wait_ms=4000
+    ) as consumer:
+        read(consumer, 5)
+        topics.produce(address, topic, numbered(3))
+        seen: set[int | None] = set()
+        until = time.monotonic() + 3.5
+        while time.monotonic() < until and 3 not in seen:
+            assert consumer.poll(50) == {}
+            seen.add(consumer.status().partitions[fresh].lag)
+
+    assert 3 in seen

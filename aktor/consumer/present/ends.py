@@ -27,11 +27,12 @@ FOLLOWED: Final = EVERY + FAULT_AFTER
 
 def unasked(engine: Engine, fetch: FetchNow, now: float) -> frozenset[TopicPartition]:
     """The partitions with a position whose ends were not told for a second, since they are paused
-    or about to be revoked, or there is no room for more. (What a fault hinders has leaders that
-    tell nothing.) From any thread."""
+    or about to be revoked, there is no room for more, or brokers wait for `fetch_min_bytes`. (What
+    a fault hinders has leaders that tell nothing.) From any thread."""
     settings, cluster = engine.core.settings, engine.core.port.cluster
     fetched_until = now - max(settings.fetch_max_wait, settings.fetch_idle_wait) - FAULT_AFTER
-    lasts = [node.last for node in fetch.answered.values()]
+    # (With `fetch_min_bytes` a broker that is asked may be silent though there are records.)
+    lasts = [node.last for node in fetch.answered.values() if settings.fetch_min_bytes <= 1]
     fetched: set[TopicPartition] = set()
     fetched.update(*[partitions for at, partitions in lasts if at >= fetched_until])
     told_until, hindered = now - EVERY, fetch.hindered

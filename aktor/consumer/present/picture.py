@@ -38,6 +38,7 @@ from aktor.events.routes import (
     NETWORK,
     POSITIONS,
 )
+from aktor.managers.positions.ends import EVERY
 from aktor.structs import TopicPartition
 from aktor.values import Value
 
@@ -95,7 +96,8 @@ class Picture(Value):
     `untold`: bytes that were read, and that no `Poll` has told to the fetch manager yet. `crowded`:
     partitions that are not fetched before the next `Poll`, if the application is late with it.
     `answers`: when brokers have last answered a Fetch, and for which partitions; `fetch_wait`: how
-    long they may keep one that brings nothing.
+    long they may keep one that brings nothing. (With `fetch_min_bytes` they keep it though there is
+    something: then there are no answers, and it is how often somebody who looks has them asked.)
     `held_back`: since when faults have kept records of these partitions back, one or several in a
     row. `started`: False for an asynchronous one before its `start`. `forked`: it is that of a
     parent process. `closing`: `close` is under way. `pattern`: the one that is subscribed to, if
@@ -164,6 +166,7 @@ def take(
     fetch = fetch if isinstance(fetch, FetchNow) else FetchNow()
     application = _application(engine, guard, dispatcher, now)
     is_late = now - application.polled_at >= LATE_POLL
+    tells_all = settings.fetch_min_bytes <= 1
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
         now=now,
@@ -197,8 +200,8 @@ def take(
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
         fetch=fetch,
-        answers={node: it.last for node, it in fetch.answered.items()},
-        fetch_wait=max(settings.fetch_max_wait, settings.fetch_idle_wait),
+        answers={node: it.last for node, it in fetch.answered.items() if tells_all},
+        fetch_wait=max(settings.fetch_max_wait, settings.fetch_idle_wait) if tells_all else EVERY,
         crowded=fetch.crowded.now if is_late and partitions else frozenset(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),
