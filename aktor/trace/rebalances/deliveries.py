@@ -3,7 +3,9 @@
 Of the deliveries of a partition between two changes of what its consumer owns, only the first and
 the last matter. (A trace has one for each poll and partition: on a busy group nearly all lines.)
 But a consumer that does not know yet that it was fenced delivers beside the new owner: to see that,
-the first and the last of every few seconds are kept, less than `ownership.OVERLAP`.
+the first and the last of every few seconds are kept, less than `ownership.OVERLAP`. And before each
+other event of a trace the last delivery is kept: it says how long a member was there that the
+coordinator took out of the group meanwhile.
 
 Of the answers to heartbeats those matter between which the coordinator did not answer.
 """
@@ -40,6 +42,8 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], dict[str, _Run]] = {}
+        #: The last delivery of each consumer, of whatever partition.
+        self._latest: dict[tuple[str, str], _Held] = {}
         self._heartbeats: dict[tuple[str, str], deque[Seen]] = {}
         #: Consumers whose next heartbeat does not say that a coordinator answers which was found.
         #: (The first heartbeat may: what was found may be in the part of the file before.)
@@ -56,6 +60,8 @@ class Deliveries:
                 self._keep(line, seen)
                 return
             self._answered.add(whose)
+        elif whose in self._latest:
+            yield from self._latest.pop(whose).go_on()
         if seen.event in _AWAIT:
             self._answered.discard(whose)
         if seen.event == LOST:
@@ -88,29 +94,48 @@ class Deliveries:
         # it may be more: then less is left out.)
         partition = line[: line.find('"offsets":')]
         runs = self._held.setdefault((seen.source, seen.group), {})
-        run = runs.get(partition)
+        run, held = runs.get(partition), _Held(line, seen)
+        whose = seen.source, seen.group
+        latest = self._latest.get(whose)
+        if latest is None or seen.t >= latest.seen.t:
+            self._latest[whose] = held
         if run is not None and run.span == seen.t // SPAN:
-            run.add(line, seen)
+            run.add(held)
             return
-        runs[partition] = _Run(line, seen)
+        runs[partition] = _Run(held)
         if run is not None:
             yield from run.lines()
+
+
+class _Held:
+    """A delivery that goes on once, or not at all."""
+
+    __slots__ = ("has_gone", "line", "seen")
+
+    def __init__(self, line: str, seen: Glance) -> None:
+        self.line = line
+        self.seen = seen
+        self.has_gone = False
+
+    def go_on(self) -> Iterator[Seen]:
+        if not self.has_gone:
+            self.has_gone = True
+            yield self.line, self.seen
 
 
 class _Run:
     __slots__ = ("first", "last", "span")
 
-    def __init__(self, line: str, seen: Glance) -> None:
-        self.span = seen.t // SPAN
-        self.first = self.last = line, seen
+    def __init__(self, held: _Held) -> None:
+        self.span = held.seen.t // SPAN
+        self.first = self.last = held
 
-    def add(self, line: str, seen: Glance) -> None:
-        if seen.t >= self.last[1].t:
-            self.last = line, seen
-        elif seen.t < self.first[1].t:  # lines that were shipped twice begin anew
-            self.first = line, seen
+    def add(self, held: _Held) -> None:
+        if held.seen.t >= self.last.seen.t:
+            self.last = held
+        elif held.seen.t < self.first.seen.t:  # lines that were shipped twice begin anew
+            self.first = held
 
     def lines(self) -> Iterator[Seen]:
-        yield self.first
-        if self.last is not self.first:
-            yield self.last
+        yield from self.first.go_on()
+        yield from self.last.go_on()
