@@ -18,6 +18,7 @@ from typing import Final
 from kafka.errors import IllegalStateError
 
 import aktor
+from aktor.consumer import inside
 from aktor.consumer.core.commits import Completion
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConsumerClosedError
@@ -131,10 +132,13 @@ def _is_set_by_the_simulation(frame: FrameType) -> bool:
     """Whether this is the simulation's own consumer, which notes what it sees in attributes: it
     would lose what `poll` has returned to it. In a user's program nothing stands between the two.
     """
-    setter = frame.f_back
-    return frame.f_code.co_name == "__setattr__" and (
-        setter is not None and setter.f_code.co_filename == observed.__file__
-    )
+    called = frame
+    while called.f_code.co_name != "__setattr__":
+        if called.f_code.co_filename != inside.__file__ or called.f_back is None:
+            return False
+        called = called.f_back  # what looks whose attribute it is
+    setter = called.f_back
+    return setter is not None and setter.f_code.co_filename == observed.__file__
 
 
 def _may_come(frame: FrameType | None) -> bool:

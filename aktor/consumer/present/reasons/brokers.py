@@ -121,10 +121,9 @@ def nobody_there(p: Picture) -> Reason | None:
     down = [one for one in brokers if is_down(one, p.now)]
     if p.unreachable:
         since = _all_down_since(p, brokers)
-        text = f"no broker has been reachable{for_long(since, p.now)}"
-        if attempts := sum(one.attempts for one in down):
-            text += f" ({plural(attempts, 'attempt')})"
-        text += f": {first_line(p.unreachable, 400)}"
+        text = first_line(p.unreachable, 400).removesuffix(".")
+        if (attempts := sum(one.attempts for one in down)) and p.now - since >= LEAST_TOLD:
+            text += f". It has been so{for_long(since, p.now)} ({plural(attempts, 'attempt')})"
         return Reason(WaitingFor.BROKER, text, since, True, _soonest(p, down), only_new=True)
     if any(one.connected and not one.fails for one in brokers):
         return None

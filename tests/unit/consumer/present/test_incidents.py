@@ -67,8 +67,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "unreachable": "no Kafka broker could be reached (kafka--1:9092: Connection refused)",
         },
         WaitingFor.BROKER,
-        "no broker has been reachable for 7.2 s (14 attempts): no Kafka broker could be reached"
-        " (kafka--1:9092: Connection refused). The next attempt is made in 0.3 s.",
+        "no Kafka broker could be reached (kafka--1:9092: Connection refused). It has been so for"
+        " 7.2 s (14 attempts). The next attempt is made in 0.3 s.",
     ),
     "it was not started yet": (
         {"started": False, "member": None, "partitions": {}},
