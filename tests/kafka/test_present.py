@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -147,3 +148,31 @@ def test_who_looks_sees_the_lag_though_brokers_wait_for_more_bytes(
             seen.add(consumer.status().partitions[fresh].lag)
 
     assert 3 in seen
+
+
+def stalls(events: list[Any]) -> list[Any]:
+    return [one for one in events.copy() if one["event"].startswith("delivery.")]
+
+
+def test_a_transaction_that_stays_open_is_a_stall_with_its_own_reason(
+    kafka: Cluster, topic: str
+) -> None:
+    address = kafka.bootstrap_servers
+    topics.create_topic(address, topic)
+    topics.produce(address, topic, numbered(5))
+
+    with (
+        traced() as events,
+        quick(kafka, topic, group_id=None, isolation_level="read_committed") as consumer,
+    ):
+        read(consumer, 5)
+        with Transaction(address) as transaction:
+            transaction.produce(topic, numbered(4))
+            poll_until_it_happened(consumer, lambda: bool(stalls(events)), "a stall is told")
+            transaction.commit()
+        read(consumer, 4)
+        poll_until_it_happened(consumer, lambda: len(stalls(events)) > 1, "the stall is over")
+
+    stalled, resumed = stalls(events)
+    assert (stalled["event"], stalled["reason"]) == ("delivery.stalled", "open transaction")
+    assert (resumed["event"], resumed["because"]) == ("delivery.resumed", "records were delivered")

@@ -14,7 +14,9 @@ from kafka.errors import KafkaError
 from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.status import ConsumerStatus, WaitingFor
+from aktor.errors import RecordDeserializationError
 from aktor.simulation import Simulation
+from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
 from tests.scenarios.reading import T0, T1, a_member
 from tests.scenarios.world import Event, World, seeds
@@ -321,3 +323,63 @@ def test_who_never_stands_still_does_not_say_so(world: World) -> None:
         world.sleep(0.7)
 
     assert world.host(consumer).named("process.stood_still") == []
+
+
+def refuses_one() -> Callable[[bytes], bytes]:
+    """A deserializer that cannot read the 31st value that it is given, however often."""
+    seen: list[bytes] = []
+
+    def deserialize(raw: bytes) -> bytes:
+        if raw not in seen:
+            seen.append(raw)
+        if seen.index(raw) == 30:
+            raise ValueError("not this one")
+        return raw
+
+    return deserialize
+
+
+def test_a_record_that_cannot_be_read_stalls_its_partition_until_it_is_passed(
+    world: World,
+) -> None:
+    consumer = a_member(world, value_deserializer=refuses_one())
+    until, refused = world.now + 8.0, T0
+    while world.now < until:
+        try:
+            consumer.poll(timeout_ms=200)
+        except RecordDeserializationError as error:
+            refused = TopicPartition(error.topic, error.partition)
+            world.sleep(0.2)
+    consumer.seek(refused, (consumer.position(refused) or 0) + 1)
+    poll_for(world, consumer, 3.0)
+
+    name = f"orders-{refused.partition}"
+    (stalled,) = of(world, consumer, "delivery.stalled")[name]
+    (resumed,) = of(world, consumer, "delivery.resumed")[name]
+    assert (stalled["reason"], resumed["reason"]) == ("refused", "refused")
+    assert 7.5 < resumed["seconds"] < 9.5
+
+
+def test_a_pause_is_no_part_of_a_stall(world: World) -> None:
+    """The leader is gone, and meanwhile the application pauses the partition for three seconds."""
+    consumer = a_member(world)
+    poll_for(world, consumer, 2.0)
+    for node in tuple(world.cluster.up):
+        world.cluster.unreachable[f"b{node}"] = "Connection refused"
+    world.host(consumer).cut()
+    began = world.now
+    poll_for(world, consumer, 4.3)
+    consumer.pause(T0)
+    paused = world.now
+    poll_for(world, consumer, 3.0)
+    consumer.resume(T0)
+    resumed = world.now
+    poll_for(world, consumer, 4.0)
+    world.cluster.unreachable.clear()
+    poll_for(world, consumer, 5.0)
+
+    first, second = of(world, consumer, "delivery.resumed")["orders-0"]
+    assert first["because"] == "the application has paused it"
+    assert first["seconds"] == pytest.approx(paused - began, abs=0.6)
+    assert first["at"] - first["ended_ago"] == pytest.approx(paused, abs=0.05)
+    assert second["at"] - second["ended_ago"] - second["seconds"] >= resumed - 1.05

@@ -122,6 +122,8 @@ class Watch:
         #: Of a reason that does not know since when it holds: what it was, and when that was first
         #: seen.
         self._seen: dict[TopicPartition, tuple[WaitingFor, float]] = {}
+        #: When a partition was last seen to be paused.
+        self._paused: dict[TopicPartition, float] = {}
         #: The heartbeat and the poll that were told to be late: when they were sent, or made.
         self._late_heartbeat = math.inf
         self._late_poll = -math.inf
@@ -143,17 +145,19 @@ class Watch:
         self._look_at_standstill(p)
         self._look_at_heartbeat(p)
         self._look_at_poll(p, engine)
-        count = len(engine.delivery.partitions)
-        suspect = bool(count) and (bool(self._kept) or _is_suspect(p))
+        partitions = engine.delivery.partitions
+        count = len(partitions)
+        suspect = bool(count) and (bool(self._kept) or _is_suspect(p) or _is_held(p, partitions))
         if not suspect and not self._stalls:
             self._seen.clear()
+            self._paused.clear()
             self._kept.clear()
             engine.note_held_back({})
             # Nothing else may wake the thread when the application has not polled for a second. And
             # one that wakes once a second finds out that it did not.
             return now + LOOK_EVERY, bool(count)
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
-        self._look_at_partitions(p, engine.delivery.partitions)
+        self._look_at_partitions(p, partitions)
         engine.note_held_back(
             {
                 tp: stall.faulty_since
@@ -181,6 +185,8 @@ class Watch:
         told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
             it = p.partitions[tp]
+            if it.paused:
+                self._paused[tp] = p.now
             known = self._stalls.get(tp)
             if known is not None and known.of is not partitions.get(tp):
                 self._taken_away(tp, p)  # and it is assigned again
@@ -195,11 +201,12 @@ class Watch:
                 if known is None:
                     continue
                 if over := _is_over(p, tp, it, reason, known.since):
-                    self._resumed(tp, p, over)
+                    ended = max(known.since, it.paused_at) if it.paused else None
+                    self._resumed(tp, p, over, ended)
                 else:
                     known.follow(reason, p.now)
                 continue
-            since = max(self._since(tp, p, reason), it.given_at)
+            since = max(self._since(tp, p, reason), it.given_at, self._paused.get(tp, -math.inf))
             if still is not None and still.since < since <= still.until + LOOK_EVERY:
                 since = max(still.since, it.given_at)  # nobody could say so before
             if p.now - since >= STALLED_AFTER and (
@@ -261,6 +268,8 @@ class Watch:
     def _forget_gone(self, p: Picture, waiting: Mapping[TopicPartition, Reason]) -> None:
         for tp in [tp for tp in self._seen if tp not in waiting]:
             del self._seen[tp]
+        for tp in [tp for tp in self._paused if tp not in waiting]:
+            del self._paused[tp]
         for tp in [tp for tp in self._stalls if tp not in waiting]:
             self._taken_away(tp, p)
 
@@ -401,6 +410,15 @@ def _is_suspect(p: Picture) -> bool:
     )
 
 
+def _is_held(p: Picture, partitions: Mapping[TopicPartition, Partition]) -> bool:
+    """Whether poll raises an error of one of them, or its next records are of a transaction that
+    is open."""
+    states = list(partitions.values())  # at one go: another thread may assign partitions
+    if any(one.error is not None for one in states):
+        return True
+    return p.isolated and any(one.open_at > -math.inf for one in states)
+
+
 def _words(still: Standstill) -> str:
     """For how long nothing ran at least, and why that may be."""
     lasted = still.until - still.due
@@ -468,4 +486,6 @@ def _is_stalled(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
         return True
     if it.stage is Stage.PENDING_REVOCATION:
         return kind in _GIVEN_UP  # nobody asks for more
+    if kind is WaitingFor.TRANSACTION:
+        return True
     return kind in _UNASKED or (kind in _HELD_UP and some)
