@@ -92,6 +92,7 @@ class ApplicationNow(Value):
 class Picture(Value):
     """All that is known of the consumer now. `now` is the dispatcher's clock, `wall` seconds since
     the epoch. `overdue`: for how long the background thread has not turned, and where it is.
+    `awake_since`: when it last went on after its process had stood still.
     `buffered_of_paused`: those of the buffered bytes that are of paused partitions.
     `untold`: bytes that were read, and that no `Poll` has told to the fetch manager yet. `crowded`:
     partitions that are not fetched before the next `Poll`, if the application is late with it.
@@ -111,6 +112,7 @@ class Picture(Value):
     closing: bool = False
     failure: str = ""
     overdue: float = 0.0
+    awake_since: float = -math.inf
     background_line: str = ""
     group_id: str | None = None
     in_group: bool = False
@@ -166,6 +168,7 @@ def take(
     fetch = fetch if isinstance(fetch, FetchNow) else FetchNow()
     application = _application(engine, guard, dispatcher, now)
     is_late = now - application.polled_at >= LATE_POLL
+    still = dispatcher.standstill
     tells_all = settings.fetch_min_bytes <= 1
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
@@ -177,6 +180,7 @@ def take(
         closing=engine.call.closing,
         failure="" if failure is None else str(failure),
         overdue=overdue,
+        awake_since=-math.inf if still is None else still.until,
         background_line=_line_of(dispatcher.thread_id, overdue),
         group_id=settings.group_id,
         in_group=subscription.in_group,

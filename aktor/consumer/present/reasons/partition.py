@@ -224,6 +224,7 @@ def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     node = _source_node(p, tp)
     broker = _source(p, tp)
     since = math.inf if node is None else p.fetch.late.get(node, math.inf)
+    since = max(since, p.awake_since)  # nobody could read an answer before
     if broker is not None:
         since = max(since, broker.fetch_throttle.until)  # it was not sent before
     if node is None or p.now - since < FAULT_AFTER:

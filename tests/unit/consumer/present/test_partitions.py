@@ -110,6 +110,17 @@ def test_a_fetch_that_was_throttled_is_late_only_after_the_throttle(ago: float) 
     assert (f"has not answered a Fetch for {ago:.1f} s" in sentence.why(p)) is (ago > 1.0)
 
 
+@pytest.mark.parametrize("ago", [0.1, 2.0])
+def test_a_fetch_is_not_late_for_a_time_in_which_the_process_stood_still(ago: float) -> None:
+    p = a_picture(
+        fetch=FetchNow(late={2: NOW - 16.0}),
+        partitions={T0: seen(lag=9)},
+        awake_since=NOW - ago,
+    )
+
+    assert (f"has not answered a Fetch for {ago:.1f} s" in sentence.why(p)) is (ago > 1.0)
+
+
 def test_a_partition_that_was_refused_just_now_is_not_said_to_be_unaffected() -> None:
     old, young = (
         Hindrance(state="failing", since=at, node=2, until=NOW + 0.5, trouble="not allowed")
