@@ -48,7 +48,7 @@ def records(data: bytes) -> None:
         fetch_offset=8 if how & _IN_THE_MIDDLE else 0,
         max_batch_bytes=1 << 20,
     )
-    following, size = extent(memoryview(batch), 0)
+    following, size, *_ = extent(memoryview(batch), 0)
     assert 0 <= size <= len(batch)
     assert following >= 0
 

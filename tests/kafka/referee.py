@@ -29,7 +29,7 @@ from aktor.trace import Trace
 #: What is not passed on: how long anything takes the tests judge themselves, who know what else
 #: keeps the machine busy; what is compared with the state of a thread that goes on meanwhile; and
 #: requests are many.
-KEPT_BACK: Final = ("call.late", "records.passed_over", "request.")
+KEPT_BACK: Final = ("call.late", "process.stood_still", "records.passed_over", "request.")
 
 #: What is so from the beginning. A fault of any kind may be there at any time; the checks do not
 #: hear when it is over.

@@ -198,9 +198,9 @@ def reason_of(error: Exception) -> str:
 def without_guess(error: Exception) -> Exception:
     """The error without what is guessed about the broker's listener: what it expects is known if
     it has answered us."""
-    text = str(error.args[0]) if isinstance(error, KafkaConnectionError) and error.args else ""
+    text = str(error.args[0]) if error.args else ""
     if _GUESS not in text:
-        return error
+        return error  # (Only `Diagnosis.failed` makes a text with one.)
     fact: Exception = KafkaConnectionError(text.partition(_GUESS)[0])
     fact.__cause__ = error.__cause__
     return fact

@@ -291,7 +291,8 @@ class _Standstills:
             case "member.frozen":
                 self._frozen[process] = at
                 self._forget(process)
-            case "member.thawed" if not event["asleep"]:
+            # (Of a real process it is not said: what else keeps the machine busy is not known.)
+            case "member.thawed" if not event.get("asleep", True):
                 self.lasted[process] = at - self._frozen.pop(process)
                 if self.lasted[process] >= STOOD_STILL:
                     owners = [one for one, owned in self._owned.items() if owned]

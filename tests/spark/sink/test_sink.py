@@ -629,6 +629,7 @@ class StoppedProducer:
     def __init__(self, **_: Any) -> None:
         self.began = time.monotonic()
         self.goes_on = threading.Event()
+        self._transaction_manager = SimpleNamespace()
 
     def clock(self) -> float:
         if time.monotonic() < self.began + 0.05:
