@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -26,6 +27,7 @@ from aktor.trace.rebalances.rows import (
     Rebalance,
     RefusedCommit,
     Reset,
+    Row,
     Storm,
 )
 from tests.gate import all_but_the_first
@@ -835,6 +837,11 @@ def test_lines_that_come_twice_and_in_any_order_change_nothing(seed: int, protoc
     assert counts["repeated"] > 0
 
 
+def by_table(rows: Iterable[Row]) -> list[Row]:
+    """The rows of each table in their order, one table after the other."""
+    return sorted(rows, key=lambda row: type(row).__name__)
+
+
 @pytest.mark.parametrize(("seed", "protocol"), all_but_the_first(2, STORMS))
 def test_deliveries_that_are_left_out_change_nothing_however_the_lines_are_split(
     seed: int, protocol: str
@@ -853,7 +860,8 @@ def test_deliveries_that_are_left_out_change_nothing_however_the_lines_are_split
                 left += [one for one, _ in deliveries.take(line, seen)]
         left += [one for one, _ in deliveries.rest()]
 
-    assert tuple(read(left)[0]) == storm_rows(seed, protocol)
+    # (By table: a silence may be known to be over only by a later event than its last delivery.)
+    assert by_table(read(left)[0]) == by_table(storm_rows(seed, protocol))
     assert len(left) < sum(glance(line) is not None for line in lines)
 
 
