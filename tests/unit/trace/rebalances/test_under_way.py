@@ -286,6 +286,8 @@ def test_what_a_storm_says_of_the_moment_is_true_of_it_afterwards(seed: int, pro
         for gap in afterwards.downtimes
         if not gap.overlap and gap.first_delivered is not None and gap.released is not None
     ]
+    # Who joins again milliseconds after it has left has begun a rebalance by both.
+    causes |= {(name, "leave") for name, trigger in causes if trigger == "join"}
     began, ended = events[0]["t"], events[-1]["t"]
     looks = [began + (ended - began) * step / 16 for step in range(1, 16)]
     looks += [(first + last) / 2 for _, first, last in on_their_way if first < last][:8]
