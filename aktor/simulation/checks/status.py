@@ -52,8 +52,9 @@ HINDERED: Final = frozenset(
 #: not poll, for example, while one of its partitions has nothing here and is being fetched.
 _OF_ALL: Final = "Nothing is delivered: "
 
-#: How a sentence names a broker.
-_BROKER: Final = re.compile(r"\bbroker (\d+), ")
+#: How a sentence blames a broker. Who is asked, or asked next, is not: "at broker 1, b1:9092" and
+#: "the coordinator, broker 1, b1:9092".
+_BROKER: Final = re.compile(r"(?<!\bat )(?<!coordinator, )\bbroker (\d+), ")
 
 #: What gives some partitions, or all of a member's, another beginning.
 _BEGINS: Final = frozenset(

@@ -132,6 +132,13 @@ BROKEN: list[tuple[Check, Story, str]] = [
 
 #: What is true.
 FORGIVEN: list[tuple[Check, Story]] = [
+    *[
+        (BLAME, [LONG_AFTER, *BEHIND, later(6), says("refused", why)])
+        for why in (
+            "The next attempt, at broker 2, b2:9092, is made in 0.5 s.",
+            "it is asked of the coordinator, broker 2, b2:9092",
+        )
+    ],
     (SILENT, [*BEHIND, says("fetch"), says("fetch")]),
     (SILENT, [*BEHIND, later(6), says("broker"), says("broker")]),
     (SILENT, [*BEHIND, later(6), *[says("fetch"), says("fetch"), says("broker")] * 2]),
