@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aktor.actors.runtime.dispatcher import Dispatcher
+from aktor.actors.runtime.dispatcher import Dispatcher, Wake
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.inside import Inside
@@ -159,7 +159,7 @@ _loaded: Final = Loaded(_load)
 
 def _looks_later(
     of: Engine, dispatcher: Dispatcher, guard: CallsNow, log: Trace
-) -> Callable[[float], tuple[float, bool]]:
+) -> Callable[[float], tuple[float, Wake]]:
     """The looks of a watch that is loaded when it first looks, a second after the consumer was
     made: neither an import nor the first record waits for it. What `status` and `why` need is
     loaded then, too: when they are needed most, a program may have no file left to open."""
@@ -167,12 +167,12 @@ def _looks_later(
     ahead = dispatcher.wall() - dispatcher.clock()
     watch: Watch | None = None
 
-    def look(now: float) -> tuple[float, bool]:
+    def look(now: float) -> tuple[float, Wake]:
         nonlocal watch
         if watch is None:
             loaded = _loaded()
             if (alive := engine()) is None:
-                return math.inf, False
+                return math.inf, Wake.NEVER
             watch = loaded.make_watch(alive, dispatcher, guard, log, ahead=ahead)
         return watch.look(now)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import enum
 import math
 import random
 import sys
@@ -49,6 +50,7 @@ __all__ = [
     "Sleeper",
     "Standstill",
     "VirtualTime",
+    "Wake",
     "run_until",
 ]
 
@@ -59,9 +61,9 @@ REST_WAIT: Final = 0.5
 #: Why the thread of a dispatcher is gone late in a program.
 TAKEN_AWAY: Final = "the interpreter shuts down, and runs no other thread any more"
 
-#: What came last may wait so long, in seconds, to be looked at (`watch_by`), if the thread wakes
-#: then.
-UNSEEN_FOR: Final = 3.0
+#: The longest sleep of a thread that is to find out when its process stood still, in seconds. The
+#: application of most consumers polls once a second at least, which wakes it anyway.
+LONGEST_SLEEP: Final = 1.1
 
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
@@ -84,6 +86,19 @@ class Enveloped:
 
     def __init__(self, envelope: Any) -> None:
         self.envelope = envelope
+
+
+class Wake(enum.Enum):
+    """Whether the thread wakes for the next look of the watch (`watch_by`)."""
+
+    FOR_LOOK = "at its time"
+    """Something is late."""
+
+    NOW_AND_THEN = "after the longest sleep"
+    """Who does not wake for `LONGEST_SLEEP` seconds finds out that nothing ran meanwhile."""
+
+    NEVER = "when it turns anyway"
+    """There is nothing that could be late."""
 
 
 class Standstill(NamedTuple):
@@ -486,11 +501,9 @@ class Dispatcher:
         self.standstill: Standstill | None = None
         #: Called with the time about once a second, while the thread turns; it returns when to call
         #: it again, and whether to wake for that. See `watch_by`.
-        self._watch: Callable[[float], tuple[float, bool]] | None = None
+        self._watch: Callable[[float], tuple[float, Wake]] | None = None
         self._watch_at = math.inf
-        self._wakes_to_watch = False
-        #: Something was delivered since it looked last.
-        self._is_unseen = False
+        self._wakes = Wake.NEVER
         self._stopping = False
         #: The program exits: outside of calls the thread rests.
         self.exits = False
@@ -635,18 +648,18 @@ class Dispatcher:
             self._look(now)
         due = ticks.due(now)
         if due is None:
-            # What came last is looked at, too, if nothing else wakes the thread for long: a buffer
-            # is full, so that nothing is asked for.
-            unseen = self._is_unseen and ticks.wake_at > self._watch_at + UNSEEN_FOR
-            wakes = self._wakes_to_watch or unseen
-            wake_at = min(ticks.wake_at, self._watch_at) if wakes else ticks.wake_at
+            wake_at = ticks.wake_at
+            if self._wakes is Wake.FOR_LOOK:
+                wake_at = min(wake_at, self._watch_at)
+            elif self._wakes is Wake.NOW_AND_THEN:
+                wake_at = min(wake_at, now + LONGEST_SLEEP)
             if self._thread is None:
                 self._idle_since, self._turns_by = now, max(now, wake_at)
             return wake_at
         self.publish(due)
         return None
 
-    def watch_by(self, watch: Callable[[float], tuple[float, bool]]) -> None:
+    def watch_by(self, watch: Callable[[float], tuple[float, Wake]]) -> None:
         """From now on `watch` is called, about once a second, between two turns of the thread; for
         the first time in a second, since nothing was late for a second before."""
         self._watch = watch
@@ -654,12 +667,11 @@ class Dispatcher:
 
     def _look(self, now: float) -> None:
         assert self._watch is not None, "there is a time for it"
-        self._is_unseen = False
         try:
-            self._watch_at, self._wakes_to_watch = self._watch(now)
+            self._watch_at, self._wakes = self._watch(now)
         except Exception as error:
             # It only looks: that must not end a consumer.
-            self._watch_at, self._wakes_to_watch = math.inf, False
+            self._watch_at, self._wakes = math.inf, Wake.NEVER
             self.log.error("watch.failed", because=error)
 
     def _deliver(self, mail: _Mail) -> None:
@@ -674,7 +686,6 @@ class Dispatcher:
             return
         kind = type(message)
         if kind not in CLOCKWORK:
-            self._is_unseen = True
             self.ticks.told(actor.name)
         elif kind is Tick:
             self.ticks.asked(actor.name)
@@ -747,7 +758,7 @@ class Dispatcher:
         self._thread = _Thread(target=self._run, name=name, daemon=True)
         self._awake_since = self.clock()
         # The first look loads what `status` and `why` need: of a consumer that is idle, too.
-        self._wakes_to_watch = True
+        self._wakes = Wake.FOR_LOOK
         try:
             self._thread.start()
         except RuntimeError:  # no more threads are to be had

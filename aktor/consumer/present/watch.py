@@ -1,8 +1,8 @@
 """Stalls as events: partitions that get nothing, late heartbeats, late polls.
 
-The dispatcher calls `look` on its thread once a second, and wakes for it while there are
-partitions: a thread that sleeps for no longer finds out when its process stood still. A look that
-finds nothing suspect looks at no partition.
+The dispatcher calls `look` on its thread about once a second. It wakes for it while something is
+suspect, and sleeps for no longer than that while there are partitions: so it finds out when its
+process stood still. A look that finds nothing suspect looks at no partition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from aktor.actors.runtime.dispatcher import Dispatcher, Standstill
+from aktor.actors.runtime.dispatcher import Dispatcher, Standstill, Wake
 from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.partition import Partition, Stage
@@ -134,12 +134,12 @@ class Watch:
         #: By how much the wall clock was ahead of the monotonic one at the last look.
         self._ahead = ahead
 
-    def look(self, now: float) -> tuple[float, bool]:
-        """Tell what has begun or ended; returns when to look again, and whether the thread must
-        wake for it."""
+    def look(self, now: float) -> tuple[float, Wake]:
+        """Tell what has begun or ended; returns when to look again, and whether the thread wakes
+        for it."""
         engine = self._engine()
         if engine is None or self._guard.closed:
-            return math.inf, False
+            return math.inf, Wake.NEVER
         p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
         self._look_at_clocks()
         self._look_at_standstill(p)
@@ -153,9 +153,7 @@ class Watch:
             self._paused.clear()
             self._kept.clear()
             engine.note_held_back({})
-            # Nothing else may wake the thread when the application has not polled for a second. And
-            # one that wakes once a second finds out that it did not.
-            return now + LOOK_EVERY, bool(count)
+            return now + LOOK_EVERY, Wake.NOW_AND_THEN if count else Wake.NEVER
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
         self._look_at_partitions(p, partitions)
         engine.note_held_back(
@@ -166,8 +164,8 @@ class Watch:
             }
         )
         if self._kept:
-            return self._kept[-1].until + LOOK_EVERY, True
-        return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), True
+            return self._kept[-1].until + LOOK_EVERY, Wake.FOR_LOOK
+        return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), Wake.FOR_LOOK
 
     # -- partitions
 

@@ -21,6 +21,7 @@ from aktor.actors.runtime.dispatcher import (
     Seeded,
     Standstill,
     VirtualTime,
+    Wake,
     run_until,
 )
 from aktor.actors.runtime.handlers import handles
@@ -650,7 +651,7 @@ def test_an_idle_thread_wakes_for_the_first_look() -> None:
         return Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
 
     Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
-    dispatcher.watch_by(lambda now: (now + 1.0, False))
+    dispatcher.watch_by(lambda now: (now + 1.0, Wake.NEVER))
 
     dispatcher.start_thread("test")
 
