@@ -386,3 +386,24 @@ def test_a_pause_is_no_part_of_a_stall(world: World) -> None:
     assert first["seconds"] == pytest.approx(paused - began, abs=0.6)
     assert first["at"] - first["ended_ago"] == pytest.approx(paused, abs=0.05)
     assert second["at"] - second["ended_ago"] - second["seconds"] >= resumed - 1.05
+
+
+@pytest.mark.parametrize("seed", all_but_the_first(1, seeds(3)))
+def test_a_late_poll_stalls_also_a_partition_of_which_nobody_knows_whether_there_is_more(
+    seed: int,
+) -> None:
+    """The buffer is full of the other one's records, so that its leader is asked for no more."""
+    with World(seed) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 10)
+        consumer = a_member(world, max_poll_interval_ms=10_000, max_buffered_bytes=20_000)
+        poll_for(world, consumer, 3.0)
+        world.cluster.produce("orders", 0, *[b"x" * 1000] * 100)
+        world.sleep(3.0)
+        world.cluster.fill("orders", 10)
+        world.sleep(12.0)
+        told = of(world, consumer, "delivery.stalled")["orders-1"]
+        poll_for(world, consumer, 10.0)
+
+        assert [(one["reason"], one["lag"]) for one in told] == [("application", None)]
+        assert of(world, consumer, "delivery.resumed")["orders-1"]

@@ -194,7 +194,7 @@ class Watch:
                 known = None
             if is_early and known is None and reason.waiting_for is not WaitingFor.SESSION:
                 continue
-            if not _is_stalled(p, it, reason):
+            if not _is_stalled(p, tp, it, reason):
                 self._seen.pop(tp, None)
                 if known is None:
                     continue
@@ -473,14 +473,14 @@ def _is_over(
     return "there is nothing to deliver" if told else ""
 
 
-def _is_stalled(p: Picture, it: PartitionSeen, reason: Reason) -> bool:
+def _is_stalled(p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason) -> bool:
     """Whether the partition, which is owned and not paused, gets nothing though there is, or may
     be, something."""
     if it.paused or is_fed(p, it, reason):
         return False
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag)
-    if reason.fault and (some or it.lag is None or kind in UNTOLD):
+    if reason.fault and (some or _lag(p, tp, it) is None or kind in UNTOLD):
         return True
     if it.stage is Stage.PENDING_REVOCATION:
         return kind in _GIVEN_UP  # nobody asks for more
