@@ -109,7 +109,6 @@ def test_who_looks_sees_the_lag_of_a_paused_partition_grow(
     ) as consumer:
         read(consumer, 5)
         consumer.pause(fresh)
-        time.sleep(2.1)
         topics.produce(address, topic, numbered(3))
         poll_until_it_happened(consumer, lag_is(3), "a lag of 3")
         with Transaction(address) as transaction:

@@ -32,6 +32,19 @@ def read(
     return records
 
 
+def a_full_reader(world: World) -> KafkaConsumer:
+    """Its buffer is full of records of T0 when T1, of which all was read, gets a new one."""
+    consumer = world.consumer(auto_offset_reset="earliest", max_buffered_bytes=3000)
+    consumer.assign([T0, T1])
+    read(world, consumer, 80)
+    world.cluster.produce("orders", 0, *[b"x" * 1000] * 20)
+    for _ in range(5):
+        consumer.poll(timeout_ms=100, max_records=1)
+        world.sleep(0.3)
+    world.cluster.produce("orders", 1, b"a")
+    return consumer
+
+
 def offsets(records: list[Any], partition: int) -> list[int]:
     """The offsets of those that are of this partition."""
     return [one.offset for one in records if one.partition == partition]

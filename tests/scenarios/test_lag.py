@@ -11,7 +11,7 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.status import WaitingFor
 from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
-from tests.scenarios.reading import T0, T1, a_member, read
+from tests.scenarios.reading import T0, T1, a_full_reader, a_member, read
 from tests.scenarios.world import World, seeds
 
 #: A told end may be so many seconds older than its age: the answer was on its way, or a Fetch that
@@ -166,14 +166,7 @@ def test_the_lag_that_metrics_tell_of_a_paused_partition_is_that_of_the_status(
 def test_the_lag_of_a_partition_for_which_there_is_no_room_is_known_to_who_looks_twice(
     world: World,
 ) -> None:
-    consumer = world.consumer(auto_offset_reset="earliest", max_buffered_bytes=3000)
-    consumer.assign([T0, T1])
-    read(world, consumer, 80)
-    world.cluster.produce("orders", 0, *[b"x" * 1000] * 20)
-    for _ in range(5):
-        consumer.poll(timeout_ms=100, max_records=1)
-        world.sleep(0.3)
-    world.cluster.produce("orders", 1, b"a")
+    consumer = a_full_reader(world)
     world.sleep(2.5)
 
     looks = []

@@ -29,7 +29,7 @@ from aktor.simulation import Simulation
 from aktor.structs import TopicPartition
 from aktor.values import replace
 from tests.gate import all_but_the_first
-from tests.scenarios.reading import T0, T1, a_member, read
+from tests.scenarios.reading import T0, T1, a_full_reader, a_member, read
 from tests.scenarios.world import World, seeds
 
 REFUSED = "Connection refused"
@@ -220,14 +220,7 @@ def test_a_buffer_that_is_full_of_other_partitions_is_named_though_the_leader_is
     world: World,
 ) -> None:
     """What it has told last, that there is nothing new, is not true any more."""
-    consumer = world.consumer(auto_offset_reset="earliest", max_buffered_bytes=3000)
-    consumer.assign([T0, T1])
-    read(world, consumer, 80)
-    world.cluster.produce("orders", 0, *[b"x" * 1000] * 20)
-    for _ in range(5):
-        consumer.poll(timeout_ms=100, max_records=1)
-        world.sleep(0.3)
-    world.cluster.produce("orders", 1, b"a")
+    consumer = a_full_reader(world)
     world.sleep(0.5)
 
     status = consumer.status()

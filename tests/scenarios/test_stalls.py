@@ -126,7 +126,7 @@ def test_while_a_call_waits_nobody_says_that_records_are_delivered(world: World)
         assert "The session (10.0 s) is over in " in one
 
 
-class Slow(ConsumerRebalanceListener):  # type: ignore[misc]
+class Slow(ConsumerRebalanceListener):
     """Takes five seconds for one of its methods."""
 
     def __init__(self, sleep: Callable[[float], None], method: str) -> None:

@@ -557,7 +557,7 @@ def test_a_time_in_which_nothing_ran_is_found_by_the_thread(
         dispatcher.rest()
         clock.now += 60.0
         sockets.sleeps.clear()
-        dispatcher._thread.go_on()  # type: ignore[union-attr]
+        assert dispatcher.fail_if_gone() is None  # as a call of the consumer begins
         assert sockets.sleeps.wait(30.0)
         assert dispatcher.standstill is None
     assert dispatcher.stop(timeout=30.0)
