@@ -4,12 +4,7 @@
 are complete: it remembers what is under way, and no more. It can be pickled between two events, so
 that a stream goes on where it was.
 
-A rebalance is put together of its members' parts. Two parts are of the same rebalance if they are
-of the same generation or epoch, or if one is the second round of the other (cooperative members
-revoke in one generation what is assigned in the next). In a KIP-848 group nobody waits for the
-others: there two parts are also of one rebalance if one takes on a partition that was revoked in
-the other, and not long before. If it was long before, or if who had revoked it has it back, a
-member without a trace has had it meanwhile.
+A rebalance is put together of its members' parts: `together` says which of them are one.
 """
 
 from __future__ import annotations
@@ -54,8 +49,9 @@ from aktor.trace.rebalances.silences import (
     Silences,
 )
 from aktor.trace.rebalances.spans import Spans
+from aktor.trace.rebalances.together import Together
 from aktor.trace.rebalances.totals import Storms, Totals
-from aktor.trace.rebalances.transit import HEARD, under_way, was_lost
+from aktor.trace.rebalances.transit import under_way, was_lost
 
 __all__ = ["ABANDONED", "SETTLED", "GroupTraces", "order"]
 
@@ -102,10 +98,7 @@ class GroupTraces:
         #: The last one of each name.
         self._named: dict[Name, Life] = {}
         self._ownership = Ownership(group)
-        #: The rebalances of which no row was made yet: all, by their parts, by their generations.
-        self._open: list[Assembly] = []
-        self._of: dict[Part, Assembly] = {}
-        self._by_generation: dict[int, Assembly] = {}
+        self._together = Together(self._lives, apart=self._all_apart, settle=self._settle)
         self._departures: list[Departure] = []
         self._silences = Silences(group)
         self._refusals = Refusals(group)
@@ -176,8 +169,10 @@ class GroupTraces:
         """Whose clock is surely another one than that of one of these members, by so many seconds
         at least."""
         names = {part.name for part in assembly.parts}
-        known = {**self.clocks.apart(SKEW), **self.surely_ahead}
-        return {both: by for both, by in known.items() if not names.isdisjoint(both)}
+        return {both: by for both, by in self._all_apart().items() if not names.isdisjoint(both)}
+
+    def _all_apart(self) -> dict[tuple[Name, Name], float]:
+        return {**self.clocks.apart(SKEW), **self.surely_ahead}
 
     @property
     def has_rows(self) -> bool:
@@ -210,10 +205,10 @@ class GroupTraces:
         self._rows += self._outages.close()
         self._rows += self._ownership.end()
         self._collect()
-        for assembly in self._open:
+        for assembly in self._together.open:
             self._note_not_there(assembly, last)
             self._close(assembly)
-        self._make(self._open, last, silent)
+        self._make(self._together.open, last, silent)
         self._rows += self._storms.end()
         if self.group != ALONE:
             self._rows += self._totals.rows()
@@ -253,7 +248,7 @@ class GroupTraces:
             # If others have been answered for long, it was not there any more.
             later = (
                 assembly.ended
-                for assembly in self._open
+                for assembly in self._together.open
                 if assembly.generations and max(assembly.generations) > (part.since_generation or 0)
             )
             return all(ended is None or ended < part.began for ended in later)
@@ -324,19 +319,16 @@ class GroupTraces:
         part.since_generation = fields.number(event, "generation")
         part.owned = fields.number(event, "owned")
         if before is not None and part.cause is Cause.SECOND_ROUND:
-            self._join(self._of.get(before), self._of.get(part))
-        self._join_waiting(part)
+            self._together.follow(before, part)
+        self._together.wait(part)
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
         # The state may have been entered just before this was told.
         asked = life.revocation_asked
         part = life.begin(at, because)
         life.revocation_asked = asked
-        assembly = self._of[part] = Assembly(parts=[part])
-        self._open.append(assembly)
         self._due = min(self._due, at + ABANDONED)
-        if part.generation is not None:
-            self._is_of(part, part.generation)
+        self._together.begin(part)
         return part
 
     def _moved(self, life: Life, at: float, event: Event) -> None:
@@ -356,7 +348,7 @@ class GroupTraces:
         part.counted = fields.number(event, "members") or 0
         generation = fields.number(event, "generation")
         if generation is not None:
-            self._is_of(part, generation)
+            self._together.reach(part, generation)
             self._compare(part, event.get("member_ids"))
             listed = event.get("member_ids")
             ids = listed if isinstance(listed, Mapping) else ()
@@ -432,7 +424,7 @@ class GroupTraces:
         if part is not None and part.generation is None:
             # The member was taken into the group with this epoch. Or it has revoked partitions, and
             # the coordinator gives it the new epoch only after that (KIP-848).
-            self._is_of(part, epoch)
+            self._together.reach(part, epoch)
         else:
             life.epoch = epoch, at
 
@@ -444,11 +436,11 @@ class GroupTraces:
         if generation is not None and generation not in self._done:
             self._done = [*self._done[1 - KEPT :], generation]
         if life.protocol != "consumer" and generation is not None:
-            self._is_of(part, generation)
+            self._together.reach(part, generation)
         elif generation and part.generation is None and not part.revoked:
             # It has only been given partitions: for that the coordinator gives it no other epoch
             # than it has. (A member that revoked is given the new one when it has said so.)
-            self._is_of(part, generation)
+            self._together.reach(part, generation)
         self._end_part(life, at, "completed")
         self._is_back(life, generation)
 
@@ -465,8 +457,8 @@ class GroupTraces:
             self._spans.waited(life, part)
             self._totals.took_part(part)
             if part.generation is None and outcome != "completed":
-                self._gather(life, part)
-            self._settle(self._of[part])
+                self._together.end(part)
+            self._settle(self._together.of(part))
 
     def _settle(self, assembly: Assembly) -> None:
         """If all of it has ended: note who has which partition."""
@@ -652,122 +644,6 @@ class GroupTraces:
 
     # -- which parts belong together
 
-    def _is_of(self, part: Part, generation: int) -> None:
-        part.generation = generation
-        assembly = self._of.get(part)
-        if assembly is None:
-            return
-        assembly.generations.add(generation)
-        other = self._by_generation.setdefault(generation, assembly)
-        if self._comes_after(part, other):
-            other = self._by_generation[generation] = assembly
-        self._join(other, assembly)
-        self._join_awaited(generation)
-
-    def _comes_after(self, part: Part, other: Assembly) -> bool:
-        """Whether a classic group had done this rebalance before the part began: a static member
-        has come back, or another one has its id now, which makes no new generation (KIP-345)."""
-        ended = other.ended if part not in other.parts else None
-        if ended is None or self._lives[part.source].protocol != "classic":
-            return False
-        return part.began > ended + SKEW
-
-    def _join_awaited(self, generation: int) -> None:
-        """A classic member that was told that the group rebalances, and never joined, was waited
-        for in the rebalance that led to the next generation."""
-        for assembly in tuple(self._open):
-            if self._waits_after(assembly, generation - 1):
-                assembly.generations.add(generation)
-                self._join(self._by_generation[generation], assembly)
-
-    def _join_waiting(self, part: Part) -> None:
-        """Classic members that were told, in one generation, that the group rebalances wait for
-        each other. If all of them leave meanwhile, no later generation says so."""
-        mine, generation = self._of[part], part.since_generation
-        if generation is None or not self._waits_after(mine, generation):
-            return
-        for other in self._open:
-            if other is not mine and self._waits_after(other, generation):
-                self._join(other, mine)
-                return
-
-    def _waits_after(self, assembly: Assembly, generation: int) -> bool:
-        """Whether classic members of this generation were told that the group rebalances, and none
-        of them has joined."""
-        part = assembly.parts[0]
-        return (
-            not assembly.generations
-            and part.cause is Cause.PEER
-            and part.since_generation == generation
-            and part in self._of
-            and self._lives[part.source].protocol == "classic"
-        )
-
-    def _gather(self, life: Life, part: Part) -> None:
-        """A part has ended, and no generation or epoch says to which rebalance it belongs: the one
-        that was under way then. (A classic group is in one at a time.)"""
-        mine = self._of[part]
-        if life.protocol == "classic" and not mine.generations:
-            for other in tuple(self._open):
-                if other is not mine and self._waits_together(part, other):
-                    self._join(other, mine)
-                    return
-        elif life.protocol != "classic":
-            self._join(self._worked_for(part), mine)
-
-    def _waits_together(self, part: Part, other: Assembly) -> bool:
-        """Whether the members of both were in a classic group that waited for all of them: who had
-        asked to join, and who was told that the group rebalances."""
-        if other.parts[0] not in self._of:
-            return False
-        ended = part.ended if part.ended is not None else part.seen
-        return any(
-            self._lives[one.source].protocol == "classic"
-            and one.began <= ended
-            and (one.ended is None or one.ended >= part.began)
-            and (not other.generations or one.is_asked_with(part))
-            and _are_awaited(one, part)
-            for one in other.parts
-        )
-
-    def _worked_for(self, part: Part) -> Assembly | None:
-        """The rebalance for which a KIP-848 member was given another target: the first one that
-        led to a later epoch than it had. (Who has revoked something gets the epoch only then.)"""
-        since = part.since_generation
-        if part.generation is not None or part.cause is not Cause.PEER or since is None:
-            return None
-        if self._lives[part.source].protocol != "consumer":
-            return None
-        later = [
-            (min(known for known in other.generations if known > since), other.began, other)
-            for other in self._open
-            if other.generations
-            and max(other.generations) > since
-            and other.parts[0] in self._of
-            and part not in other.parts
-            and other.began <= part.began + SKEW
-        ]
-        return min(later, key=lambda one: one[:2])[2] if later else None
-
-    def _works_for(self, assembly: Assembly) -> bool:
-        """Whether a member works for this rebalance yet, though the others are done."""
-        if assembly.parts[0] not in self._of:
-            return False
-        parts = (life.part for life in self._lives.values())
-        return any(part is not None and self._worked_for(part) is assembly for part in parts)
-
-    def _join(self, one: Assembly | None, other: Assembly | None) -> None:
-        """These are the same rebalance, unless a row was made of one of them."""
-        if one is None or other is None or one is other:
-            return
-        one.take(other)
-        for part in other.parts:
-            self._of[part] = one
-        for generation in one.generations:
-            self._by_generation[generation] = one
-        self._open.remove(other)
-        self._settle(one)
-
     # -- partitions
 
     def _assigned(self, life: Life, at: float, event: Event) -> None:
@@ -801,7 +677,7 @@ class GroupTraces:
                 # clock is ahead, its next `membership.moved` corrects that.)
                 self._lives[before.source].in_group = False
             if before is not None and before.revoked_in is not None and part is not None:
-                self._hand_over(before.revoked_in, part)
+                self._together.hand_over(before.revoked_in, part)
             if before is not None and part is not None and before.released is not None:
                 self._note_another(partition, before, part)
 
@@ -822,28 +698,10 @@ class GroupTraces:
         if (
             revoked_in is not None
             and revoked_in.outcome == "completed"
-            and self._of.get(revoked_in) is not self._of.get(given_in)
-            and not self._is_handed_over(revoked_in, given_in)
+            and self._together.are_apart(revoked_in, given_in)
+            and not self._together.is_handed_over(revoked_in, given_in)
         ):
             self._ownership.had_another(partition, unseen=False)
-
-    def _hand_over(self, revoked_in: Part, given_in: Part) -> None:
-        """A partition that was revoked in the one part is given to a member in the other one: they
-        are the same rebalance, unless a member without a trace has had it meanwhile."""
-        if revoked_in.outcome != "completed" or self._is_handed_over(revoked_in, given_in):
-            self._join(self._of.get(revoked_in), self._of.get(given_in))
-
-    def _is_handed_over(self, revoked_in: Part, given_in: Part) -> bool:
-        """Whether it went from one who was done with its own part to the next owner at once."""
-        ended = revoked_in.ended
-        if ended is None or revoked_in.source == given_in.source:
-            return ended is None  # it was done, and has the partition back by another rebalance
-        if all(life.protocol == "classic" for life in self._lives.values() if life.protocol):
-            return False  # of these the generation says it, and the second round
-        names = revoked_in.name, given_in.name
-        known = {**self.clocks.apart(SKEW), **self.surely_ahead}
-        differ = max(SKEW, known.get(names, 0.0), known.get(names[::-1], 0.0))
-        return given_in.began <= ended + HEARD + differ
 
     def _released(self, life: Life, at: float, event: Event) -> None:
         life.calling = None
@@ -985,18 +843,18 @@ class GroupTraces:
                 self._end_part(life, part.seen, "unfinished")
         self._rows += self._ownership.pass_time(now)
         self._collect()
-        for assembly in self._open:
-            if assembly.due <= now and self._works_for(assembly):
+        for assembly in self._together.open:
+            if assembly.due <= now and self._together.works_for(assembly):
                 assembly.due = now + SETTLED
             elif assembly.due <= now:
                 self._close(assembly)
-        self._make(assembly for assembly in self._open if assembly.due <= now)
+        self._make(assembly for assembly in self._together.open if assembly.due <= now)
         self._rows += self._storms.pass_time(now)
         parts = [
             life.part.abandoned_at(ABANDONED, SETTLED) for life in self._lives.values() if life.part
         ]
         others = self._storms.due, self._ownership.due
-        self._due = min([*parts, *(assembly.due for assembly in self._open), *others])
+        self._due = min([*parts, *(assembly.due for assembly in self._together.open), *others])
 
     def _make(
         self,
@@ -1042,45 +900,28 @@ class GroupTraces:
             classic = self._protocol(assembly) == "classic"
             told += was_lost(self.group, assembly, owner, names, classic=classic)
         self._rows += told
-        self._open = [assembly for assembly in self._open if not assembly.is_made]
+        self._together.forget_made()
 
     def _given_later(self, assembly: Assembly) -> set[str]:
         """Members that have gone for good, and of whose partitions none was given away in this
         rebalance, and some in one that began later."""
         began = assembly.began
-        later = [other for other in self._open if not other.is_made and other.began > began]
+        later = [
+            other for other in self._together.open if not other.is_made and other.began > began
+        ]
         givers = {source for other in later for source in other.givers} - assembly.givers
         return {source for source in givers if self._lives[source].departed}
 
     def _close(self, assembly: Assembly) -> None:
         """The rebalance is complete: no later part is added to it. Its row is made OVERLAP seconds
         later, when it is known how long a killed member's partitions were not delivered."""
-        if assembly.parts[0] not in self._of:
-            return  # it was closed before
-        for part in assembly.parts:
-            del self._of[part]
-        for generation in assembly.generations:
-            if self._by_generation.get(generation) is assembly:
-                del self._by_generation[generation]
-        assembly.due += OVERLAP
+        if self._together.close(assembly):
+            assembly.due += OVERLAP
 
     def _protocol(self, assembly: Assembly) -> str | None:
         """What its members speak; both while a group is converted."""
         spoken = {self._lives[part.source].protocol for part in assembly.parts}
         return "/".join(sorted(protocol for protocol in spoken if protocol is not None)) or None
-
-
-def _are_awaited(one: Part, other: Part) -> bool:
-    """Whether a classic group waited for these members, or they for the group, in one rebalance.
-    Who has joined and was refused is in none, unless the other one was in the group before: then
-    the group is in a rebalance, and the one tries again."""
-    if one.generation is not None or other.generation is not None:
-        return False
-    if any(part.outcome == "lost" and not part.is_gone for part in (one, other) if part.is_new):
-        return False
-    if not (one.is_new and other.is_new):
-        return True
-    return not any(part.refused or part.coordinators for part in (one, other))
 
 
 _Handler = Callable[[GroupTraces, Life, float, Event], None]
