@@ -99,6 +99,8 @@ class History:
             if event.get("member_id") is not None:
                 told["member"] = event["member_id"]
             last = {key: told.pop(key) for key in ("level", "event")}
+            if "since" in told:
+                told["since"] += began - self._start
             times = {"mono": event["at"], **last, "t": began + event["at"]}
             origin = {"host": f"host-{who.partition('/')[0]}", "trace": _trace_id(who)}
             yield {**told, **times, **origin, "line": lines[who]}

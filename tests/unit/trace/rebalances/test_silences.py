@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -268,3 +269,23 @@ def test_a_revoked_callback_in_a_rebalance_or_a_short_one_is_no_silence_of_its_o
 
     # (Where the traces end, the rebalance goes on, and nobody has the partition.)
     assert [row.reason for row in rows_of(events, Silence)] == ["rebalance"] * (seconds > 1)
+
+
+def test_a_silence_of_a_simulated_group_began_before_it_was_told() -> None:
+    """A stall says since when by the time of day, which its trace has moved like all times."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic")
+        group.joins(max_poll_interval_ms=4000)
+        sim.run(for_=10)
+        sim.members[0].busy_for = 7.0
+        sim.run(for_=20)
+        events = group.events()
+
+    told = {row["partition"]: row for row in events if row["event"] == "delivery.stalled"}
+    rows = [row for row in read(map(json.dumps, events))[0] if isinstance(row, Silence)]
+
+    assert {row.partition for row in rows} == set(told) != set()
+    for row in rows:
+        assert row.began == pytest.approx(told[row.partition]["since"], abs=0.01)
+        assert told[row.partition]["t"] - row.began > 1.0
+        assert re.search(r"; it said after \d\.\d s: the application has not polled", row.sentence)
