@@ -139,7 +139,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
 
     def quiet(self) -> list[TopicPartition]:
         """See `quiet`."""
-        own = self._own
+        own, listed = self._own, self._listed
         return [
             partition
             for partition, (offset, ends, paused, stage, subscribed, *_) in (self._noted.items())
@@ -150,6 +150,7 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
             and subscribed
             and stage is _OWNED
             and partition not in own
+            and (partition not in listed or listed[partition].offset <= offset)
         ]
 
     def _make(self, partition: TopicPartition) -> PartitionSeen:

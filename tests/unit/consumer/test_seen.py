@@ -225,6 +225,12 @@ STATES: dict[str, tuple[Any, dict[str, Any]]] = {
     "about to be revoked": (lambda harness: harness.engine.delivery.hold_back([B]), {}),
     "not subscribed": (lambda harness: harness.engine.delivery.follow_subscription("".split), {}),
     "behind": (lambda harness: harness.fetched(the_end(B, 5)), {}),
+    "behind, as its leader said when it was asked": (
+        lambda harness: harness.port.handle(
+            EndsListed(ends={tp: LogEnd(offset=50 * tp.partition, at=BEGIN + 1.0) for tp in (A, B)})
+        ),
+        {},
+    ),
     "with records": (lambda harness: harness.fetched(a_chunk(B, epoch=2, high_watermark=3)), {}),
     "with an open transaction": (lambda harness: harness.fetched(the_end(B, 5, stable=0)), {}),
     "hindered": (
@@ -270,7 +276,8 @@ def test_partitions_that_are_alike_are_told_what_each_would_be_told_alone(
 
 
 def test_a_partition_that_waits_for_anything_of_its_own_is_not_quiet() -> None:
-    for name in ("paused", "about to be revoked", "behind", "with records"):
+    behind = ("behind", "behind, as its leader said when it was asked")
+    for name in ("paused", "about to be revoked", *behind, "with records"):
         harness = a_consumer(A, B, C)
         harness.fetched(the_end(A, 0), the_end(B, 0), the_end(C, 0))
         harness.poll()
