@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from aktor.cli.main import CommandLineError
+from aktor.trace.plain import visible
 
 if TYPE_CHECKING:
     from aktor.trace.rebalances import Tables
@@ -338,9 +339,8 @@ def _print_head(text: str, rows: int) -> None:
 
 def _print_line(head: str, text: str) -> None:
     """A line of its own, broken at the width of the terminal if there is one: `grep` finds words of
-    one line only. (Names are the application's: what would steer the terminal is not printed as it
-    is.)"""
-    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    one line only."""
+    text = visible(text)
     if sys.stdout is None or not sys.stdout.isatty():
         print(head + text)
         return
@@ -358,7 +358,7 @@ def _print_line(head: str, text: str) -> None:
 
 
 def _warn(text: str) -> None:
-    print("".join(one if one.isprintable() else repr(one)[1:-1] for one in text), file=sys.stderr)
+    print(visible(text), file=sys.stderr)
 
 
 def _clock(at: float) -> str:

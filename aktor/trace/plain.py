@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["named", "plain", "plain_event", "text_of"]
+__all__ = ["named", "plain", "plain_event", "text_of", "visible"]
 
 #: Keys whose values never leave the process, whatever they hold.
 _SECRET: Final = ("password", "secret", "token", "credential", "auth_bytes")
@@ -93,3 +93,9 @@ def text_of(value: Any) -> str:
         return str(value)
     except Exception as error:
         return f"({type(value).__name__}, without a text: {type(error).__name__} in __str__)"
+
+
+def visible(text: str) -> str:
+    """The text without what would steer a terminal or the direction of writing: names of topics and
+    members are the application's, and may hold anything."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import LABELS, WIDTH, Values, altair, colour, say, time_axis
-from aktor.trace.pictures.names import visible
 from aktor.trace.pictures.times import Window, milliseconds, moment
+from aktor.trace.plain import visible
 from aktor.trace.rebalances.rows import Rebalance
 
 __all__ = ["Count", "causes_chart", "counted", "step_of"]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from aktor.trace.pictures.causes import causes_chart, counted, step_of
 from aktor.trace.pictures.charts import Picture, altair
 from aktor.trace.pictures.members import Lanes, members_chart
-from aktor.trace.pictures.names import visible
 from aktor.trace.pictures.partitions import partitions_chart, ribbons_of, together
 from aktor.trace.pictures.times import Window, clock, day
 from aktor.trace.pictures.waterfall import waterfall_chart
+from aktor.trace.plain import visible
 from aktor.trace.rebalances.lines import ALONE
 from aktor.trace.rebalances.rows import Rebalance
 from aktor.trace.rebalances.silences import in_sentences

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import LABELS, WIDTH, Values, altair, colour, say, time_axis
-from aktor.trace.pictures.names import Labels, visible
+from aktor.trace.pictures.names import Labels
 from aktor.trace.pictures.times import Window, clock, lasting, milliseconds
+from aktor.trace.plain import visible
 from aktor.trace.rebalances.holds import LEAST, SESSION, SHARE, called
 from aktor.trace.rebalances.parts import PHASES
 from aktor.trace.rebalances.rows import OwnedPartition, Rebalance, Silence, Span

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
-__all__ = ["Labels", "several", "short", "visible", "wrapped"]
+from aktor.trace.plain import visible
+
+__all__ = ["Labels", "several", "short", "wrapped"]
 
 #: A longer name is shortened in the middle, since names often differ at their ends.
 LONGEST: Final = 28
-
-
-def visible(text: str) -> str:
-    """The text without what would steer a terminal or the direction of writing."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def short(text: str, longest: int = LONGEST) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import Picture, vl_convert
-from aktor.trace.pictures.names import visible
+from aktor.trace.plain import visible
 
 __all__ = ["escaped", "page", "sentences"]
 

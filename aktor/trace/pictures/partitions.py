@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import LABELS, WIDTH, Values, altair, colour, say, time_axis
-from aktor.trace.pictures.names import Labels, several, short, visible
+from aktor.trace.pictures.names import Labels, several, short
 from aktor.trace.pictures.times import Window, lasting, milliseconds
+from aktor.trace.plain import visible
 from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.rows import Downtime, OwnedPartition, Silence
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from aktor.trace.pictures import colours
 from aktor.trace.pictures.charts import LABELS, WIDTH, Values, altair, colour, say
 from aktor.trace.pictures.members import DOING, doing, holding, words
-from aktor.trace.pictures.names import Labels, short, visible
+from aktor.trace.pictures.names import Labels, short
 from aktor.trace.pictures.partitions import NOBODY, in_order
 from aktor.trace.pictures.times import clock, day, lasting
+from aktor.trace.plain import visible
 from aktor.trace.rebalances.holds import called, seconds
 from aktor.trace.rebalances.parts import Name
 from aktor.trace.rebalances.rows import Downtime, MemberPart, Rebalance, Span

@@ -20,8 +20,9 @@ from aktor.trace.pictures import colours, draw
 from aktor.trace.pictures.causes import step_of
 from aktor.trace.pictures.charts import Picture
 from aktor.trace.pictures.groups import file_names
-from aktor.trace.pictures.names import Labels, several, short, visible, wrapped
+from aktor.trace.pictures.names import Labels, several, short, wrapped
 from aktor.trace.pictures.times import Window
+from aktor.trace.plain import visible
 from aktor.trace.rebalances import Tables, read, tell
 from tests.gate import all_but_the_first
 from tests.unit.trace.pictures.many import many
