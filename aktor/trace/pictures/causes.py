@@ -120,7 +120,7 @@ def causes_chart(counts: Sequence[Count], step: int) -> tuple[Any, dict[str, Val
         alt.Chart(alt.NamedData(name="counts"))
         .mark_bar(stroke=colours.GROUND, strokeWidth=0.7)
         .encode(
-            x=time_axis(window, title=""),
+            x=time_axis(window),
             x2="b:T",
             y=y,
             y2="high:Q",

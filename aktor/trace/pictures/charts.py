@@ -129,7 +129,7 @@ class Picture:
         return f"{head}><style>{colours.style()}</style>{rest}\n"
 
 
-def time_axis(window: Window, *, shown: bool = True, title: str = "") -> Any:
+def time_axis(window: Window) -> Any:
     """The axis of time, with the day and the zone."""
     alt = altair()
     days = {day(window.began): None, day(window.ended): None}
@@ -142,10 +142,7 @@ def time_axis(window: Window, *, shown: bool = True, title: str = "") -> Any:
             nice=False,
         ),
         axis=alt.Axis(
-            title=(title or f"time (UTC), {' to '.join(days)}") if shown else None,
-            labels=shown,
-            ticks=shown,
-            domain=shown,
+            title=f"time (UTC), {' to '.join(days)}",
             grid=True,
             labelOverlap=True,
             labelFlush=False,
@@ -163,12 +160,12 @@ def time_axis(window: Window, *, shown: bool = True, title: str = "") -> Any:
     )
 
 
-def colour(field: str, of: dict[str, str], title: str | None, **legend: Any) -> Any:
+def colour(field: str, of: dict[str, str], title: str, **legend: Any) -> Any:
     """These values in these colours, with a legend."""
     alt = altair()
     scale = alt.Scale(domain=list(of), range=list(of.values()))
     # An empty legend makes the picture endless.
-    shown = None if title is None or not of else alt.Legend(title=title, **legend)
+    shown = alt.Legend(title=title, **legend) if of else None
     return alt.Color(f"{field}:N", scale=scale, legend=shown)
 
 

@@ -16,11 +16,11 @@ __all__ = ["escaped", "page", "sentences"]
 #: Sentences in a list.
 MOST: Final = 100
 
+#: (`details` is Vega's menu beside a picture.)
 _STYLE: Final = """
-:root { color-scheme: light dark; --ground: #ffffff; --ink: #24292f; --faint: #d9dee3;
-  --quiet: #57606a; }
+:root { color-scheme: light dark; --ground: #ffffff; --ink: #24292f; --quiet: #57606a; }
 @media screen and (prefers-color-scheme: dark) {
-  :root { --ground: #0d1117; --ink: #e6edf3; --faint: #30363d; --quiet: #9da7b1; } }
+  :root { --ground: #0d1117; --ink: #e6edf3; --quiet: #9da7b1; } }
 @media print { :root { color-scheme: light; } details { display: none; }
   figure { break-inside: avoid; } }
 body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem;
@@ -31,12 +31,6 @@ p, li { overflow-wrap: anywhere; max-width: 68rem; } p.note { color: var(--quiet
   font-size: 13px; }
 figure { margin: .6rem 0 0; overflow-x: auto; } figure svg { display: block;
   background: var(--ground) !important; }
-table { border-collapse: collapse; font-size: 13px; width: 100%; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--faint);
-  vertical-align: top; overflow-wrap: anywhere; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.wide { overflow-x: auto; } .facts { display: flex; flex-wrap: wrap; gap: 1.5rem; }
-.facts b { display: block; font-size: 1.4rem; }
 #vg-tooltip-element.vg-tooltip { max-width: 34rem; white-space: pre-line; overflow-wrap: anywhere;
   color: var(--ink); background: var(--ground); border: 1px solid var(--quiet); font: 13px/1.4
   system-ui, sans-serif; }
