@@ -203,6 +203,10 @@ def session_of(member: MemberNow) -> str:
     return f"session ({length} are assumed, the brokers do not tell)"
 
 
+#: The membership actor has had no tick yet: it is new, or was restarted.
+_STARTED: Final = "the member is being started"
+
+
 def no_assignment(p: Picture) -> Reason | None:
     """The group has given this member no partitions, or not yet."""
     if p.partitions or not p.subscribed:
@@ -213,7 +217,7 @@ def no_assignment(p: Picture) -> Reason | None:
         return no_topic(p) or never_polled(p)
     member = p.member
     if member is None:
-        return Reason(WaitingFor.GROUP, "the member is being restarted", -math.inf, fault=True)
+        return Reason(WaitingFor.GROUP, _STARTED, -math.inf, fault=False)
     if member.state == "stable":
         text = f"the group has given this member no partitions{for_long(member.since, p.now)}"
         then = "It gets some when another member gives some up, or more partitions match."
@@ -291,9 +295,9 @@ def session(p: Picture) -> Reason | None:
         return out
     if p.now <= p.session_until:
         return None
-    if member is None:
-        return Reason(WaitingFor.SESSION, "the member is being restarted", -math.inf, fault=True)
     since = p.session_until
+    if member is None:
+        return Reason(WaitingFor.SESSION, _STARTED, p.now if since == -math.inf else since, True)
     if since == -math.inf:
         text = "the group has not confirmed the member yet"
     elif may_be_removed(p, member):

@@ -160,6 +160,28 @@ def test_a_member_that_the_group_refuses_is_alive_if_it_joins_again(for_good: bo
 
 
 @pytest.mark.parametrize(
+    ("partitions", "session_until"),
+    [({}, -math.inf), ({}, NOW - 3.0), ({T0: seen()}, -math.inf), ({T0: seen()}, NOW - 3.0)],
+)
+def test_a_member_that_is_being_started_is_healthy(
+    partitions: dict[TopicPartition, PartitionSeen], session_until: float
+) -> None:
+    """Before the first tick of its actor nothing is known of it. A new consumer was said to be
+    restarted, and not to be healthy."""
+    p = a_picture(member=None, partitions=partitions, session_until=session_until)
+
+    assert "the member is being started" in sentence.why(p)
+    assert bool(wrong(p)) is bool(partitions)
+    assert health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_a_member_that_is_started_again_and_again_is_not_healthy_if_its_session_is_over() -> None:
+    p = a_picture(member=None, session_until=NOW - 11.0)
+
+    assert not health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+@pytest.mark.parametrize(
     ("handlers", "said"),
     [
         ((0, 0, math.inf), None),
