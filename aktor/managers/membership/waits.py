@@ -90,6 +90,8 @@ class Waits:
         told = [
             f"{seconds:.1f} s for {what}" for what, seconds in spent.items() if seconds >= LEAST
         ]
+        if not told:
+            return ""
         heard = waits[0].began - since
         late = f", and may have begun {heard:.1f} s before the member heard of it"
         bound = f"it waits for {self._longest:.1f} s at most{late if heard >= LEAST else ''}"

@@ -65,3 +65,10 @@ def test_what_was_over_before_any_rebalance_waited_is_forgotten() -> None:
     told.note("", 26.0, math.inf)
 
     assert told.words(since=1.0, now=26.0) == ""
+
+
+def test_who_was_only_a_moment_at_it_when_the_time_was_over_is_not_to_blame() -> None:
+    """It was said that the rebalance had waited, and not for what."""
+    told = waits((REVOKED, 20.98), ("", 21.02), ran=0.02)
+
+    assert told.words(since=1.0, now=30.0) == ""
