@@ -89,7 +89,9 @@ class Spans:
     def end(self, life: Life, last: float) -> float:
         """The traces end, with this event; returns when that of this member does. What a member is
         in that is in a rebalance yet goes on as long as any trace."""
-        state = self._states.pop(life.source)
+        state = self._states.pop(life.source, None)
+        if state is None:  # it has told only that it lives
+            return life.told
         goes_on = life.last_part is not None and life.last_part.goes_on
         told = last if goes_on else state.told
         self._end_state(life, state, told, unfinished=True)

@@ -158,3 +158,17 @@ def test_of_two_owners_that_deliver_at_once_the_first_has_no_last_delivery(
     killed.is_given(BEGAN + 18, "t-1", 10, 12)
 
     assert owned(events, "t-1")[0] == ("bob", 1, None, 2, None)
+
+
+@pytest.mark.parametrize("lives", [("heartbeat.late",), ("request.answered", "heartbeat.late")])
+def test_a_trace_that_tells_only_that_its_member_lives_has_no_spans(
+    lives: tuple[str, ...], events: list[Any]
+) -> None:
+    """Of a stable member without records, say, if a log was cut by time or by its size."""
+    alice, bob = Member(events, "alice"), Member(events, "bob")
+    for number, event in enumerate(lives):
+        bob.tells(BEGAN + number, event, api="Heartbeat", seconds=1.0)
+    alice.rebalances(BEGAN, BEGAN + 4, 1, because="first join", owns=["t-0"])
+
+    assert spans(events, "bob") == []
+    assert [what for _, what, *_ in spans(events, "alice")] == ["joining", "syncing", "stable"]
