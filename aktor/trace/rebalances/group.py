@@ -196,13 +196,11 @@ class GroupTraces:
         self._note_absent()
         # (Not `_now`: a stream may have waited for longer than there are events.)
         last = max((life.told for life in self._lives.values()), default=self._now)
-        for life in self._lives.values():
-            self._leave_open(life, last)
-            self.clocks.ends(life.source, self._spans.end(life, last))
         silent = self._silences.goes_on
-        self._rows += self._silences.close(last)
-        self._rows += self._refusals.close()
-        self._rows += self._outages.close()
+        # (What the application assigned itself nobody takes over from who was killed.)
+        self._end_traces(
+            {one.source: one.told if one.by_hand else last for one in self._lives.values()}
+        )
         self._rows += self._ownership.end()
         self._collect()
         for assembly in self._together.open:
@@ -213,6 +211,16 @@ class GroupTraces:
         if self.group != ALONE:
             self._rows += self._totals.rows()
         return self.rows()
+
+    def _end_traces(self, ends: Mapping[str, float]) -> None:
+        """Nothing more is told by these, at these times: rows of what their members are in."""
+        for source, at in ends.items():
+            life = self._lives[source]
+            self._leave_open(life, at)
+            self.clocks.ends(source, self._spans.end(life, at))
+        self._rows += self._silences.close(ends)
+        self._rows += self._refusals.close(ends)
+        self._rows += self._outages.close(ends)
 
     def _leave_open(self, life: Life, last: float) -> None:
         """The traces end in the midst of a part: it goes on as long as any of them, unless that of

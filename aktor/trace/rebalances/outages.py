@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -154,16 +154,16 @@ class Outages:
         if outage is not None and reason == _UNCONFIRMED:
             outage.withheld.add(partition)
 
-    def close(self) -> Iterator[Refusal]:
-        """The traces end."""
-        for _, member in sorted(self._members.items()):
+    def close(self, sources: Collection[str]) -> Iterator[Refusal]:
+        """These traces end."""
+        for source in sorted(source for source in self._members if source in sources):
+            member = self._members.pop(source)
             if member.answered is not None or self._is_over(member, member.life.told):
                 self._end(member, member.answered)
             elif member.outage is not None:
                 self._tell(member, member.outage, member.life.told, ", to the end of its trace")
         yield from self.over
         self.over.clear()
-        self._members.clear()
 
     def _of(self, life: Life) -> _Member:
         member = self._members.get(life.source)

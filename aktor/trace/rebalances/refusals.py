@@ -7,7 +7,7 @@ Such a member may never get into its group, so that no rebalance and no silence 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,11 +74,10 @@ class Refusals:
         self._refused[source, what] = _Refused(name, at, at, words)
         return None if before is None else self._row(what, before)
 
-    def close(self) -> Iterator[Refusal]:
-        """The traces end."""
-        for (_, what), refused in sorted(self._refused.items()):
-            yield self._row(what, refused)
-        self._refused.clear()
+    def close(self, sources: Collection[str]) -> Iterator[Refusal]:
+        """These traces end."""
+        for source, what in sorted(key for key in self._refused if key[0] in sources):
+            yield self._row(what, self._refused.pop((source, what)))
 
     def _row(self, what: str, refused: _Refused) -> Refusal:
         times, lasted = refused.times, milliseconds(refused.began, refused.last)

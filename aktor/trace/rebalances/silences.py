@@ -9,7 +9,7 @@ partition goes from one owner to the next are in the table of downtimes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -101,11 +101,11 @@ class Silences:
         brief = row.duration_ms is not None and row.duration_ms < LEAST * 1000
         return None if brief and row.reason in (PAUSED, CALLBACK) else row
 
-    def close(self, seen: float) -> Iterator[Silence]:
-        """The traces end, and these silences go on."""
-        for (_, partition), silent in sorted(self._silent.items()):
-            yield self._row(partition, silent, None, max(seen, silent.began))
-        self._silent.clear()
+    def close(self, ends: Mapping[str, float]) -> Iterator[Silence]:
+        """These traces end, at these times, and their silences go on."""
+        for source, partition in sorted(key for key in self._silent if key[0] in ends):
+            silent = self._silent.pop((source, partition))
+            yield self._row(partition, silent, None, max(ends[source], silent.began))
 
     @property
     def goes_on(self) -> set[tuple[str, str]]:

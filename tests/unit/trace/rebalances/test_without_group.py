@@ -80,3 +80,23 @@ def test_a_consumer_without_a_group_needs_no_coordinator() -> None:
 
     assert not tables.spans
     assert [row.refused for row in tables.refusals] == ["brokers"]
+
+
+@pytest.mark.parametrize("group", [ALONE, "g"])
+@pytest.mark.parametrize("way", ["paused", "stalled"])
+def test_the_silence_of_who_was_killed_lasts_no_longer_than_its_trace(group: str, way: str) -> None:
+    """Nobody takes over what the application assigned itself."""
+    events: list[Event] = []
+    alice, bob = Member(events, "alice"), Member(events, "bob")
+    alice.tells(9.0, "partitions.assigned", partitions={"t-0": 1}, by_group=False)
+    if way == "paused":
+        alice.tells(10.0, "partitions.paused", partitions=["t-0"])
+    else:
+        alice.tells(11.0, "delivery.stalled", partition="t-0", reason="broker", since=10.0)
+    alice.tells(13.0, "commit.failed", partitions=["t-0"])
+    bob.tells(20_000.0, "commit.failed", partitions=["t-1"])
+
+    (row,) = tables_of([{**event, "group": group or None} for event in events]).silences
+
+    assert (row.began, row.ended) == (10.0, None)
+    assert "from t-0 for 3.0 s, and it goes on" in row.sentence
