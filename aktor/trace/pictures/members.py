@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from aktor.trace.pictures.names import Labels
 from aktor.trace.pictures.times import Window, clock, lasting, milliseconds
 from aktor.trace.plain import visible
 from aktor.trace.rebalances.holds import LEAST, SESSION, SHARE, called
-from aktor.trace.rebalances.parts import PHASES
+from aktor.trace.rebalances.parts import PHASES, Name
 from aktor.trace.rebalances.rows import OwnedPartition, Rebalance, Silence, Span
 from aktor.trace.rebalances.spans import AWAY, CALLBACK, STATE, WAIT
 
@@ -100,39 +100,49 @@ class Lanes:
 
     labels: Labels
     others: int
+    #: Of each name those that have a lane, and from when to when each of them told something.
+    _named: Mapping[Name, Mapping[str, tuple[float, float]]]
 
     @classmethod
     def of(
         cls, spans: Iterable[Span], owned: Iterable[OwnedPartition], first: Iterable[Rebalance]
     ) -> Lanes:
         """Those of these rows. If there are too many, those that held or began a rebalance."""
-        came: dict[str, tuple[str | None, str | None]] = {}
+        came: dict[str, Name] = {}
+        told: dict[str, tuple[float, float]] = {}
         busy: defaultdict[str, float] = defaultdict(float)
         for span in sorted(spans, key=lambda one: (one.began, one.trace)):
             came.setdefault(span.trace, (span.consumer, span.host))
+            began, ended = told.get(span.trace, (span.began, span.ended))
+            told[span.trace] = began, max(ended, span.ended)
             busy[span.trace] += span.duration_ms * (span.what not in ("stable", "unjoined"))
         for row in owned:
             came.setdefault(row.trace, (row.consumer, row.host))
-        told = {(one.held_by, one.held_by_host) for one in first}
-        told |= {(one.initiator, one.initiator_host) for one in first}
-        chosen = sorted(came, key=lambda one: (came[one] in told, busy[one]), reverse=True)[:LANES]
+        mattered = {(one.held_by, one.held_by_host) for one in first}
+        mattered |= {(one.initiator, one.initiator_host) for one in first}
+        chosen = sorted(came, key=lambda one: (came[one] in mattered, busy[one]), reverse=True)[
+            :LANES
+        ]
         kept = [trace for trace in came if trace in set(chosen)]
         named: dict[Hashable, list[str]] = {
             trace: [came[trace][0] or "a member", called(came[trace])] for trace in kept
         }
-        return cls(Labels(named), len(came) - len(kept))
+        found: defaultdict[Name, dict[str, tuple[float, float]]] = defaultdict(dict)
+        for trace in kept:
+            if trace in told:
+                found[came[trace]][trace] = told[trace]
+        return cls(Labels(named), len(came) - len(kept), found)
 
-    def find(self, name: tuple[str | None, str | None], spans: Sequence[Span], at: float) -> str:
+    def find(self, name: Name, at: float) -> str:
         """The lane of the member of this name that told something near that time; "" if none."""
-        near = [
-            span
-            for span in spans
-            if (span.consumer, span.host) == name and span.trace in self.labels
-        ]
-        if not near:
-            return ""
-        best = min(near, key=lambda span: max(span.began - at, at - span.ended, 0.0))
-        return self.labels[best.trace]
+        told = self._named.get(name, {})
+        near = {trace: max(began - at, at - ended) for trace, (began, ended) in told.items()}
+        return self.labels[min(near, key=near.__getitem__)] if near else ""
+
+    def initiator(self, row: Rebalance) -> str:
+        """The lane of the member that began the rebalance; "" if no trace says who that was."""
+        name = row.initiator, row.initiator_host
+        return "" if row.initiator is None else self.find(name, row.began)
 
 
 def members_chart(
@@ -146,10 +156,10 @@ def members_chart(
     alt = altair()
     data = {
         "spans": _spans(lanes, spans, window),
-        "silent": _silent(lanes, spans, silences, window),
+        "silent": _silent(lanes, silences, window),
         "held": _held(lanes, spans, rebalances, window),
         "path": _path(lanes, spans, rebalances, window),
-        "began": _began(lanes, spans, rebalances, window),
+        "began": _began(lanes, rebalances, window),
     }
     order = list(lanes.labels.values())
     x, x2 = time_axis(window), alt.X2("b:T")
@@ -233,15 +243,14 @@ def _spans(lanes: Lanes, spans: Sequence[Span], window: Window) -> Values:
     return values
 
 
-def _silent(
-    lanes: Lanes, spans: Sequence[Span], silences: Sequence[Silence], window: Window
-) -> Values:
+def _silent(lanes: Lanes, silences: Sequence[Silence], window: Window) -> Values:
     """The times in which a member was given nothing from at least one partition."""
     by_lane: defaultdict[str, list[tuple[float, float, Silence]]] = defaultdict(list)
     for row in silences:
         ended = window.ended if row.ended is None else row.ended
-        lane = lanes.find((row.consumer, row.host), spans, row.began)
-        if lane and window.meets(row.began, ended):
+        if not window.meets(row.began, ended):
+            continue
+        if lane := lanes.find((row.consumer, row.host), row.began):
             by_lane[lane].append((*window.cut(row.began, ended), row))
     values: Values = []
     for lane, rows in by_lane.items():
@@ -249,7 +258,8 @@ def _silent(
         for began, ended, row in sorted(rows, key=lambda one: one[:2]):
             if merged and began <= merged[-1][1]:
                 first, last, told = merged[-1]
-                merged[-1] = first, max(last, ended), [*told, row]
+                told.append(row)
+                merged[-1] = first, max(last, ended), told
             else:
                 merged.append((began, ended, [row]))
         for began, ended, told in merged[:500]:
@@ -291,14 +301,11 @@ def _path(
         held = sorted(holding(row, spans), key=lambda span: span.began)
         if not held:
             continue
-        points = [(row.began, lanes.find((row.initiator, row.initiator_host), spans, row.began))]
+        points = [(row.began, lanes.initiator(row))]
         for span in held:
             lane = lanes.labels.get(span.trace, "")
             points += [(max(span.began, row.began), lane), (min(span.ended, row.ended), lane)]
-        slowest = [span for span in spans if span.consumer == row.slowest]
-        last = min(slowest, key=lambda span: abs(span.ended - row.ended), default=None)
-        if last is not None:
-            points.append((row.ended, lanes.labels.get(last.trace, "")))
+        points.append((row.ended, lanes.find((row.slowest, row.slowest_host), row.ended)))
         values += [
             {"a": milliseconds(at), "lane": lane, "rebalance": str(number), "step": step}
             for step, (at, lane) in enumerate(points)
@@ -307,17 +314,13 @@ def _path(
     return values
 
 
-def _began(
-    lanes: Lanes, spans: Sequence[Span], rebalances: Sequence[Rebalance], window: Window
-) -> Values:
-    """Where rebalances began: on the lane of the member that began it; if that is not known, of the
-    one that was done last."""
+def _began(lanes: Lanes, rebalances: Sequence[Rebalance], window: Window) -> Values:
+    """Where rebalances began: on the lane of the member that began it. If no trace says who that
+    was, or that member has no lane, there is no mark: on another lane it would blame somebody."""
     values: Values = []
     for row in rebalances:
-        if window.began <= row.began <= window.ended and len(values) < 500:
-            lane = lanes.find((row.initiator, row.initiator_host), spans, row.began)
-            lane = lane or lanes.find((row.slowest, None), spans, row.began)
-            lane = lane or next(iter(lanes.labels.values()), "")
+        lane = lanes.initiator(row)
+        if lane and window.began <= row.began <= window.ended and len(values) < 500:
             say = f"{clock(row.began)} UTC, a rebalance begins. {row.sentence}"
             values.append({"a": milliseconds(row.began), "lane": lane, "say": visible(say)})
     return values

@@ -134,9 +134,11 @@ def together(ribbons: Sequence[Ribbon], window: Window) -> tuple[list[Ribbon], i
         shown = list(alike.values())
         if len(shown) <= ROWS:
             return shown, 0
-    kept = sorted(shown, key=lambda one: -one.silent)[:ROWS]
-    left_out = sum(len(one.partitions) for one in shown) - sum(len(one.partitions) for one in kept)
-    return [one for one in shown if one in kept], left_out
+    longest = sorted(shown, key=lambda one: -one.silent)
+    kept = set(map(id, longest[:ROWS]))
+    return [one for one in shown if id(one) in kept], sum(
+        len(one.partitions) for one in longest[ROWS:]
+    )
 
 
 def partitions_chart(
@@ -229,7 +231,8 @@ def _merged(ribbon: Ribbon, least: float) -> list[tuple[float, float, str]]:
     for began, ended, sentence in sorted(ribbon.silences):
         if merged and began <= merged[-1][1] + (least if len(ribbon.partitions) > 1 else 0.0):
             first, last, told = merged[-1]
-            merged[-1] = first, max(last, ended), [*told, (ended - began, sentence)]
+            told.append((ended - began, sentence))
+            merged[-1] = first, max(last, ended), told
         else:
             merged.append((began, ended, [(ended - began, sentence)]))
     found = []

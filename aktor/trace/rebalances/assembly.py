@@ -461,6 +461,7 @@ class Assembly:
             members_unseen=moves.unseen,
             **longest,
             slowest=slowest.name[0],
+            slowest_host=slowest.name[1],
             slowest_phase=phase,
             partitions=moves.partitions,
             moved=moves.moved,

@@ -65,6 +65,7 @@ class Rebalance(Row):
     lost_callback_ms: float | None
     #: The member that was done last, and the phase it was longest in.
     slowest: str | None
+    slowest_host: str | None
     slowest_phase: str | None
     #: What it waited for longest, if that is a fifth of it or more: the member, and "poll" (its
     #: application did not poll), "commit", one of the callbacks, or "coordinator" (then it is the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from functools import cache
@@ -20,10 +21,12 @@ from aktor.trace.pictures import colours, draw
 from aktor.trace.pictures.causes import step_of
 from aktor.trace.pictures.charts import Picture
 from aktor.trace.pictures.groups import file_names
+from aktor.trace.pictures.members import Lanes, members_chart
 from aktor.trace.pictures.names import Labels, several, short, wrapped
 from aktor.trace.pictures.times import Window
 from aktor.trace.plain import visible
 from aktor.trace.rebalances import Tables, read, tell
+from aktor.trace.rebalances.rows import At, Silence, Span
 from tests.gate import all_but_the_first
 from tests.unit.trace.pictures.many import many
 from tests.unit.trace.rebalances.incidents import Incident
@@ -144,8 +147,63 @@ def test_the_waterfall_marks_the_steps_that_held_the_rebalance() -> None:
 def test_the_critical_path_leads_from_who_began_over_who_held_to_the_end() -> None:
     path = pictures_of(Tables(read(slow_callback())[0]))["timeline"].data["path"]
 
-    assert [point["lane"] for point in path][:5] == ["carol", "bob", "bob", "bob", "bob"]
+    assert [point["lane"] for point in path] == ["carol", *["bob"] * 4, "carol"]
     assert [point["a"] for point in path] == sorted(point["a"] for point in path)
+
+
+def lanes_where_rebalances_begin(tables: Tables) -> list[str]:
+    data = pictures_of(tables)["timeline"].data
+    return [mark["lane"] for mark in data["began"]]
+
+
+def test_a_triangle_is_on_the_lane_of_the_member_that_began_the_rebalance() -> None:
+    tables = Tables(read(slow_callback())[0])
+
+    began = [row.initiator for row in tables.rebalances]
+    assert began[-1] == "carol"
+    assert lanes_where_rebalances_begin(tables) == began
+
+
+def test_a_rebalance_that_no_trace_explains_has_no_triangle_which_would_blame_somebody() -> None:
+    events: list[Any] = []
+    alice, bob = Member(events, "alice"), Member(events, "bob")
+    for at, generation, because in ((BEGAN, 1, "first join"), (BEGAN + 60, 2, "")):
+        words = {"because": because} if because else {}
+        for member, late in ((alice, 0.0), (bob, 0.5)):
+            member.rebalances(at, at + 1 + late, generation, owns=[f"t-{late}"], **words)
+    tables = Tables(tell(events)[0])
+
+    assert [row.initiator for row in tables.rebalances] == ["alice", None]
+    assert lanes_where_rebalances_begin(tables) == ["alice"]
+
+
+def test_the_path_ends_at_the_member_that_was_done_last_whoever_has_its_client_id_too() -> None:
+    """Two hosts have a member "worker", and both are done at the same time; that of web-2 began
+    earlier. alice held them."""
+    events: list[Any] = []
+    alice, slow = Member(events, "alice"), Member(events, "worker", "web-2")
+    for member, joined, ended, callback in ((alice, 0.5, 3.5, 3000), (slow, 3.0, 4.0, 0)):
+        member.tells(BEGAN, "rebalance.triggered", because="first join", rebalance=1)
+        member.tells(BEGAN, "membership.moved", before="unsubscribed", after="joining")
+        at = BEGAN + joined
+        member.tells(at, "membership.moved", before="joining", after="assigning")
+        member.tells(at, "rebalance.joined", generation=1)
+        at = BEGAN + ended
+        called = {"callback": "on_partitions_assigned", "ms": callback}
+        member.tells(at, "callback.finished", **called)
+        member.tells(at, "membership.moved", before="assigning", after="stable")
+        member.tells(at, "rebalance.completed", generation=1, ms=1000 * ended)
+    other = Member(events, "worker", "web-1")
+    other.rebalances(BEGAN + 1, BEGAN + 4, 1, because="first join", owns=["t-0"])
+    events = [{**event, "trace": event["host"], "source": event["host"]} for event in events]
+
+    tables = Tables(tell(events)[0])
+    path = pictures_of(tables)["timeline"].data["path"]
+
+    (row,) = tables.rebalances
+    assert row.held_by == "alice"
+    assert (row.slowest, row.slowest_host) == ("worker", "web-2")
+    assert path[-1]["lane"] == "worker on web-2"
 
 
 def test_a_killed_member_is_shown_away_and_its_partition_as_its_own_but_silent() -> None:
@@ -339,6 +397,31 @@ def test_members_without_a_row_share_a_colour_that_is_nobody_elses_and_the_legen
     assert colours.OTHERS not in {*colours.OWNERS, *colours.PAIRS, *colours.PAIRS.values()}
     assert f'"range": ["{colours.OTHERS}", "{colours.OWNERS[0]}"' in spec
     assert "21 colours for 40 members: go by the names" in spec
+
+
+def test_silences_take_no_longer_to_draw_the_more_the_other_members_did() -> None:
+    """Each silence was looked for in all that all members did: here 100 million times."""
+    window = Window(BEGAN, BEGAN + 1000)
+    every: Any = {"group": "g", "host": "h", "because": None, "duration_ms": 200.0}
+    doing: Any = {"member": None, "kind": "state", "what": "joining", "unfinished": False}
+    spans = [
+        Span(trace=name, consumer=name, began=At(at), ended=At(at + 0.2), **every, **doing)
+        for number in range(5000)
+        for name, at in [(f"worker-{number % 40}", BEGAN + number / 5)]
+    ]
+    silences = [
+        Silence(partition="t-0", consumer=f"worker-{number % 40}", began=At(at), ended=At(at + 5),
+                reason=None, sentence="Nothing.", **every)
+        for number in range(20_000)
+        for at in [BEGAN + 800 + number / 100]
+    ]  # fmt: skip
+    lanes = Lanes.of(spans, [], [])
+
+    begins = time.process_time()
+    _, data = members_chart(lanes, spans, silences, [], window)
+
+    assert time.process_time() - begins < 3.0
+    assert len(data["silent"]) == 40
 
 
 @pytest.mark.gate

@@ -436,7 +436,8 @@ def test_the_sentence_says_whom_the_group_waited_for(
 
     row = rows_of(events, Rebalance)[1]
 
-    assert (row.slowest, row.slowest_phase) == ("alice", "join")
+    assert (row.slowest, row.slowest_host) == ("alice", "host-alice")
+    assert row.slowest_phase == "join"
     assert (
         "bob on host-bob held it: its revoked callback took 1.9 s; partitions moved: 0"
     ) in row.sentence
@@ -907,7 +908,7 @@ def test_a_clock_that_is_ahead_moves_the_times_of_its_host_alone(
 
     (right,) = rows_of(events, Rebalance)
     assert replace(row, ended=1.0, duration_ms=1000.0, sentence="") == replace(
-        right, slowest="bob", sentence=""
+        right, slowest="bob", slowest_host="host-bob", sentence=""
     )
 
 
