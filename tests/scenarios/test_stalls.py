@@ -14,6 +14,7 @@ from kafka.errors import KafkaError
 from aktor import ConsumerRebalanceListener
 from aktor.actors.runtime.dispatcher import LONGEST_SLEEP
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.present import watch
 from aktor.consumer.status import ConsumerStatus, WaitingFor
 from aktor.errors import RecordDeserializationError
 from aktor.simulation import Simulation
@@ -326,6 +327,33 @@ def test_who_never_stands_still_does_not_say_so(world: World) -> None:
         world.sleep(0.7)
 
     assert world.host(consumer).named("process.stood_still") == []
+
+
+def test_with_thousands_of_partitions_all_but_these_are_looked_at_once_a_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one stalls. Neither a late heartbeat nor a standstill had a look for ten seconds."""
+    monkeypatch.setattr(watch, "PARTITIONS_A_SECOND", 0.1)  # two count as 10,000 do
+    times = {"heartbeat_interval_ms": 1000, "session_timeout_ms": 45_000}
+    consumer = a_member(world, **times)
+    poll_for(world, consumer, 4.0)
+    world.sleep(3.0)
+    assert any(of(world, consumer, "delivery.stalled").values())
+    world.cluster.drop_next("Heartbeat", times=1)
+    world.sleep(3.2)
+    (late,) = world.host(consumer).named("heartbeat.late")
+    assert 1.0 <= late["seconds"] < 2.2
+
+    world.freeze(consumer)
+    world.sleep(3.0)
+    world.thaw(consumer)
+    world.sleep(1.2)
+
+    assert len(world.host(consumer).named("process.stood_still")) == 1
+    began = world.now
+    poll_for(world, consumer, 22.0)
+    for (*_, over) in of(world, consumer, "delivery.resumed").values():
+        assert over["at"] - over["ended_ago"] < began + 0.5, "it is told later, and when it was"
 
 
 def refuses_one() -> Callable[[bytes], bytes]:

@@ -2,7 +2,9 @@
 
 The dispatcher calls `look` on its thread about once a second. It wakes for it while something is
 suspect, and sleeps for no longer than that while there are partitions: so it finds out when its
-process stood still. A look that finds nothing suspect looks at no partition.
+process stood still. A look that finds nothing suspect asks the partitions only whether one has an
+error or an open transaction. Else it looks at each: more seldom if there are more than
+`PARTITIONS_A_SECOND`.
 """
 
 from __future__ import annotations
@@ -131,6 +133,8 @@ class Watch:
         #: is not told yet which partitions had to wait for their end.
         self._still: Standstill | None = None
         self._kept: deque[Standstill] = deque(maxlen=STANDSTILLS_KEPT)
+        #: From when on the partitions may be looked at again.
+        self._partitions_at = -math.inf
         #: By how much the wall clock was ahead of the monotonic one at the last look.
         self._ahead = ahead
 
@@ -154,6 +158,8 @@ class Watch:
             self._kept.clear()
             engine.note_held_back({})
             return now + LOOK_EVERY, Wake.NOW_AND_THEN if count else Wake.NEVER
+        if now < self._partitions_at:
+            return min(self._partitions_at, now + LOOK_EVERY), Wake.FOR_LOOK
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
         self._look_at_partitions(p, partitions)
         engine.note_held_back(
@@ -164,8 +170,10 @@ class Watch:
             }
         )
         if self._kept:
-            return self._kept[-1].until + LOOK_EVERY, Wake.FOR_LOOK
-        return now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND), Wake.FOR_LOOK
+            self._partitions_at = self._kept[-1].until + LOOK_EVERY
+        else:
+            self._partitions_at = now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND)
+        return min(self._partitions_at, now + LOOK_EVERY), Wake.FOR_LOOK
 
     # -- partitions
 
@@ -343,6 +351,7 @@ class Watch:
             return
         self._still = still
         self._kept.append(still)
+        self._partitions_at = -math.inf
         lasted = still.until - still.due
         facts = {
             "seconds": round(lasted, 3),
