@@ -231,7 +231,7 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "watch.failed",
             "error",
-            "the look for stalls ended by an error; there is none any more",
+            "a look for stalls ended by an error; the next one is a minute later",
             "because",
         ),
         _event(

@@ -22,6 +22,8 @@ from kafka.errors import (
 
 from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.present import watch
+from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.sentence import why
 from aktor.consumer.status import ConsumerStatus, WaitingFor
 from aktor.errors import RecordDeserializationError
@@ -940,6 +942,40 @@ def test_a_fault_that_follows_another_counts_from_the_first(world: World) -> Non
     assert now.because.startswith("nothing has come for 1")
     assert not status.healthy
     assert "nothing has come for" in consumer.why()
+
+
+def test_after_a_look_that_failed_there_is_another_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with too little memory had no watch for the rest of its life; and the next fault
+    that lasted for a moment was said to last since the one that the watch had seen last."""
+
+    def of_partitions(p: Picture) -> Any:
+        if fails:
+            raise MemoryError
+        return reasons(p)
+
+    fails, reasons = False, watch.of_partitions
+    monkeypatch.setattr(watch, "of_partitions", of_partitions)
+    consumer = a_reader(world)
+    lose(world, consumer)
+    poll_for(world, consumer, 7.0)
+    fails = True
+    poll_for(world, consumer, 3.0)
+    world.cluster.unreachable.clear()
+    poll_for(world, consumer, 10.0)
+    lose(world, consumer)
+    poll_for(world, consumer, 2.0)
+
+    assert len(world.host(consumer).named("watch.failed")) == 1
+    for one in consumer.status().partitions.values():
+        assert one.waiting_for is WaitingFor.BROKER
+        assert one.waiting is not None
+        assert one.waiting <= 4.0, "not since the first one"
+    world.cluster.unreachable.clear()
+    fails = False
+    poll_for(world, consumer, 50.0)
+    assert len(stalls(world, consumer)) == len(world.host(consumer).named("delivery.resumed"))
 
 
 def test_a_stall_that_goes_on_for_another_reason_is_told_again(world: World) -> None:

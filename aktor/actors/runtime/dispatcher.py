@@ -72,6 +72,9 @@ TURNS_PER_LOOK: Final = 256
 #: What has come meanwhile is read before anybody judges by the time who has not answered.
 STOOD_STILL: Final = 0.1
 
+#: After a look of the watch that has failed there is another one so many seconds later.
+LOOK_AGAIN: Final = 60.0
+
 #: So many unforeseen seconds are told (see `Standstill`).
 TOLD_FROM: Final = 0.5
 
@@ -670,8 +673,9 @@ class Dispatcher:
         try:
             self._watch_at, self._wakes = self._watch(now)
         except Exception as error:
-            # It only looks: that must not end a consumer.
-            self._watch_at, self._wakes = math.inf, Wake.NEVER
+            # It only looks: that must not end a consumer. What it lacked (a file that it may open,
+            # memory) may be there later.
+            self._watch_at, self._wakes = now + LOOK_AGAIN, Wake.NOW_AND_THEN
             self.log.error("watch.failed", because=error)
 
     def _deliver(self, mail: _Mail) -> None:

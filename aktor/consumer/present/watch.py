@@ -92,6 +92,10 @@ class _Stall:
         """This reason was told."""
         self.reason, self.fault = reason.waiting_for, self.fault or reason.fault
 
+    def unseen(self) -> None:
+        """It is not known what keeps records back now."""
+        self.faulty_since = math.inf
+
     def follow(self, reason: Reason, since: float) -> None:
         """What keeps records back now, and since when."""
         if reason.waiting_for in _HELD_UP | _UNASKED:
@@ -144,6 +148,16 @@ class Watch:
         engine = self._engine()
         if engine is None or self._guard.closed:
             return math.inf, Wake.NEVER
+        try:
+            return self._look(engine, now)
+        except Exception:
+            # Nobody sees until the next look whether a fault goes on.
+            for stall in self._stalls.values():
+                stall.unseen()
+            engine.note_held_back({})
+            raise
+
+    def _look(self, engine: Engine, now: float) -> tuple[float, Wake]:
         p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
         self._look_at_clocks()
         self._look_at_standstill(p)
