@@ -352,7 +352,7 @@ def test_with_thousands_of_partitions_all_but_these_are_looked_at_once_a_second(
     assert len(world.host(consumer).named("process.stood_still")) == 1
     began = world.now
     poll_for(world, consumer, 22.0)
-    for (*_, over) in of(world, consumer, "delivery.resumed").values():
+    for *_, over in of(world, consumer, "delivery.resumed").values():
         assert over["at"] - over["ended_ago"] < began + 0.5, "it is told later, and when it was"
 
 

@@ -494,9 +494,10 @@ class Dispatcher:
         #: simulations, which inject faults.
         self.before_each: Callable[[CooperativeActor, _Letter], None] | None = None
         self._sleeping = False
-        #: Until when the thread sleeps, and when it last came back from a sleep.
-        self._sleeps_until = math.inf
-        self._awake_since = -math.inf
+        #: While the thread sleeps: until when. Else when it last came back from a sleep. From
+        #: then on it is late. One slot, since any thread may ask while this one goes to sleep or
+        #: wakes.
+        self._late_from = -math.inf
         #: Of a dispatcher without a thread of its own: when it had nothing more to do, and by when
         #: it turns again.
         self._idle_since, self._turns_by = -math.inf, math.inf
@@ -760,7 +761,7 @@ class Dispatcher:
     def start_thread(self, name: str) -> None:
         """Turn on a daemon thread of this name until `stop`."""
         self._thread = _Thread(target=self._run, name=name, daemon=True)
-        self._awake_since = self.clock()
+        self._late_from = self.clock()
         # The first look loads what `status` and `why` need: of a consumer that is idle, too.
         self._wakes = Wake.FOR_LOOK
         try:
@@ -814,10 +815,7 @@ class Dispatcher:
             return 0.0
         if thread.is_gone:
             return math.inf
-        since = self._awake_since  # read first: the thread may go to sleep meanwhile
-        if self._sleeping:
-            since = max(since, self._sleeps_until)
-        return max(0.0, now - since)
+        return max(0.0, now - self._late_from)
 
     @property
     def is_taken_away(self) -> bool:
@@ -902,7 +900,7 @@ class Dispatcher:
                 if thread.rests and not self._stopping:
                     self._prepare_to_rest()
                     thread.wait_until_it_may_go_on()
-                    self._awake_since = self.clock()
+                    self._late_from = self.clock()
         except BaseException as error:
             self._fail_by(error)
         finally:
@@ -922,7 +920,7 @@ class Dispatcher:
             wake_at = self.turn()
             if wake_at is not None:
                 return wake_at
-            if self._stopping or self.clock() > self._awake_since + STOOD_STILL:
+            if self._stopping or self.clock() > self._late_from + STOOD_STILL:
                 break
         return -math.inf
 
@@ -942,10 +940,9 @@ class Dispatcher:
         assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
         if self._stopping:
             return
-        began, since = self.clock(), self._awake_since
+        began, since = self.clock(), self._late_from
         if began - since >= TOLD_FROM and since > -math.inf:
             self.standstill = Standstill(since, since, began, in_turn=True)
-        self._sleeps_until = wake_at
         self._sleeping = True
         try:
             if self._order.waiting:
@@ -955,6 +952,7 @@ class Dispatcher:
                 self._deliver(self._order.take())
                 self.sleeper.wait(0.0)
                 return
+            self._late_from = max(since, wake_at)
             self.sleeper.wait(max(0.0, wake_at - began))
             # (Who is stopped in a wait, and continued, comes back from it with nothing once its
             # time has passed, whatever there is to be read: PEP 475.)
@@ -964,7 +962,7 @@ class Dispatcher:
                 if woken - due >= TOLD_FROM:
                     self.standstill = Standstill(began, due, woken)
         finally:
-            self._awake_since = self.clock()
+            self._late_from = self.clock()
             self._sleeping = False
 
 
