@@ -56,7 +56,8 @@ class Clocks:
         epochs = self._epochs.setdefault(source, (name, {}))[1]
         epochs.setdefault(epoch, at)
         _cut(epochs, LISTS)
-        _cut(self._epochs, ANSWERS)
+        if len(self._epochs) > ANSWERS:
+            self.gone(next(iter(self._epochs)))
 
     def ends(self, source: str, at: float) -> None:
         """This member was in its group up to now."""

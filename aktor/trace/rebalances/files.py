@@ -1,8 +1,8 @@
 """Trace files of many consumers and hosts, read together in the order of their times.
 
 Each file is nearly in order: only a few of its lines are held at a time, and of many files (those
-that were rotated, say) only those are open whose time has come. So any number of lines is read in
-constant memory.
+that were rotated, say) only those are open whose time has come. So the memory that is needed does
+not grow with the number of lines.
 """
 
 from __future__ import annotations

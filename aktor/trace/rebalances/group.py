@@ -1,8 +1,8 @@
 """The rebalances of one group, told from the traces of its members.
 
 `GroupTraces` takes events one by one, in the order of their times, and gives rows as soon as they
-are complete: it remembers what is under way, and no more. It can be pickled between two events, so
-that a stream goes on where it was.
+are complete: it remembers what is under way, the consumers that were there last, and the totals of
+each name. It can be pickled between two events, so that a stream goes on where it was.
 
 A rebalance is put together of its members' parts: `together` says which of them are one.
 """
@@ -71,6 +71,16 @@ QUIET: Final = 30.0
 KEPT: Final = 50
 IDS: Final = 10_000
 
+#: Of the consumers on which nothing depends any more so many are kept: those that told something
+#: last. Who tells something again after that is taken for another consumer. The first number is for
+#: those that have left their group, were lost or taken out of it, or never came into it. The second
+#: is for those that seem to be there and own nothing of the group's: in a KIP-848 group, and
+#: without a group, no trace shows that one was killed. Who told something within the last of these
+#: seconds is kept anyway.
+GONE_KEPT: Final = 100
+IDLE_KEPT: Final = 1_000
+JUST_NOW: Final = 60.0
+
 #: In which words a member leaves whose consumer was closed.
 CLOSED: Final = "the consumer was closed"
 
@@ -95,8 +105,10 @@ class GroupTraces:
         self.repeated = 0
         self._rows: list[Row] = []
         self._lives: dict[str, Life] = {}
-        #: The last one of each name.
-        self._named: dict[Name, Life] = {}
+        #: When there are more, some are forgotten.
+        self._most = GONE_KEPT
+        #: Who has each name: a consumer that was closed does not need it any more.
+        self._named: dict[Name, str] = {}
         self._ownership = Ownership(group)
         self._together = Together(self._lives, apart=self._all_apart, settle=self._settle)
         self._departures: list[Departure] = []
@@ -284,8 +296,11 @@ class GroupTraces:
         source = event["source"]
         life = self._lives.get(source)
         if life is None:
+            if len(self._lives) > self._most:
+                self._forget()
             name = self._name(event)
-            life = self._named[name] = self._lives[source] = Life(source, name)
+            life = self._lives[source] = Life(source, name)
+            self._named[name] = source
             life.by_hand = self.group == ALONE
             self._totals.begin_life(name)
         member = fields.text(event, "member")
@@ -308,8 +323,30 @@ class GroupTraces:
         marks = [] if process is None else [f"pid {process}"]
         marks += [f"trace {trace}"]
         names = [(client, host), *((f"{client or 'a member'} ({mark})", host) for mark in marks)]
-        free = (name for name in names if name not in self._named or self._named[name].is_closed)
-        return next(free, names[-1])
+        return next((name for name in names if name not in self._named), names[-1])
+
+    def _free_name(self, life: Life) -> None:
+        """Another consumer may have its name."""
+        if self._named.get(life.name) == life.source:
+            del self._named[life.name]
+
+    def _forget(self) -> None:
+        """Forget consumers on which nothing depends any more: they own nothing, and are in no
+        rebalance of which no row was made. (A departure does not need them, and totals stay.)"""
+        needed = self._ownership.sources | self._together.sources
+        free = [
+            life for life in self._lives.values() if not life.part and life.source not in needed
+        ]
+        free.sort(key=lambda life: life.told)
+        gone = [life for life in free if not (life.in_group or life.by_hand)][:-GONE_KEPT]
+        gone += [life for life in free if life.in_group or life.by_hand][:-IDLE_KEPT]
+        gone = [life for life in gone if life.told < self._now - JUST_NOW]
+        self._end_traces({life.source: life.told for life in gone})
+        for life in gone:
+            del self._lives[life.source]
+            self.clocks.gone(life.source)
+            self._free_name(life)
+        self._most = len(self._lives) + GONE_KEPT
 
     def _started(self, life: Life, at: float, event: Event) -> None:
         ms = fields.real(event, "heartbeat_interval_ms")
@@ -371,7 +408,6 @@ class GroupTraces:
         """
         if not isinstance(listed, Mapping) or not listed:
             return
-        known = {life.member for life in self._lives.values()}
         for life in self._lives.values():
             silent = life.part is None and life.in_group and not life.departed
             if silent and life.member is not None and life.member not in listed:
@@ -380,8 +416,8 @@ class GroupTraces:
             if self._is_missing(life, part, listed):
                 self._take_out(life, part.seen)
         if self._listed is not None:
-            part.came += sorted(listed.keys() - self._listed - known)
-            part.went += sorted(self._listed - listed.keys() - known)
+            part.came += sorted(listed.keys() - self._listed - self._ids.keys())
+            part.went += sorted(self._listed - listed.keys() - self._ids.keys())
         self._listed = frozenset(listed)
         if part.generation is not None:
             self._lists[part.generation] = self._listed
@@ -489,7 +525,8 @@ class GroupTraces:
 
     def _left(self, life: Life, at: float, event: Event) -> None:
         because = fields.text(event, "because")
-        life.is_closed = because == CLOSED
+        if because == CLOSED:
+            self._free_name(life)
         self._depart(life, at, because)
 
     def _lost(self, life: Life, at: float, event: Event) -> None:
@@ -520,6 +557,8 @@ class GroupTraces:
         outside = {one.source for one in self._lives.values() if one.state and not one.in_group}
         if cause is not Cause.LEAVE:
             outside.discard(life.source)  # it may be back in the same rebalance
+        since = min([at, *(assembly.began for assembly in self._together.open)]) - 2 * REACH
+        self._departures = [left for left in self._departures if left.at >= since]
         self._departures.append(
             Departure(at, cause, because, life.name, life.source, generation, frozenset(outside))
         )
@@ -649,8 +688,6 @@ class GroupTraces:
 
     def _coordinator_refused(self, life: Life, at: float, event: Event) -> None:
         life.refuse_coordinator(at, fields.text(event, "because") or "it was refused")
-
-    # -- which parts belong together
 
     # -- partitions
 

@@ -99,6 +99,11 @@ class Ownership:
             if row is not None:
                 yield row
 
+    @property
+    def sources(self) -> set[str]:
+        """Whose traces do not say that they have released what they own."""
+        return {owner.source for owner in self._owners.values() if owner.released is None}
+
     def now(self, members: Collection[str]) -> dict[str, str]:
         """The sources of the owners that are in the group."""
         return {

@@ -272,8 +272,6 @@ class Life:
     state: str = ""
     since: float = 0.0
     in_group: bool = False
-    #: It was closed: another consumer may have its name.
-    is_closed: bool = False
     #: It said that it left or was lost, and was not seen in the group since.
     departed: bool = False
     #: When a revocation was asked for, and when the application had stopped delivery for it.

@@ -41,6 +41,12 @@ class Together:
         self._of: dict[Part, Assembly] = {}
         self._by_generation: dict[int, Assembly] = {}
 
+    @property
+    def sources(self) -> set[str]:
+        """Who took part in them, or had partitions before that are given away in them."""
+        members = {part.source for assembly in self.open for part in assembly.parts}
+        return members.union(*(assembly.givers for assembly in self.open))
+
     def of(self, part: Part) -> Assembly:
         """The rebalance of a part that has just begun or ended."""
         return self._of[part]

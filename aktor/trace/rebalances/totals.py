@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,24 +20,69 @@ QUIET: Final = 60.0
 
 
 @dataclass(slots=True, eq=False)
+class _Counts:
+    """What is counted of rebalances that follow each other."""
+
+    began: float = float("inf")
+    ended: float = float("-inf")
+    rebalances: int = 0
+    generations: int = 0
+    moved: int = 0
+    #: None: it is known of none of them.
+    needless: int | None = None
+    triggers: Counter[str] = field(default_factory=Counter)
+    initiators: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Rebalance) -> None:
+        """The next one."""
+        self.began, self.ended = min(self.began, row.began), max(self.ended, row.ended)
+        self.rebalances += 1
+        self.generations += max(1, row.generations)
+        self.moved += row.moved
+        if row.moved_needlessly is not None:
+            self.needless = (self.needless or 0) + row.moved_needlessly
+        self.triggers[row.trigger] += 1
+        if row.initiator is not None:
+            self.initiators[row.initiator] += 1
+
+    def row(self, group: str) -> Storm:
+        """The storm that they were."""
+        trigger, triggered = _most(self.triggers)
+        initiator, initiated = _most(self.initiators)
+        return Storm(
+            group=group,
+            began=At(self.began),
+            ended=At(self.ended),
+            duration_ms=milliseconds(self.began, self.ended),
+            rebalances=self.rebalances,
+            generations=self.generations,
+            moved=self.moved,
+            moved_needlessly=self.needless,
+            trigger=trigger or "",
+            triggered=triggered,
+            initiator=initiator,
+            initiated=initiated,
+        )
+
+
+@dataclass(slots=True, eq=False)
 class Storms:
-    """Owns the rebalances that follow each other without a quiet time between them."""
+    """Owns the counts of the rebalances that follow each other without a quiet time between
+    them."""
 
     group: str
-    _rows: list[Rebalance] = field(default_factory=list)
-    _ended: float = float("-inf")
+    _counts: _Counts = field(default_factory=_Counts)
 
     @property
     def due(self) -> float:
         """When these rebalances are over (`end`) if no other row comes. That is later than QUIET,
         because the row of a rebalance comes a minute after its end."""
-        return self._ended + 3 * QUIET if self._rows else float("inf")
+        return self._counts.ended + 3 * QUIET if self._counts.rebalances else float("inf")
 
     def add(self, row: Rebalance) -> list[Storm]:
         """The next rebalance. Returns the storm that it shows to be over."""
-        over = self.end() if row.began > self._ended + QUIET else []
-        self._rows.append(row)
-        self._ended = max(self._ended, row.ended)
+        over = self.end() if row.began > self._counts.ended + QUIET else []
+        self._counts.add(row)
         return over
 
     def pass_time(self, now: float) -> list[Storm]:
@@ -46,35 +91,12 @@ class Storms:
 
     def end(self) -> list[Storm]:
         """The storm that they were, if it was one."""
-        rows, self._rows, self._ended = self._rows, [], float("-inf")
-        generations = sum(max(1, row.generations) for row in rows)
-        if generations < STORM:
-            return []
-        began, ended = min(row.began for row in rows), max(row.ended for row in rows)
-        needless = [row.moved_needlessly for row in rows if row.moved_needlessly is not None]
-        trigger, triggered = _most(row.trigger for row in rows)
-        initiator, initiated = _most(row.initiator for row in rows if row.initiator is not None)
-        return [
-            Storm(
-                group=self.group,
-                began=At(began),
-                ended=At(ended),
-                duration_ms=milliseconds(began, ended),
-                rebalances=len(rows),
-                generations=generations,
-                moved=sum(row.moved for row in rows),
-                moved_needlessly=sum(needless) if needless else None,
-                trigger=trigger or "",
-                triggered=triggered,
-                initiator=initiator,
-                initiated=initiated,
-            )
-        ]
+        over, self._counts = self._counts, _Counts()
+        return [over.row(self.group)] if over.generations >= STORM else []
 
 
-def _most(values: Iterable[str]) -> tuple[str | None, int]:
+def _most(counted: Counter[str]) -> tuple[str | None, int]:
     """The most frequent one; of equally frequent ones the first by name."""
-    counted = Counter(values)
     if not counted:
         return None, 0
     return min(counted.items(), key=lambda item: (-item[1], item[0]))

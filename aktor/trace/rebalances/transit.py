@@ -45,16 +45,16 @@ def under_way(
     going_on = list(going_on)
     there = [life for life in lives.values() if life.in_group and not life.departed]
     for partition, owner in in_transit:
-        since, life = owner.taken_since, lives[owner.source]
+        since = owner.taken_since
         is_told = (owner.source, partition) in told
         if since is None or is_told or last - since < LEAST:
             continue
         because: str | None = _GIVEN_UP
         if owner.released is not None:
             because = _because(owner, lives, going_on, there, last)
-        elif life.pending is not None:
-            what, began = life.pending
-            because = f"{_GIVEN_UP}; {now_of(what, milliseconds(began, last), life.quiet(last))}"
+        elif (pending := lives[owner.source].pending) is not None:
+            ms, quiet = milliseconds(pending[1], last), lives[owner.source].quiet(last)
+            because = f"{_GIVEN_UP}; {now_of(pending[0], ms, quiet)}"
         if because is not None:
             yield silence(group, owner.name, partition, since, None, last, REBALANCE, because)
 
