@@ -39,8 +39,8 @@ DOWNTIME_MIN: Final = 1000.0
 #: An attempt so many seconds after the one before is another one of a row.
 AGAIN: Final = 60.0
 
-#: By these the reasons of commits differ that were refused for the same reason.
-_OFFSETS_OR_NUMBERS: Final = re.compile(r"(?<=the offsets of ).*? (?=were )|[0-9]+")
+#: The partitions of a commit that was refused, in the reason.
+_PARTITIONS: Final = re.compile(r"(?<=the offsets of ).*? (?=were )")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -295,9 +295,11 @@ def _unseen(row: Downtime) -> str:
 def _refused(rows: Iterable[RefusedCommit]) -> list[list[RefusedCommit]]:
     """Those of a member that were refused for the same reason, whatever the partitions and the
     broker were: the most first."""
+    from aktor.trace.reasons import without_numbers
+
     alike: dict[tuple[str | None, ...], list[RefusedCommit]] = {}
     for row in rows:
-        kind = _OFFSETS_OR_NUMBERS.sub("", row.because or "")
+        kind = without_numbers(_PARTITIONS.sub("", row.because or ""))
         alike.setdefault((row.group, row.consumer, row.host, kind), []).append(row)
     return sorted(alike.values(), key=lambda commits: -len(commits))
 

@@ -8,9 +8,10 @@ so has a log at DEBUG.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
+
+from aktor.trace.reasons import without_numbers
 
 __all__ = ["Repeats"]
 
@@ -43,8 +44,6 @@ QUIET: Final = 60.0
 #: More kinds are not kept: then all are told anew.
 KINDS_MAX: Final = 200
 
-_NUMBERS: Final = re.compile(r"[0-9.]+")
-
 
 class _Told:
     """A kind of warning: when it was told and when one came last, how long it waits now."""
@@ -73,7 +72,7 @@ class Repeats:
             self._forget(event.get("node"))
         if name not in _REPEATED:
             return 0
-        because = _NUMBERS.sub("", str(event.get("because")))
+        because = without_numbers(str(event.get("because")))
         kind = name, event.get("node"), event.get("address"), because
         now, told = event["mono"], self._told.get(kind)
         if told is None or now - told.came_at >= QUIET:

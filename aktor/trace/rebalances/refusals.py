@@ -6,11 +6,11 @@ Such a member may never get into its group, so that no rebalance and no silence 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from aktor.trace.reasons import without_numbers
 from aktor.trace.rebalances.holds import called, of_group, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Refusal
@@ -32,9 +32,6 @@ _WORDS: Final = {
 
 #: The same again after so many seconds is another row.
 AGAIN: Final = 60.0
-
-#: Brokers, ports and times, by which what is refused again differs.
-_NUMBERS: Final = re.compile(r"[0-9]+")
 
 
 def is_login(because: str | None) -> bool:
@@ -67,7 +64,11 @@ class Refusals:
         before, if this is something else."""
         words = because or "its trace does not say why"
         before = self._refused.get((source, what))
-        if before is not None and at - before.last <= AGAIN and _alike(words, before.because):
+        if (
+            before is not None
+            and at - before.last <= AGAIN
+            and without_numbers(words) == without_numbers(before.because)
+        ):
             before.times += 1
             before.last = max(before.last, at)
             return None
@@ -94,7 +95,3 @@ class Refusals:
             sentence=f"{of_group(self.group)}: {called(refused.name)} {_WORDS[what]}{again}:"
             f" {refused.because.rstrip('.')}.",
         )
-
-
-def _alike(one: str, other: str) -> bool:
-    return _NUMBERS.sub("", one) == _NUMBERS.sub("", other)

@@ -8,11 +8,10 @@ partition goes from one owner to the next are in the table of downtimes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
+from aktor.trace.reasons import without_numbers
 from aktor.trace.rebalances.holds import called, of_group, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Silence
@@ -38,8 +37,6 @@ LEAST = 1.0
 #: Silences that began within so many seconds may be one, and so many of them are named.
 TOGETHER = 2.0
 NAMES = 6
-
-_NUMBERS: Final = re.compile(r"[0-9.]+")
 
 
 @dataclass(slots=True, eq=False)
@@ -159,8 +156,7 @@ def in_sentences(rows: Iterable[Silence]) -> Iterator[tuple[float, str]]:
     for one reason, from about the same time on, is one sentence: a broker has many partitions."""
     alike: dict[tuple[str | None, ...], list[Silence]] = {}
     for row in sorted(rows, key=lambda row: row.began):
-        because = _NUMBERS.sub("", row.because or "")
-        key = row.group, row.consumer, row.host, row.reason, because
+        key = row.group, row.consumer, row.host, row.reason, without_numbers(row.because)
         before = alike.setdefault(key, [])
         if before and row.began > before[0].began + TOGETHER:
             yield _as_one(before)
