@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from aktor.trace.rebalances.parts import Name, one_clock
 
-__all__ = ["Clocks"]
+__all__ = ["Clocks", "cut"]
 
 #: So many answers are kept, and lists of leaders: the events of members whose clocks are apart come
 #: one after the other.
@@ -55,7 +55,7 @@ class Clocks:
                 self._behind.setdefault(other, []).append((at, name, at - min(greater)))
         epochs = self._epochs.setdefault(source, (name, {}))[1]
         epochs.setdefault(epoch, at)
-        _cut(epochs, LISTS)
+        cut(epochs, LISTS)
         if len(self._epochs) > ANSWERS:
             self.gone(next(iter(self._epochs)))
 
@@ -65,7 +65,7 @@ class Clocks:
             if at > until:
                 names = other, self._epochs[source][0]
                 self.ahead[names] = max(self.ahead.get(names, 0.0), seconds)
-                _cut(self.ahead, ANSWERS)
+                cut(self.ahead, ANSWERS)
 
     def gone(self, source: str) -> None:
         """This member left its group, or was lost. (If a group has ended, its next epoch is 1.)"""
@@ -80,7 +80,7 @@ class Clocks:
             return  # a static leader that was restarted is told the generation as it is (KIP-814)
         if listed:
             self._lists[generation] = at, name, frozenset(listed)
-            _cut(self._lists, LISTS)
+            cut(self._lists, LISTS)
             for other in listed:
                 if other != member and (known := self._answers.get((generation, other))):
                     self._compare(name, at, known[1], known[0])
@@ -89,19 +89,19 @@ class Clocks:
             if leader is not None and member in leader[2]:
                 self._compare(leader[1], leader[0], name, at)
             self._answers[generation, member] = at, name
-            _cut(self._answers, ANSWERS)
+            cut(self._answers, ANSWERS)
 
     def _compare(self, one: Name, at: float, other: Name, other_at: float) -> None:
         if one_clock(one, other):
             return
         count, least = self._apart.get((one, other), (0, float("inf")))
         self._apart[one, other] = count + 1, min(least, abs(at - other_at))
-        _cut(self._apart, ANSWERS)
+        cut(self._apart, ANSWERS)
 
     def was_set(self, at: float, name: Name, seconds: float) -> None:
         """This clock was set, or its machine slept."""
         self._set[at, name] = seconds
-        _cut(self._set, LISTS)
+        cut(self._set, LISTS)
 
     def sets(self) -> Mapping[tuple[float, Name], float]:
         """When which clocks were set, by so many seconds (the last `LISTS`)."""
@@ -116,6 +116,7 @@ class Clocks:
         }
 
 
-def _cut(kept: dict[Any, Any], most: int) -> None:
+def cut(kept: dict[Any, Any], most: int) -> None:
+    """Keep so many: those that came last."""
     if len(kept) > most:
         del kept[next(iter(kept))]

@@ -18,7 +18,7 @@ from aktor.trace.rebalances import fields
 from aktor.trace.rebalances.absent import ENDED, ENDED_WORDS, INTERVALS, absent
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import STAYS, Cause, cause_of, departure_of, was_replaced
-from aktor.trace.rebalances.clocks import Clocks
+from aktor.trace.rebalances.clocks import Clocks, cut
 from aktor.trace.rebalances.holds import not_there
 from aktor.trace.rebalances.lines import ALONE, DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
 from aktor.trace.rebalances.outages import Outages
@@ -53,7 +53,7 @@ from aktor.trace.rebalances.together import Together
 from aktor.trace.rebalances.totals import Storms, Totals
 from aktor.trace.rebalances.transit import under_way, was_lost
 
-__all__ = ["ABANDONED", "SETTLED", "GroupTraces", "order"]
+__all__ = ["ABANDONED", "HANDLERS", "SETTLED", "SIGNS", "GroupTraces", "order"]
 
 #: A rebalance is complete when nothing of it was told for so many seconds.
 SETTLED: Final = 30.0
@@ -85,10 +85,10 @@ JUST_NOW: Final = 60.0
 CLOSED: Final = "the consumer was closed"
 
 #: Events by which a member says only that it lives: nothing else depends on them.
-_SIGNS: Final = frozenset({HEARTBEAT, HEARTBEAT_LATE})
+SIGNS: Final = frozenset({HEARTBEAT, HEARTBEAT_LATE})
 
 #: Those that do not belong to a rebalance.
-_NO_PART: Final = _SIGNS | {DELIVERED}
+_NO_PART: Final = SIGNS | {DELIVERED}
 
 
 def order(event: Event) -> tuple[float, str, int]:
@@ -148,11 +148,11 @@ class GroupTraces:
         name = event["event"]
         life.hear(at, name, is_debug=event.get("level") == "debug")
         self._outages.hear(life, at)
-        if name in _SIGNS:
+        if name in SIGNS:
             self._sign(life, at, event)
             return
         self._spans.tell(life, at, event)
-        _HANDLERS[name](self, life, at, event)
+        HANDLERS[name](self, life, at, event)
         if life.aways:
             self._spans.coordinator_was_away(life)
         self._collect()
@@ -307,7 +307,7 @@ class GroupTraces:
         if member and life.member != member:
             life.member = member
             self._ids[member] = None
-            _cut(self._ids, IDS)
+            cut(self._ids, IDS)
         part = life.part
         if part is not None and event["event"] not in _NO_PART:
             part.seen = event["t"]
@@ -364,8 +364,8 @@ class GroupTraces:
         part.since_generation = fields.number(event, "generation")
         part.owned = fields.number(event, "owned")
         if before is not None and part.cause is Cause.SECOND_ROUND:
-            self._together.follow(before, part)
-        self._together.wait(part)
+            self._together.join_rounds(before, part)
+        self._together.join_waiting(part)
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
         # The state may have been entered just before this was told.
@@ -393,7 +393,7 @@ class GroupTraces:
         part.counted = fields.number(event, "members") or 0
         generation = fields.number(event, "generation")
         if generation is not None:
-            self._together.reach(part, generation)
+            self._together.join_generation(part, generation)
             self._compare(part, event.get("member_ids"))
             listed = event.get("member_ids")
             ids = listed if isinstance(listed, Mapping) else ()
@@ -421,7 +421,7 @@ class GroupTraces:
         self._listed = frozenset(listed)
         if part.generation is not None:
             self._lists[part.generation] = self._listed
-            _cut(self._lists, KEPT)
+            cut(self._lists, KEPT)
 
     def _is_missing(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> bool:
         """Whether a member was told that the group rebalances, and is not in what came of it."""
@@ -468,7 +468,7 @@ class GroupTraces:
         if part is not None and part.generation is None:
             # The member was taken into the group with this epoch. Or it has revoked partitions, and
             # the coordinator gives it the new epoch only after that (KIP-848).
-            self._together.reach(part, epoch)
+            self._together.join_generation(part, epoch)
         else:
             life.epoch = epoch, at
 
@@ -480,11 +480,11 @@ class GroupTraces:
         if generation is not None and generation not in self._done:
             self._done = [*self._done[1 - KEPT :], generation]
         if life.protocol != "consumer" and generation is not None:
-            self._together.reach(part, generation)
+            self._together.join_generation(part, generation)
         elif generation and part.generation is None and not part.revoked:
             # It has only been given partitions: for that the coordinator gives it no other epoch
             # than it has. (A member that revoked is given the new one when it has said so.)
-            self._together.reach(part, generation)
+            self._together.join_generation(part, generation)
         self._end_part(life, at, "completed")
         self._is_back(life, generation)
 
@@ -501,7 +501,7 @@ class GroupTraces:
             self._spans.waited(life, part)
             self._totals.took_part(part)
             if part.generation is None and outcome != "completed":
-                self._together.end(part)
+                self._together.join_ended(part)
             self._settle(self._together.of(part))
 
     def _settle(self, assembly: Assembly) -> None:
@@ -722,7 +722,7 @@ class GroupTraces:
                 # clock is ahead, its next `membership.moved` corrects that.)
                 self._lives[before.source].in_group = False
             if before is not None and before.revoked_in is not None and part is not None:
-                self._together.hand_over(before.revoked_in, part)
+                self._together.join_owners(before.revoked_in, part)
             if before is not None and part is not None and before.released is not None:
                 self._note_another(partition, before, part)
 
@@ -971,7 +971,7 @@ class GroupTraces:
 
 _Handler = Callable[[GroupTraces, Life, float, Event], None]
 
-_HANDLERS: Final[Mapping[str, _Handler]] = {
+HANDLERS: Final[Mapping[str, _Handler]] = {
     "bootstrap.failed": GroupTraces._bootstrap_failed,
     "bootstrap.started": GroupTraces._bootstrap_started,
     "brokers.unreachable": GroupTraces._no_broker,
@@ -1012,11 +1012,6 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "topic.refused": GroupTraces._topic_refused,
     DELIVERED: GroupTraces._delivered,
 }
-
-
-def _cut(kept: dict[Any, Any], most: int) -> None:
-    if len(kept) > most:
-        del kept[next(iter(kept))]
 
 
 def _told(life: Life) -> tuple[bool, float]:

@@ -60,9 +60,9 @@ class Together:
         self.open.append(Assembly(parts=[part]))
         self._of[part] = self.open[-1]
         if part.generation is not None:
-            self.reach(part, part.generation)
+            self.join_generation(part, part.generation)
 
-    def reach(self, part: Part, generation: int) -> None:
+    def join_generation(self, part: Part, generation: int) -> None:
         """It is of the rebalance that has led, or leads, to this generation or epoch."""
         part.generation = generation
         assembly = self._of.get(part)
@@ -75,11 +75,11 @@ class Together:
         self._join(other, assembly)
         self._join_awaited(generation)
 
-    def follow(self, before: Part, part: Part) -> None:
+    def join_rounds(self, before: Part, part: Part) -> None:
         """The one is the second round of the other."""
         self._join(self._of.get(before), self._of.get(part))
 
-    def wait(self, part: Part) -> None:
+    def join_waiting(self, part: Part) -> None:
         """Classic members that were told, in one generation, that the group rebalances wait for
         each other. If all of them leave meanwhile, no later generation says so."""
         mine, generation = self._of[part], part.since_generation
@@ -90,7 +90,7 @@ class Together:
                 self._join(other, mine)
                 return
 
-    def end(self, part: Part) -> None:
+    def join_ended(self, part: Part) -> None:
         """A part has ended, and no generation or epoch says to which rebalance it belongs: the one
         that was under way then. (A classic group is in one at a time.)"""
         mine, protocol = self._of[part], self._lives[part.source].protocol
@@ -102,7 +102,7 @@ class Together:
         elif protocol != "classic":
             self._join(self._worked_for(part), mine)
 
-    def hand_over(self, revoked_in: Part, given_in: Part) -> None:
+    def join_owners(self, revoked_in: Part, given_in: Part) -> None:
         """A partition that was revoked in the one part is given to a member in the other one: they
         are the same rebalance, unless a member without a trace has had it meanwhile."""
         if revoked_in.outcome != "completed" or self.is_handed_over(revoked_in, given_in):

@@ -7,9 +7,11 @@ import re
 
 import pytest
 
+from aktor.trace.rebalances.group import HANDLERS, SIGNS
 from aktor.trace.rebalances.lines import (
     ALIVE,
     ALONE,
+    EVENTS,
     HEARTBEAT,
     PATTERN,
     NotUnderstoodError,
@@ -22,6 +24,11 @@ LINE = json.dumps(
     {"consumer": "app", "group": "g", "event": "poll.late", "t": 5.0}
     | {"host": "web-1", "trace": "01234567", "line": 3}
 )
+
+
+def test_each_event_that_is_read_has_a_handler_and_no_other_has_one() -> None:
+    assert HANDLERS.keys().isdisjoint(SIGNS)
+    assert HANDLERS.keys() | SIGNS == EVENTS | {HEARTBEAT}
 
 
 def test_a_line_is_the_event_and_whose_trace_it_is_of() -> None:
