@@ -16,7 +16,6 @@ import logging
 import os
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from itertools import count
@@ -117,8 +116,6 @@ class _Outlet:
     def __init__(self, *, to_logging: bool, path: str | None) -> None:
         self._log = Log() if to_logging else None
         self._file = _file_of(path)
-        #: (A signal handler that comes in between may tell an event.)
-        self._lock = threading.RLock()
         self.has_file = self._file is not None
         self._lines = 0
         #: What a line of the file has besides the event. Files of many hosts are read together:
@@ -155,7 +152,7 @@ class _Outlet:
             listener(event)
 
     def _write(self, event: Event, file: TraceFile) -> None:
-        with self._lock:
+        with file.adding:
             self._lines += 1
             if not file.add({**event, **self._origin, "line": self._lines}):
                 self._file = None

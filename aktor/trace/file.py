@@ -3,6 +3,10 @@
 A thread of its own makes lines of events and writes them: an actor has heartbeats to send, and must
 not wait for a disk or a pipe; and to make a line costs more than all else of an event. An event
 waits `PAUSE` seconds for others, and at most `WAITING_MAX` of them wait.
+
+Only this thread touches the file, since any call on a file may hang (a network file system whose
+server is gone). Who wants lines to be written now (`flush`) asks the thread, and waits for it only
+so long.
 """
 
 from __future__ import annotations
@@ -19,12 +23,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from time import sleep
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from aktor.trace.plain import text_of
 
-__all__ = ["MAX_BYTES", "PAUSE", "TraceFile", "trace_file"]
+__all__ = ["AT_CLOSE", "AT_EXIT", "MAX_BYTES", "PAUSE", "TraceFile", "trace_file"]
 
 #: How long a line waits for others, in seconds. A process that is killed loses them: what it gave
 #: out last, too, from which a downtime is counted. (It may be `HOLD` seconds older, see `runs`.)
@@ -33,6 +37,11 @@ PAUSE: Final = 0.02
 #: So many events wait to be written. Beyond them events are lost: the disk, or who reads a pipe,
 #: does not keep up.
 WAITING_MAX: Final = 50_000
+
+#: So many seconds a consumer that is closed waits for its last lines to be written, and a program
+#: that exits. Longer takes what hangs, or a disk that is far too slow.
+AT_CLOSE: Final = 1.0
+AT_EXIT: Final = 5.0
 
 #: So many lines are made, and written by one call.
 AT_ONCE: Final = 1000
@@ -72,19 +81,30 @@ class TraceFile:
         self._events: deque[Mapping[str, Any]] = deque()
         #: The first of them, as lines.
         self._lines: deque[bytes] = deque()
-        #: Held while bytes are written. (A signal handler may come in between, and tell an event.)
-        self._writes = threading.RLock()
-        self._is_writing = False
         self._file: int | None = None
         self._is_pipe = False
-        self._has_thread = False
-        self._has_lines = threading.Event()
-        #: The program exits: no thread will write any more.
+        #: The program exits: what is told from now on is written at once.
         self._at_once = False
         self.is_given_up = False
         #: How many events were lost since too many waited, and whether it was said at the end.
         self._lost = 0
         self._is_told = False
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        """No thread writes, and no lock is held: at the start, and in the child of a fork, where
+        the thread that held it does not exist."""
+        #: Held by who adds events that are numbered. (A signal handler may come in between.)
+        self.adding = threading.RLock()
+        self._has_thread = False
+        #: What wakes the thread: None if there are events, or who waits until they are written.
+        #: (A signal handler may put something in while it is being put in.)
+        self._bells: SimpleQueue[_thread.LockType | None] = SimpleQueue()
+        self._has_rung = False
+        #: Held while lines are written.
+        self._writes = threading.Lock()
+        #: Whoever waited last for the thread waited in vain, and it has written nothing since.
+        self._hangs = False
 
     # -- any thread
 
@@ -98,52 +118,56 @@ class TraceFile:
             _say_once(self._path, "is written too slowly: lines of it are lost")
             return True
         self._events.append(event)
-        if self._at_once:
-            self.flush()
+        if not self._has_thread:
+            self._begin()
+        if self._at_once or not self._has_thread:
+            self.flush(AT_EXIT)
             self._say_what_is_lost()
-        else:
-            if not self._has_thread:
-                self._begin()
-            if not self._has_lines.is_set():
-                self._has_lines.set()
+        elif not self._has_rung:
+            self._has_rung = True
+            self._bells.put(None)
         return True
 
     def _begin(self) -> None:
-        self._has_thread = True
         try:
             # (Not by a `Thread`: a simulation refuses these to the code of its members.)
             _thread.start_new_thread(self._run, ())
         except RuntimeError:  # no more threads are to be had, or the interpreter ends
-            self.end()
+            return
+        self._has_thread = True
 
-    def flush(self) -> None:
-        """Write what waits, as far as a pipe takes it."""
-        with self._writes:
-            if self._is_writing:
-                return
-            self._is_writing = True
+    def flush(self, at_most: float = AT_CLOSE) -> None:
+        """Have written what waits, as far as a pipe takes it, and wait for it at most so many
+        seconds; not at all while the one who waited before has waited in vain."""
+        if self.is_given_up:
+            return
+        if not self._has_thread or sys.is_finalizing():
+            self._write_here()
+            return
+        written = _thread.allocate_lock()
+        written.acquire()
+        self._bells.put(written)
+        if not written.acquire(timeout=0.0 if self._hangs else at_most):
+            self._hangs = True
+
+    def _write_here(self) -> None:
+        """There is no thread to do it. If another one, or this one, writes in this very moment,
+        what waits is left to it: it may hang."""
+        if self._writes.acquire(blocking=False):
             try:
-                while self._has_some() and self._write_some():
-                    pass
-            except Exception as error:
-                # A full disk, a missing folder, a pipe without a reader, or the interpreter ends.
-                self.is_given_up = True
-                self._forget()
-                self._close()
-                said = _words(self._path, error)
-                _say_once(self._path, f"cannot be written and is given up: {said}")
+                self._write()
             finally:
-                self._is_writing = False
+                self._writes.release()
 
     def end(self) -> None:
         """The program exits: write what waits, and from now on each line at once."""
-        self._at_once = True
-        self.flush()
+        self._at_once, self._hangs = True, False
+        self.flush(AT_EXIT)
         self._say_what_is_lost()
 
     def _say_what_is_lost(self) -> None:
-        """The program ends: nobody writes what the reader of a pipe has left no room for."""
-        if self._is_told or self._is_writing:  # a signal handler tells an event meanwhile
+        """The program ends: nobody writes what the disk, or the reader of a pipe, did not take."""
+        if self._is_told or not self._at_once:
             return
         if lost := self._lost + len(self._events) + len(self._lines):
             self._is_told = True
@@ -154,15 +178,35 @@ class TraceFile:
     # -- its thread
 
     def _run(self) -> None:
-        while not (self.is_given_up or self._at_once):
-            self._has_lines.wait()
-            sleep(PAUSE)
-            self._has_lines.clear()
-            self.flush()
-            if self._lines:  # a pipe was full
-                self._has_lines.set()
+        bells = self._bells
+        while True:
+            waiting = bells.get()
+            if waiting is None:
+                with contextlib.suppress(Empty):
+                    waiting = bells.get(timeout=PAUSE)
+            self._has_rung = False
+            with self._writes:
+                self._write()
+            self._hangs = False
+            if waiting is not None:
+                waiting.release()
+            if self._lines and not self._has_rung:  # a pipe was full
+                self._has_rung = True
+                bells.put(None)
 
     # -- writing
+
+    def _write(self) -> None:
+        try:
+            while self._has_some() and self._write_some():
+                pass
+        except Exception as error:
+            # A full disk, a missing folder, a pipe without a reader, or the interpreter ends.
+            self.is_given_up = True
+            self._forget()
+            self._close()
+            said = _words(self._path, error)
+            _say_once(self._path, f"cannot be written and is given up: {said}")
 
     def _has_some(self) -> bool:
         """Make lines of some events; False if there are none."""
@@ -203,43 +247,45 @@ class TraceFile:
         return self._file
 
     def _rotate(self, file: int) -> None:
+        """Close the file if it was renamed, or has become too long and is renamed now."""
         ours = os.fstat(file)
         if not stat.S_ISREG(ours.st_mode):
             return
-        with _locked(file):  # or another process renames what this one has just begun
-            try:
-                is_ours = os.path.samestat(ours, os.stat(self._path))
-            except FileNotFoundError:
-                is_ours = False
-            if is_ours and (self._max_bytes == 0 or ours.st_size < self._max_bytes):
+        if self._is_ours(ours):
+            if self._max_bytes == 0 or ours.st_size < self._max_bytes:
                 return
-            if is_ours:
-                os.replace(self._path, f"{self._path}.1")
+            # By one process, or another one renames what this one has just begun. If it is locked
+            # it is not waited for, since who has locked it may keep it: it goes on in this file.
+            with _locked(file) as is_locked:
+                if not is_locked:
+                    return
+                if self._is_ours(ours):
+                    os.replace(self._path, f"{self._path}.1")
         self._close()
 
+    def _is_ours(self, ours: os.stat_result) -> bool:
+        """Whether this open file has its name yet."""
+        try:
+            return os.path.samestat(ours, os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
     def _close(self) -> None:
-        if self._file is not None:
+        # (In this order: the child of a fork in between must not close another file.)
+        file, self._file = self._file, None
+        if file is not None:
             with contextlib.suppress(OSError):
-                os.close(self._file)
-            self._file = None
+                os.close(file)
 
     # -- fork
 
-    def before_fork(self) -> None:
-        """No line may be half-written meanwhile."""
-        self._writes.acquire()
-
-    def after_fork(self) -> None:
-        """In the parent: go on."""
-        self._writes.release()
-
     def after_fork_in_child(self) -> None:
-        """The lines that wait are the parent's, and so is the thread."""
+        """The lines that wait are the parent's, and so is the thread. The file is opened anew: what
+        both have open they would not lock against each other."""
         self._forget()
         self._lost = 0
-        self._writes = threading.RLock()
-        self._has_lines = threading.Event()
-        self._has_thread = False
+        self._close()
+        self._begin_afresh()
 
 
 @functools.cache
@@ -251,24 +297,25 @@ def trace_file(path: str) -> TraceFile:
     file = TraceFile(path, int(given) if given.isdigit() else DEFAULT_MAX_BYTES)
     atexit.register(file.end)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=file.before_fork,
-            after_in_parent=file.after_fork,
-            after_in_child=file.after_fork_in_child,
-        )
+        os.register_at_fork(after_in_child=file.after_fork_in_child)
     return file
 
 
 @contextlib.contextmanager
-def _locked(file: int) -> Iterator[None]:
+def _locked(file: int) -> Iterator[bool]:
+    """Whether it is locked for the block: not, if somebody else has locked it."""
     try:
         import fcntl
     except ImportError:  # Windows
-        yield
+        yield True
         return
-    fcntl.flock(file, fcntl.LOCK_EX)
     try:
-        yield
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+        return
+    try:
+        yield True
     finally:
         fcntl.flock(file, fcntl.LOCK_UN)
 

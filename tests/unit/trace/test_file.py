@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.trace import open_trace
-from aktor.trace.file import MAX_BYTES, PAUSE, WAITING_MAX, TraceFile, trace_file
+from aktor.trace.file import AT_CLOSE, MAX_BYTES, PAUSE, WAITING_MAX, TraceFile, trace_file
 
 A = TopicPartition("orders", 0)
 
@@ -38,7 +38,7 @@ def _path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
     """The lines of the file, when all are written."""
-    trace_file(str(path)).flush()
+    trace_file(str(path)).flush(SOON)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -286,6 +286,185 @@ def test_a_length_that_is_no_number_is_said_and_the_trace_goes_on(
 
     assert "AKTOR_TRACE_MAX_BYTES is '1 GB'" in capfd.readouterr().err
     assert len(lines_of(path)) == 1
+
+
+# -- what hangs
+
+
+@pytest.fixture(name="locked")
+def _locked(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has locked the file (flock), until it is terminated; at most for as long
+    as everybody waits at most."""
+    program = """
+import fcntl, sys, time
+with open(sys.argv[1], "a") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+    command = [sys.executable, "-c", program, str(path), str(SOON)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield process
+        process.terminate()
+
+
+@pytest.mark.usefixtures("locked")
+def test_a_file_that_another_process_has_locked_is_written_all_the_same(path: Path) -> None:
+    trace, begins = open_trace(), time.monotonic()
+    for lines in (1, 2, 3):
+        trace.info("consumer.closed")
+        assert len(path.read_text().splitlines()) == lines
+
+    assert time.monotonic() - begins < SOON / 2
+
+
+def test_a_file_that_is_too_long_is_renamed_once_it_is_no_longer_locked(
+    path: Path, locked: subprocess.Popen[str]
+) -> None:
+    file = TraceFile(str(path), max_bytes=10)
+    for number in range(3):
+        file.add({"n": number})
+        file.flush(SOON)
+    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [0, 1, 2]
+
+    locked.terminate()
+    locked.wait()
+    file.add({"n": 3})
+    file.flush(SOON)
+
+    assert path.read_text() == '{"n": 3}\n'
+
+
+@pytest.fixture(name="goes_on")
+def _goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Each write to the file hangs until this is set, as on a network file system whose server is
+    gone."""
+    goes_on, write = threading.Event(), os.write
+
+    def hang(file: int, data: bytes) -> int:
+        if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+            goes_on.wait(SOON)
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", hang)
+    yield goes_on
+    goes_on.set()
+
+
+def test_a_consumer_waits_for_a_file_that_hangs_once_and_not_for_long(
+    path: Path, goes_on: threading.Event
+) -> None:
+    one, other, begins = open_trace(), open_trace(), time.monotonic()
+    one.info("consumer.closed")
+    first = time.monotonic() - begins
+    for _ in range(100):
+        other.info("consumer.closed")
+
+    assert AT_CLOSE <= first < SOON / 2
+    assert time.monotonic() - begins < SOON / 2
+    # No line is lost, if it goes on in the end.
+    goes_on.set()
+    ends = time.monotonic() + SOON
+    while len(path.read_text().splitlines()) < 101:
+        assert time.monotonic() < ends
+        time.sleep(PAUSE / 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_does_not_wait_for_a_file_that_hangs_nor_does_the_child(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    begins = time.monotonic()
+    ran = run(
+        f"""
+import os, threading, time
+from pathlib import Path
+from aktor.trace import open_trace
+from aktor.trace.file import trace_file
+path, write, parent, hangs = {str(path)!r}, os.write, os.getpid(), threading.Event()
+
+def hang(file, data):
+    if os.getpid() == parent:
+        hangs.set()
+        time.sleep({SOON})
+    return write(file, data)
+
+os.write = hang
+trace = open_trace()
+trace.info("thing.before")
+hangs.wait()
+if child := os.fork():
+    os.waitpid(child, 0)
+    os._exit(0)
+open_trace().info("consumer.closed")
+os._exit(0)
+""",
+        path,
+    )
+
+    assert (ran.stderr, ran.returncode) == ("", 0)
+    assert time.monotonic() - begins < SOON
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == [
+        "consumer.closed"
+    ]
+
+
+def test_a_program_that_exits_gives_up_a_file_that_hangs_and_says_how_many_lines_are_lost(
+    tmp_path: Path,
+) -> None:
+    begins = time.monotonic()
+    ran = run(
+        f"""
+import os, time
+from aktor.trace import open_trace
+write = os.write
+os.write = lambda file, data: time.sleep({2 * SOON})
+trace = open_trace()
+trace.info("thing.happened")
+trace.info("consumer.closed")
+""",
+        tmp_path / "trace",
+    )
+
+    assert time.monotonic() - begins < SOON
+    assert ran.stderr.endswith("is written too slowly: 2 lines of it are lost\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_while_another_thread_adds_an_event_does_not_stop_the_child(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    ran = run(
+        """
+import os, threading
+from aktor.trace import open_trace
+from aktor.trace.file import trace_file
+trace = open_trace()
+trace.info("thing.before")
+file = trace_file(os.environ["AKTOR_TRACE"])
+file.flush()
+holds, ends = threading.Event(), threading.Event()
+
+def hold():
+    with file.adding:
+        holds.set()
+        ends.wait()
+
+threading.Thread(target=hold).start()
+holds.wait()
+if child := os.fork():
+    os.waitpid(child, 0)
+    ends.set()
+else:
+    trace.info("consumer.closed")
+    os._exit(0)
+""",
+        path,
+    )
+
+    assert (ran.stderr, ran.returncode) == ("", 0)
+    events = [json.loads(line)["event"] for line in path.read_text().splitlines()]
+    assert events == ["thing.before", "consumer.closed"]
 
 
 # -- what cannot be written
