@@ -122,7 +122,9 @@ class GroupPictures:
             # Of the two charts that are moved together: they are meant to be.
             warnings.filterwarnings("ignore", message="Automatically deduplicated")
             chart = alt.vconcat(above.add_params(zoom), below.add_params(zoom), spacing=14)
-        chart = chart.resolve_scale(color="independent", stroke="independent", fill="independent")
+        chart = chart.resolve_scale(
+            color="independent", stroke="independent", strokeWidth="independent"
+        )
         note = []
         if window != self.window:
             note.append(

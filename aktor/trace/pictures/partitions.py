@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from aktor.trace.pictures import colours
@@ -27,6 +29,11 @@ MARKS: Final = 8000
 SHORTEST: Final = 0.25
 
 NOBODY: Final = "nothing is delivered"
+#: The same of a row of several partitions: from so many of them, and how thick the line is, as a
+#: share of the row.
+_MOST: Final = "nothing from half of a row's partitions or more"
+_FEW: Final = "nothing from fewer of them"
+_THICK: Final = {NOBODY: 0.3, _MOST: 0.17, _FEW: 0.07}
 
 
 @dataclass(slots=True)
@@ -36,13 +43,13 @@ class Ribbon:
     partitions: list[str]
     #: (trace, since, until)
     owners: list[tuple[str, float, float]] = field(default_factory=list)
-    #: (since, until, the sentence), of one of the partitions; they may overlap.
-    silences: list[tuple[float, float, str]] = field(default_factory=list)
+    #: (since, until, the sentence, the partition); they may overlap.
+    silences: list[tuple[float, float, str, str]] = field(default_factory=list)
 
     @property
     def silent(self) -> float:
         """How long nothing was delivered, in seconds of all partitions together."""
-        return sum(ended - began for began, ended, _ in self.silences)
+        return sum(ended - began for began, ended, *_ in self.silences)
 
     def label(self) -> str:
         """The partitions: "orders-3", or "84 x orders: 0-41, 43"."""
@@ -95,13 +102,14 @@ def ribbons_of(
             after = called((gap.to_consumer, gap.to_host))
             say = (f"{gap.partition}: nothing is delivered for {lasting(began, resumed)},"
                    f" on its way from {before} to {after}.")  # fmt: skip
-            ribbon_of.silences.append((*window.cut(began, resumed), visible(say)))
+            cut = window.cut(began, resumed)
+            ribbon_of.silences.append((*cut, visible(say), gap.partition))
     for silence in silences:
         ribbon_of = found.get(silence.partition)
         ended = window.ended if silence.ended is None else silence.ended
         if ribbon_of is not None and window.meets(silence.began, ended):
             cut = window.cut(silence.began, ended)
-            ribbon_of.silences.append((*cut, visible(silence.sentence)))
+            ribbon_of.silences.append((*cut, visible(silence.sentence), silence.partition))
     return list(found.values())
 
 
@@ -148,6 +156,7 @@ def partitions_chart(
     alt = altair()
     labels = Labels({number: [one.label()] for number, one in enumerate(ribbons)}, 40)
     pixel = window.seconds / WIDTH
+    moment = max(pixel, window.seconds * len(ribbons) / MARKS)
     values: Values = []
     silent: Values = []
     unnamed = {trace for one in ribbons for trace, _, _ in one.owners if trace not in owners}
@@ -168,10 +177,11 @@ def partitions_chart(
                         "say": f"{row}: {owner} owned it for {lasting(began, ended)}.",
                     }
                 )
+        many = len(ribbon.partitions)
         silent += [
-            {"a": milliseconds(began), "b": milliseconds(ended), "row": row, "say": say,
-             "what": NOBODY}
-            for began, ended, say in _merged(ribbon, pixel)
+            {"a": milliseconds(one.began), "b": milliseconds(one.ended), "row": row,
+             "say": one.say(many), "what": one.what(many)}
+            for one in _pauses(ribbon, moment)
         ]  # fmt: skip
     values, silent = _longest(values), _longest(silent)
     order = [labels[number] for number in range(len(ribbons))]
@@ -204,43 +214,114 @@ def partitions_chart(
         .mark_text(align="left", dx=4, dy=-0.12 * tall, fontSize=min(10, 0.72 * tall))
         .encode(x=x, y=y, text="name:N", color=alt.Color("ink:N", scale=None))
     )
-    pauses = (
-        alt.Chart(alt.NamedData(name="silences"))
-        .mark_bar(height=tall * 0.3, yOffset=tall * 0.33, stroke=colours.GROUND, strokeWidth=0.8)
-        .encode(
-            x=x,
-            x2=x2,
-            y=y,
-            tooltip=say(),
-            fill=alt.Fill(
-                "what:N",
-                scale=alt.Scale(domain=[NOBODY], range=[colours.SILENT]),
-                legend=alt.Legend(title=None, orient="top", symbolType="square"),
+    thick = _THICK if any(len(one.partitions) > 1 for one in ribbons) else {NOBODY: _THICK[NOBODY]}
+    for value in silent:
+        value["edge"] = tall * _THICK[value["what"]] + 1.6
+    pauses = alt.Chart(alt.NamedData(name="silences")).encode(x=x, x2=x2, y=y, tooltip=say())
+    edges = pauses.mark_rule(yOffset=tall * 0.33, stroke=colours.GROUND).encode(
+        strokeWidth=alt.StrokeWidth("edge:Q", scale=None)
+    )
+    lines = pauses.mark_rule(yOffset=tall * 0.33, stroke=colours.SILENT).encode(
+        strokeWidth=alt.StrokeWidth(
+            "what:N",
+            scale=alt.Scale(
+                type="ordinal",
+                domain=list(thick),
+                range=[tall * one for one in thick.values()],
+            ),
+            legend=alt.Legend(
+                title=None,
+                orient="top",
+                columns=1,
+                labelLimit=0,
+                symbolType="stroke",
+                symbolStrokeColor=colours.SILENT,
             ),
         )
     )
-    chart = alt.layer(ribbon_marks, pauses, names).properties(
+    chart = alt.layer(ribbon_marks, edges, lines, names).properties(
         width=WIDTH, height=max(1, len(order)) * step
     )
     return chart, {"owned": values, "silences": silent}
 
 
-def _merged(ribbon: Ribbon, least: float) -> list[tuple[float, float, str]]:
-    """The times in which nothing of one of its partitions was delivered."""
-    merged: list[tuple[float, float, list[tuple[float, str]]]] = []
-    for began, ended, sentence in sorted(ribbon.silences):
-        if merged and began <= merged[-1][1] + (least if len(ribbon.partitions) > 1 else 0.0):
-            first, last, told = merged[-1]
-            told.append((ended - began, sentence))
-            merged[-1] = first, max(last, ended), told
+@dataclass(slots=True)
+class _Pause:
+    """A time in which nothing of some of a ribbon's partitions was delivered."""
+
+    began: float
+    ended: float
+    #: How many partitions: at least, at most, and in the mean.
+    least: int
+    most: int
+    mean: float
+    #: The longest of their silences, and its sentence.
+    longest: tuple[float, str]
+
+    def what(self, partitions: int) -> str:
+        """As the legend has it."""
+        if self.least == partitions:
+            return NOBODY
+        return _MOST if self.mean >= partitions / 2 else _FEW
+
+    def say(self, partitions: int) -> str:
+        """What is to be said of it."""
+        lasted, sentence = self.longest
+        if partitions == 1:
+            return sentence
+        many = f"{self.least} to {self.most}" if self.least < self.most else f"{self.most}"
+        return (
+            f"Nothing from {many} of these {partitions} partitions. The longest of their pauses"
+            f" ({seconds(lasted * 1000)}): {sentence}"
+        )
+
+    def add(self, other: _Pause) -> None:
+        """The next one, after less than a moment or none, is told with it."""
+        both = self.mean * (self.ended - self.began) + other.mean * (other.ended - other.began)
+        least = self.least if self.ended == other.began else 0
+        self.least, self.most = min(least, other.least), max(self.most, other.most)
+        self.ended, self.mean = other.ended, both / (other.ended - self.began)
+        self.longest = max(self.longest, other.longest)
+
+
+def _pauses(ribbon: Ribbon, moment: float) -> list[_Pause]:
+    """The times in which nothing of some of its partitions was delivered. In a row of several a
+    `moment` is the shortest time that is drawn."""
+    rows = sorted(ribbon.silences)
+    ends = sorted((ended, partition) for _, ended, _, partition in rows)
+    times = sorted({at for began, ended, *_ in rows for at in (began, ended)})
+    many = len(ribbon.partitions)
+    moment = moment if many > 1 else 0.0
+    silent: Counter[str] = Counter()
+    longest: list[tuple[float, float, str]] = []
+    begun = over = 0
+    found: list[_Pause] = []
+    for at, until in pairwise(times):
+        while over < len(ends) and ends[over][0] <= at:
+            partition = ends[over][1]
+            over += 1
+            silent[partition] -= 1
+            if not silent[partition]:
+                del silent[partition]
+        while begun < len(rows) and rows[begun][0] <= at:
+            began, ended, sentence, partition = rows[begun]
+            begun += 1
+            silent[partition] += 1
+            heapq.heappush(longest, (began - ended, ended, sentence))
+        if not silent:
+            continue
+        while longest[0][1] <= at:
+            heapq.heappop(longest)
+        told = -longest[0][0], longest[0][2]
+        now = len(silent)
+        one, last = _Pause(at, until, now, now, now, told), found[-1] if found else None
+        if last is not None and (
+            (at == last.ended and one.what(many) == last.what(many))
+            or (at < last.ended + moment and until < last.began + moment)
+        ):
+            last.add(one)
         else:
-            merged.append((began, ended, [(ended - began, sentence)]))
-    found = []
-    for began, ended, told in merged:
-        longest, sentence = max(told)
-        many = len(ribbon.partitions) > 1 and len(told) > 1
-        of = f"The longest of {len(told)} pauses ({seconds(longest * 1000)}): " if many else ""
-        found.append((began, ended, f"{of}{sentence}"))
+            found.append(one)
     return found
 
 

@@ -23,7 +23,8 @@ from aktor.trace.pictures.charts import Picture
 from aktor.trace.pictures.groups import file_names
 from aktor.trace.pictures.members import Lanes, members_chart
 from aktor.trace.pictures.names import Labels, several, short, wrapped
-from aktor.trace.pictures.times import Window
+from aktor.trace.pictures.partitions import NOBODY, Ribbon, partitions_chart
+from aktor.trace.pictures.times import Window, milliseconds
 from aktor.trace.plain import visible
 from aktor.trace.rebalances import Tables, read, tell
 from aktor.trace.rebalances.rows import At, Silence, Span
@@ -367,6 +368,66 @@ def test_the_legends_of_a_timeline_are_no_wider_than_its_page() -> None:
 
     assert width is not None
     assert float(width[1]) <= 1120
+
+
+def paused(*pauses: tuple[int, float, float], of: int) -> list[tuple[float, float, str, str]]:
+    """When the line of a row of so many partitions is drawn, what it means, and its sentence."""
+    row = Ribbon(
+        [f"t-{number}" for number in range(of)],
+        [("alice", BEGAN, BEGAN + 100)],
+        [(BEGAN + began, BEGAN + ended, f"t-{which} rests.", f"t-{which}")
+         for which, began, ended in pauses],
+    )  # fmt: skip
+    _, data = partitions_chart([row], Labels({"alice": ["alice"]}), Window(BEGAN, BEGAN + 100))
+    since = milliseconds(BEGAN)
+    return [
+        ((one["a"] - since) / 1000, (one["b"] - since) / 1000, one["what"], one["say"])
+        for one in data["silences"]
+    ]
+
+
+HALF, FEWER = "nothing from half of a row's partitions or more", "nothing from fewer of them"
+
+
+def test_a_row_is_silent_only_when_all_its_partitions_are() -> None:
+    """The line was drawn as if nothing was delivered while one of 42 partitions waited."""
+    drawn = paused((0, 10, 39), (1, 20, 50), (2, 20, 35), (3, 30, 32), (0, 60, 70), of=4)
+
+    assert [one[:3] for one in drawn] == [
+        (10, 20, FEWER),
+        (20, 30, HALF),
+        (30, 32, NOBODY),
+        (32, 39, HALF),
+        (39, 50, FEWER),
+        (60, 70, FEWER),
+    ]
+    said = [one[3] for one in drawn]
+    longest = "The longest of their pauses (30.0 s): t-1 rests."
+    assert said[1] == f"Nothing from 3 of these 4 partitions. {longest}"
+    assert said[3] == f"Nothing from 2 to 3 of these 4 partitions. {longest}"
+    assert said[5].endswith("(10.0 s): t-0 rests.")
+
+
+def test_a_partition_that_is_silent_for_two_reasons_counts_once() -> None:
+    assert [one[:3] for one in paused((0, 10, 40), (0, 20, 60), of=2)] == [(10, 60, HALF)]
+    assert paused((0, 10, 40), (0, 20, 60), of=1) == [(10, 60, NOBODY, "t-0 rests.")]
+
+
+def test_pauses_that_are_too_short_to_be_drawn_are_told_together() -> None:
+    short = [(number % 20, 10 + number / 100, 10.005 + number / 100) for number in range(5000)]
+
+    drawn = paused(*short, of=20)
+
+    assert 100 < len(drawn) < 1000
+    assert {one[2] for one in drawn} == {FEWER}
+    assert drawn[0][3].startswith("Nothing from 0 to 1 of these 20 partitions.")
+
+
+def test_the_legend_says_how_thick_the_line_of_a_row_of_several_partitions_is() -> None:
+    said = texts(pictures_of(many())["timeline"].svg())
+
+    assert {NOBODY, HALF, FEWER} <= set(said)
+    assert not {HALF, FEWER} & set(texts(drawn()["timeline"]))
 
 
 def test_the_steps_of_one_rebalance_say_how_many_members_and_partitions_they_leave_out() -> None:
