@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 from aktor.trace.logs import LEVELS
+from aktor.trace.plain import copied
 
 __all__ = ["NEVER", "Hook", "Hooks"]
 
@@ -63,7 +64,7 @@ class Hooks:
         level = LEVELS[event["level"]]
         for least, hook, only in self._hooks:
             if least <= level and (only is None or event["event"] in only):
-                _call(hook, dict(event))
+                _call(hook, copied(event))
 
 
 def _call(hook: Hook, event: dict[str, Any]) -> None:

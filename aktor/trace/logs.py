@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from aktor.trace.plain import copied
 from aktor.trace.repeats import Repeats
 
 __all__ = ["LEVELS", "Log", "level_of"]
@@ -93,6 +94,7 @@ class Log:
             event = {**event, "repeated": left_out}
         elif left_out is None and not self.wants(logging.DEBUG):
             return
+        event = copied(event)  # a handler or a processor may change it
         try:
             structlog = _structlog()
             if structlog is None:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["named", "plain", "plain_event", "text_of", "visible"]
+__all__ = ["copied", "named", "plain", "plain_event", "text_of", "visible"]
 
 #: Keys whose values never leave the process, whatever they hold.
 _SECRET: Final = ("password", "secret", "token", "credential", "auth_bytes")
@@ -67,6 +67,20 @@ def plain(value: Any) -> Any:
             items.sort(key=text_of)
         return _cut(items)
     return text_of(value)
+
+
+def copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of plain values, of which nothing is shared: whoever gets it may change it."""
+    return {key: _copy(item) for key, item in values.items()}
+
+
+def _copy(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict:
+        return copied(value)
+    return [_copy(item) for item in value] if kind is list else value
 
 
 def _cut(items: list[Any]) -> list[Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aktor.trace import Trace, open_trace
+from aktor.trace.file import trace_file
 
 
 @pytest.fixture
@@ -105,6 +109,40 @@ def test_a_hook_may_change_the_event_that_it_got(trace: Trace) -> None:
     trace.info("an.event")
 
     assert got[0]["event"] == "an.event"
+
+
+def test_what_a_hook_or_a_handler_changes_within_an_event_nobody_else_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lists and mappings are its own, too: also those that every event of a trace has."""
+    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path / "trace"))
+    trace = open_trace(topics=["orders"])
+    got: list[dict[str, Any]] = []
+
+    def empties(event: dict[str, Any]) -> None:
+        event["topics"].clear()
+        event["offsets"]["orders-0"].clear()
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            empties(vars(record)["aktor"])
+
+    logger, handler = logging.getLogger("aktor"), Handler()
+    caplog.set_level(logging.DEBUG, logger="aktor")
+    logger.addHandler(handler)
+    trace.subscribe(empties)
+    trace.subscribe(got.append)
+    for _ in range(2):
+        trace.info("an.event", offsets={"orders-0": {"offset": 5}})
+    logger.removeHandler(handler)
+
+    file = trace_file(str(tmp_path / "trace"))
+    file.flush(30.0)
+    lines = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
+    assert len(got) == len(lines) == 2
+    for event in (*got, *lines):
+        assert event["topics"] == ["orders"]
+        assert event["offsets"] == {"orders-0": {"offset": 5}}
 
 
 def test_the_same_function_can_hook_twice_and_is_taken_back_once(trace: Trace) -> None:
