@@ -11,6 +11,8 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.present import picture
+from aktor.consumer.present.seen import see
 from aktor.errors import ConsumerClosedError
 from tests.gate import all_but_the_first
 from tests.scenarios.interrupts import Injection
@@ -85,6 +87,32 @@ def test_who_looks_keeps_nobody_out(world: World, name: str) -> None:
 
     assert seen == expected
     assert began in ([{}], [])  # `config` is not even a call
+
+
+def test_no_end_is_said_to_be_younger_than_it_is_if_an_answer_comes_in_the_middle_of_a_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partitions have been looked at when the answer with a new record comes."""
+    consumer = a_member(world)
+    assert len(read(world, consumer, 80)) == 80
+    world.sleep(0.4)
+    before = consumer.status().partitions[T0]
+
+    def see_and_wait(engine: Any) -> Any:
+        seen = see(engine)
+        world.cluster.produce("orders", 0, b"new")
+        world.sleep(0.05)
+        return seen
+
+    monkeypatch.setattr(picture, "see", see_and_wait)
+    status = consumer.status().partitions[T0]
+    monkeypatch.setattr(picture, "see", see)
+
+    assert consumer.status().partitions[T0].end == 41  # an answer has come meanwhile
+    assert (before.end, status.end) == (40, 40)
+    assert before.end_age is not None
+    assert status.end_age is not None
+    assert status.end_age >= before.end_age > 0.0
 
 
 def test_a_look_sees_one_assignment_or_the_other_while_it_changes() -> None:

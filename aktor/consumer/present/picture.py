@@ -170,6 +170,8 @@ def take(
     is_late = now - application.polled_at >= LATE_POLL
     still = dispatcher.standstill
     tells_all = settings.fetch_min_bytes <= 1
+    # (Before the partitions are seen: an answer that comes meanwhile is younger than their ends.)
+    answers = {node: it.last for node, it in fetch.answered.items() if tells_all}
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
         now=now,
@@ -204,7 +206,7 @@ def take(
         coordinator=_only(shown.get(COORDINATOR), CoordinatorNow),
         member=_only(shown.get(MEMBERSHIP), MemberNow),
         fetch=fetch,
-        answers={node: it.last for node, it in fetch.answered.items() if tells_all},
+        answers=answers,
         fetch_wait=max(settings.fetch_max_wait, settings.fetch_idle_wait) if tells_all else EVERY,
         crowded=fetch.crowded.now if is_late and partitions else frozenset(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
