@@ -87,7 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandLineError("these folders have no file with .jsonl or .log in its name")
     if arguments.html is not None:
         check_page(arguments.html)
-    tables = Tables(rows_of(files, counts), counts)
+    try:
+        tables = Tables(rows_of(files, counts), counts)
+    except OSError as error:
+        raise CommandLineError(
+            f"cannot read {len(files)} files together: {error.strerror}; raise the limit"
+            " (`ulimit -n`), or name fewer"
+        ) from None
     if arguments.group is not None:
         tables = Tables((row for row in _all(tables) if row.group == arguments.group), counts)
     if arguments.around is not None:

@@ -45,8 +45,9 @@ def read_files(paths: Iterable[str], *, rotated: bool = True) -> Tables:
 
     A path may be a file (also one that gzip has made), a folder, or "-" for the standard input.
     With a file its older part `<file>.1` is read, too, unless `rotated` is false. The
-    memory that is needed grows with the rows, not with the lines. Raises FileNotFoundError; what
-    cannot be read or understood otherwise is counted in `counts` of the tables.
+    memory that is needed grows with the rows, not with the lines. Raises FileNotFoundError, and
+    OSError if more files have to be open at once (traces of the same time) than this process may
+    open; what cannot be read or understood otherwise is counted in `counts` of the tables.
     """
     counts: Counter[str] = Counter()
     rows = list(files.rows_of(files.find(paths, rotated=rotated), counts))

@@ -7,6 +7,7 @@ not grow with the number of lines.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import heapq
 import re
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from aktor.trace.rebalances.assembly import SKEW
 from aktor.trace.rebalances.group import GroupTraces, order
@@ -32,6 +33,9 @@ from aktor.trace.rebalances.lines import (
     parse,
 )
 from aktor.trace.rebalances.rows import Row
+
+if sys.platform != "win32":
+    import resource  # (When too many files are open, nothing can be imported any more.)
 
 __all__ = ["CLOCK", "LATE", "UNREADABLE", "find", "rows_of"]
 
@@ -52,6 +56,9 @@ _LINE_MAX: Final = 4 << 20
 #: What is counted besides the reasons of `NotUnderstoodError` and files without any event: all
 #: lines; those that came too late; and files that could be read in part only.
 LINES, LATE, UNREADABLE = "lines", "late", "unreadable files"
+
+#: There are too many open files: of this process, or on this machine.
+_TOO_MANY: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 _WANTED: Final = re.compile(PATTERN.encode())
 _ALIVE: Final = re.compile(ALIVE.encode())
@@ -83,7 +90,8 @@ def find(paths: Iterable[str], *, rotated: bool = True) -> list[str]:
 
 def rows_of(files: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
     """The rows of all tables, each as soon as it is complete; what was read is counted in `counts`,
-    and what was not understood by its reason. Rows of different groups come in no order."""
+    and what was not understood by its reason. Rows of different groups come in no order. Raises
+    OSError if more files have to be open at once than this process may open."""
     groups: dict[str, GroupTraces] = {}
     for event in _merged(files, counts):
         name = event["group"]
@@ -117,7 +125,8 @@ def _merged(files: Sequence[str], counts: Counter[str]) -> Iterator[Event]:
     waiting: list[tuple[float, int, Iterator[Event]]] = []
     for number, file in enumerate(files):
         events = _in_order(_events(file, counts), window, counts)
-        began = -float("inf") if len(files) == 1 or file == "-" else _first_time(file)
+        twice = len(files) > 1 and Path(file).is_file()  # what comes from a pipe comes once
+        began = _first_time(file) if twice else -float("inf")
         waiting.append((began, number, events))
     waiting.sort(reverse=True, key=lambda item: item[:2])
     active: list[tuple[tuple[float, str, int], int, Event, Iterator[Event]]] = []
@@ -185,15 +194,41 @@ def _events(file: str, counts: Counter[str]) -> Iterator[Event]:
 
 def _lines(file: str, counts: Counter[str]) -> Iterator[bytes]:
     """The lines of a file, also of one that gzip has made. Where it cannot be read any more, it
-    ends: that is counted."""
+    ends: that is counted. Raises OSError if the file is not to blame: too many are open."""
     try:
         if file == "-":
             yield from _of(sys.stdin.buffer, counts)
         else:
-            with open(file, "rb") as stream:
+            with _open(file) as stream:
                 yield from _of(stream, counts)
     except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno in _TOO_MANY:
+            raise
         counts[f"{UNREADABLE}: {file} ({error or type(error).__name__})"] += 1
+
+
+def _open(file: str) -> BinaryIO:
+    """If too many files are open, this process may open more from now on, if it may allow itself
+    that: traces of the same time are read at once."""
+    while True:
+        try:
+            return open(file, "rb")
+        except OSError as error:
+            if error.errno != errno.EMFILE or not _allow_more_files():
+                raise
+
+
+def _allow_more_files() -> bool:
+    """Double the number of files that this process may open; False: it is as great as it may be."""
+    if sys.platform == "win32":
+        return False
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    more = 2 * soft if hard == resource.RLIM_INFINITY else min(2 * soft, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+    except (OSError, ValueError):  # the system has a limit of its own
+        return False
+    return more > soft
 
 
 def _of(stream: Any, counts: Counter[str]) -> Iterator[bytes]:

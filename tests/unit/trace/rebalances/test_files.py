@@ -5,19 +5,22 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from aktor.trace.rebalances import Tables, read, read_files, to_pandas, to_polars
 from aktor.trace.rebalances.files import WINDOW_MIN, rows_of
 from aktor.trace.rebalances.tables import TABLES, times_of
-from tests.unit.trace.rebalances.told import STORMS, storm_lines, storm_rows
+from tests.unit.trace.rebalances.told import BEGAN, STORMS, storm_lines, storm_rows
 
 
 def a_storm() -> tuple[str, ...]:
@@ -136,6 +139,58 @@ def test_no_content_of_a_file_makes_the_reader_fail(tmp_path: Path, content: byt
     tables = read_files([str(odd), str(good)])
 
     assert tables.rebalances == told.rebalances
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("pipes", [1, 2])
+def test_what_comes_from_a_pipe_is_read_once(tmp_path: Path, pipes: int, is_packed: bool) -> None:
+    """`aktor why <(zcat a) <(zcat b)`: a pipe has no beginning any more when it was read."""
+    half = len(a_storm()) // 2
+    files = [str(tmp_path / "a"), str(tmp_path / "b")]
+    writers = []
+    for number, (file, lines) in enumerate(
+        zip(files, (a_storm()[:half], a_storm()[half:]), strict=True)
+    ):
+        content = "".join(f"{line}\n" for line in lines).encode()
+        content = gzip.compress(content) if is_packed else content
+        if number >= pipes:
+            Path(file).write_bytes(content)
+            continue
+        os.mkfifo(file)
+        writers.append(Thread(target=Path(file).write_bytes, args=(content,), daemon=True))
+        writers[-1].start()
+
+    tables = read_files(files)
+
+    assert tables.rebalances == expected().rebalances
+    assert tables.counts["lines"] == len(a_storm())
+    for writer in writers:
+        writer.join()
+
+
+@pytest.mark.parametrize("may_allow_more", [True, False])
+def test_more_files_than_a_process_may_open_are_all_read_or_none(
+    tmp_path: Path, may_allow_more: bool
+) -> None:
+    late = {"consumer": "app", "group": "g", "event": "poll.late"}
+    for number in range(40):
+        its = (late | {"t": BEGAN + at, "trace": f"{number}"} for at in range(WINDOW_MIN + 1))
+        text = "".join(f"{json.dumps(line)}\n" for line in its)
+        (tmp_path / f"{number}.jsonl").write_text(text)
+    limit = f'ulimit {"-S" if may_allow_more else ""} -n 24; exec "$@"'
+    program = "from aktor.cli.main import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", program, "why", "--json", str(tmp_path)]
+
+    ran = subprocess.run(["sh", "-c", limit, "sh", *command], capture_output=True, text=True)
+
+    if may_allow_more:
+        rows = [json.loads(line) for line in ran.stdout.splitlines()]
+        polls = [row["late_polls"] for row in rows if row["table"] == "members"]
+        assert polls == [WINDOW_MIN + 1] * 40
+        assert ran.returncode == 0
+    else:
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert ran.stderr.startswith("aktor why: cannot read 40 files together: Too many open")
 
 
 def test_a_file_that_was_cut_off_is_named(tmp_path: Path) -> None:
