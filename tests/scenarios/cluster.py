@@ -138,6 +138,10 @@ class Cluster:
         """Do not answer the next requests of this API, and nothing behind them either."""
         self.fail_next(api, None, times=times)
 
+    def answer(self, api: str) -> None:
+        """Requests of this API are answered from now on."""
+        self._faults.pop(api, None)
+
     def expire(self, group: str, member_id: str) -> None:
         """The coordinator has not heard of this member for too long."""
         self.group(group).remove(member_id)

@@ -87,7 +87,7 @@ def test_who_waits_in_a_call_that_gives_out_no_records_is_told_to_hold_them_up(
 
     with contextlib.suppress(KafkaError):
         call(consumer)
-    world.cluster.drop_next(api, times=0)
+    world.cluster.answer(api)
     poll_for(world, consumer, 3.0)
 
     (status,) = said
@@ -435,3 +435,64 @@ def test_a_late_poll_stalls_also_a_partition_of_which_nobody_knows_whether_there
 
         assert [(one["reason"], one["lag"]) for one in told] == [("application", None)]
         assert of(world, consumer, "delivery.resumed")["orders-1"]
+
+
+def gaps_of(world: World, consumer: KafkaConsumer, seconds: float) -> dict[str, float]:
+    """The longest time in which the application was given nothing, by partition."""
+    last = dict.fromkeys(("orders-0", "orders-1"), world.now)
+    longest, until = dict.fromkeys(last, 0.0), world.now + seconds
+    while world.now < until:
+        for tp in consumer.poll(timeout_ms=20):
+            name = f"{tp.topic}-{tp.partition}"
+            longest[name] = max(longest[name], world.now - last[name])
+            last[name] = world.now
+    return longest
+
+
+def test_a_stall_by_a_dead_leader_is_not_over_before_the_new_one_has_answered_a_fetch(
+    world: World,
+) -> None:
+    """It has said before that it has what was read."""
+    consumer = a_member(world)
+    poll_for(world, consumer, 3.0)
+    world.trickle("orders", 2000, over=40.0)
+    dead = world.cluster.log("orders", 0).leader
+
+    def die() -> None:
+        world.cluster.unreachable[f"b{dead}"] = "Connection refused"
+        world.host(consumer).cut()
+
+    def elect() -> None:
+        world.cluster.down(dead)
+        world.cluster.drop_next("Fetch", times=1000)
+
+    world.after(1.0, die)
+    world.after(4.0, elect)
+    world.after(7.0, lambda: world.cluster.answer("Fetch"))
+
+    longest = gaps_of(world, consumer, 15.0)
+    poll_for(world, consumer, 1.5)
+
+    (resumed,) = of(world, consumer, "delivery.resumed")["orders-0"]
+    assert resumed["because"] == "records were delivered"
+    assert resumed["seconds"] == pytest.approx(longest["orders-0"], abs=0.5)
+    assert world.host(consumer).named("position.validated")
+
+
+@pytest.mark.parametrize("fetch_min_bytes", [1, 100_000])
+def test_a_stall_with_nothing_to_deliver_is_over_once_a_fetch_was_answered(
+    world: World, fetch_min_bytes: int
+) -> None:
+    world.sleep(62.0)
+    consumer = a_member(world, fetch_min_bytes=fetch_min_bytes)
+    poll_for(world, consumer, 3.0)
+    dead = world.cluster.log("orders", 0).leader
+    world.cluster.unreachable[f"b{dead}"] = "Connection refused"
+    world.host(consumer).cut()
+    world.after(4.0, lambda: world.cluster.down(dead))
+
+    poll_for(world, consumer, 12.0)
+
+    (resumed,) = of(world, consumer, "delivery.resumed")["orders-0"]
+    assert resumed["because"] == "there is nothing to deliver"
+    assert 4.0 < resumed["seconds"] < 6.0

@@ -171,7 +171,7 @@ def take(
     still = dispatcher.standstill
     tells_all = settings.fetch_min_bytes <= 1
     # (Before the partitions are seen: an answer that comes meanwhile is younger than their ends.)
-    answers = {node: it.last for node, it in fetch.answered.items() if tells_all}
+    answers = {node: it.last for node, it in fetch.answered.items()}
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     return Picture(
         now=now,

@@ -26,7 +26,6 @@ from aktor.consumer.present.reasons.application import held_up, unpolled_for
 from aktor.consumer.present.reasons.brokers import is_down
 from aktor.consumer.present.reasons.partition import (
     UNTOLD,
-    has_answered_since,
     hinders,
     is_fed,
     of_partitions,
@@ -66,9 +65,6 @@ _HELD_UP: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.CALLBACK, Waitin
 
 #: Why a partition is held that will be taken away.
 _GIVEN_UP: Final = frozenset({WaitingFor.CALLBACK, WaitingFor.GROUP})
-
-#: What says that there is nothing to deliver.
-_NOTHING: Final = frozenset({WaitingFor.RECORDS, WaitingFor.TRANSACTION})
 
 #: What hinders even the question whether there is anything new, and is no fault.
 _UNASKED: Final = frozenset({WaitingFor.THROTTLED})
@@ -491,9 +487,9 @@ def _is_over(
         return "the application has paused it"
     if it.is_here or it.lag != 0 or hinders(reason) or reason.waiting_for in _UNASKED:
         return ""
-    # (What was told before the stall says nothing of now.)
-    told = has_answered_since(p, tp, since) or reason.waiting_for not in _NOTHING
-    return "there is nothing to deliver" if told else ""
+    # (What was told before the stall says nothing of now; nor does an answer to anything else, such
+    # as whether a new leader has what was read.)
+    return "there is nothing to deliver" if end_known_at(p, tp, it) > since else ""
 
 
 def _is_stalled(p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason) -> bool:

@@ -299,7 +299,7 @@ def session(p: Picture) -> Reason | None:
     if member is None:
         return Reason(WaitingFor.SESSION, _STARTED, p.now if since == -math.inf else since, True)
     if since == -math.inf:
-        text = "the group has not confirmed the member yet"
+        since, text = member.since, "the group has not confirmed the member yet"
     elif may_be_removed(p, member):
         text = f"{_GONE_ON}{for_long(since, p.now)}"
     else:
@@ -308,7 +308,7 @@ def session(p: Picture) -> Reason | None:
             text += f": {member.stood_still}; no heartbeat has been answered since then"
         else:
             text += NO_HEARTBEAT
-    return Reason(WaitingFor.SESSION, text, max(since, member.since), fault=True)
+    return Reason(WaitingFor.SESSION, text, since, fault=True)
 
 
 def _left_late(p: Picture, member: MemberNow) -> Reason:

@@ -37,7 +37,6 @@ from aktor.values import replace
 
 __all__ = [
     "UNTOLD",
-    "has_answered_since",
     "hinders",
     "is_fed",
     "lasting",
@@ -376,12 +375,6 @@ UNTOLD: Final = frozenset(
 def hinders(reason: Reason) -> bool:
     """Whether it is a fault, or will be one if it lasts."""
     return reason.fault or reason.waiting_for in UNTOLD
-
-
-def has_answered_since(p: Picture, tp: TopicPartition, since: float) -> bool:
-    """Whether the broker from which it is read has answered anything since then, if it is known."""
-    broker = _source(p, tp)
-    return broker is None or broker.heard_at > since
 
 
 def lasting(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.group import session
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
 from aktor.events.present import (
@@ -251,3 +252,15 @@ def test_who_stood_still_does_not_say_of_the_coordinator_that_it_was_silent_mean
     assert reason.text.startswith(f"the session (6.0 s) may have been over for 4.5 s: {still}")
     assert ("coordinator" in reason.text) == (awake_for > 1.0)
     assert ("coordinator" in sentence.why(p)) == (awake_for > 1.0)
+
+
+def test_a_session_is_over_since_its_end_whatever_the_member_has_waited_for_since() -> None:
+    """With KIP-848 the coordinator is looked up anew meanwhile."""
+    looks_up = a_member(step="coordinator", since=NOW - 0.5)
+    p = a_picture(session_until=NOW - 4.0, member=looks_up)
+
+    reason = session(p)
+
+    assert reason is not None
+    assert reason.since == NOW - 4.0
+    assert of_partitions(p)[T0].since == NOW - 4.0
