@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,8 +68,14 @@ def waterfall_chart(
 ) -> tuple[Any, dict[str, Values], list[str]]:
     """The chart, its data, and what it leaves out, in sentences."""
     alt = altair()
-    steps, members = _steps(row, parts, spans)
-    pauses, partitions = _pauses(row, downtimes)
+    mine = _members(row, parts)
+    alike = Counter(consumer for consumer, _ in mine)
+    names = {
+        name: short(called(name) if alike[name[0]] > 1 else name[0] or "a member", 20)
+        for name in mine
+    }
+    steps, members = _steps(row, mine, names, spans)
+    pauses, partitions = _pauses(row, names, downtimes)
     steps += pauses
     left_out = []
     if members:
@@ -133,17 +140,25 @@ def waterfall_chart(
     return chart, {"steps": values, "ends": ends}, left_out
 
 
-def _steps(
-    row: Rebalance, parts: Sequence[MemberPart], spans: Sequence[Span]
-) -> tuple[list[_Step], int]:
-    """Member by member, in the order in which they came to it: its part, and what it did in it; and
-    how many members are left out."""
+def _members(row: Rebalance, parts: Sequence[MemberPart]) -> dict[Name, MemberPart | None]:
+    """The members in the order in which they came to it, each with its part; and first those that
+    began it, or held it, without one."""
     mine: dict[Name, MemberPart | None] = {}
     for part in sorted(parts, key=lambda one: (one.began, one.consumer or "")):
         mine.setdefault((part.consumer, part.host), part)
     told = {(row.held_by, row.held_by_host), (row.initiator, row.initiator_host)} - {(None, None)}
     for name in sorted(told, key=str):
         mine.setdefault(name, None)
+    return dict(sorted(mine.items(), key=lambda item: item[0] not in told))
+
+
+def _steps(
+    row: Rebalance,
+    mine: Mapping[Name, MemberPart | None],
+    names: Mapping[Name, str],
+    spans: Sequence[Span],
+) -> tuple[list[_Step], int]:
+    """Member by member: its part, and what it did in it; and how many members are left out."""
     held = set(map(id, holding(row, spans)))
     inside = [
         span
@@ -156,27 +171,23 @@ def _steps(
         map(id, sorted(inside, key=lambda one: (id(one) not in held, -one.duration_ms))[:STEPS])
     )
     steps: list[_Step] = []
-    for name, its_part in sorted(mine.items(), key=lambda item: item[0] not in told)[:MEMBERS]:
+    for name, its_part in list(mine.items())[:MEMBERS]:
         its = [one for one in inside if (one.consumer, one.host) == name and id(one) in kept]
         if its_part is not None:
             took = lasting(its_part.began, its_part.ended)
             say = f"{called(name)}: its part took {took}: {its_part.outcome}."
-            label = f"{short(name[0] or 'a member', 18)}: its part"
+            label = f"{names[name]}: its part"
             steps.append(_Step(label, _PART, its_part.began, its_part.ended, say))
         for span in sorted(its, key=lambda one: (one.began, -one.ended)):
             say = f"{words(span)}: {lasting(span.began, span.ended)}."
-            steps.append(
-                _Step(_name(span), doing(span), span.began, span.ended, say, id(span) in held)
-            )
+            label = f"{names[name]}: {_SHORT.get(span.what, span.what.replace('_', ' '))}"
+            steps.append(_Step(label, doing(span), span.began, span.ended, say, id(span) in held))
     return steps, max(0, len(mine) - MEMBERS)
 
 
-def _name(span: Span) -> str:
-    what = _SHORT.get(span.what, span.what.replace("_", " "))
-    return f"{short(span.consumer or 'a member', 18)}: {what}"
-
-
-def _pauses(row: Rebalance, downtimes: Sequence[Downtime]) -> tuple[list[_Step], int]:
+def _pauses(
+    row: Rebalance, names: Mapping[Name, str], downtimes: Sequence[Downtime]
+) -> tuple[list[_Step], int]:
     """The partitions that got another owner in it, those that were silent longest; and how many are
     left out."""
     steps = []
@@ -191,7 +202,8 @@ def _pauses(row: Rebalance, downtimes: Sequence[Downtime]) -> tuple[list[_Step],
                 f"{gap.partition}: nothing is delivered for {lasting(began, ended)}, on its way"
                 f" from {before} to {after}."
             )
-            name = f"{short(topic, 14)}-{number} to {short(gap.to_consumer or '?', 12)}"
+            to = names.get((gap.to_consumer, gap.to_host)) or short(gap.to_consumer or "?", 20)
+            name = f"{short(topic, 14)}-{number} to {to}"
             steps.append(_Step(name, NOBODY, began, ended, say))
     longest = sorted(steps, key=lambda one: one.began - one.ended)[:PAUSES]
     return sorted(longest, key=lambda one: one.began), len(steps) - len(longest)

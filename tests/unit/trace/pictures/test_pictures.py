@@ -295,9 +295,18 @@ def test_members_of_one_client_id_are_told_apart_by_their_host() -> None:
     events = of_two(alice="worker", bob="worker", host="web-1")
     events = [{**one, "trace": one["host"], "source": one["host"]} for one in events]
 
-    data = pictures_of(Tables(tell(events)[0]))["timeline"].data
+    pictures = pictures_of(Tables(tell(events)[0]))
 
-    assert {one["lane"] for one in data["spans"]} == {"worker on web-1", "worker on host-worker"}
+    every = {"worker on web-1", "worker on host-worker"}
+    assert {one["lane"] for one in pictures["timeline"].data["spans"]} == every
+    steps = {
+        name: [one["row"] for one in pictures[name].data["steps"]]
+        for name in ("rebalance", "rebalance-2")
+    }
+    assert {row.partition(":")[0] for row in steps["rebalance"]} == {
+        short(one, 20) for one in every
+    }
+    assert steps["rebalance-2"][-1] == "orders-1 to worker on web-1"
 
 
 def test_words_are_cut_to_their_room() -> None:
