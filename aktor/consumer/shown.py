@@ -174,6 +174,10 @@ def _looks_later(
             if (alive := engine()) is None:
                 return math.inf, Wake.NEVER
             watch = loaded.make_watch(alive, dispatcher, guard, log, ahead=ahead)
-        return watch.look(now)
+        try:
+            return watch.look(now)
+        except Exception:
+            watch.failed()
+            raise
 
     return look

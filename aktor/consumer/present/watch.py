@@ -144,16 +144,6 @@ class Watch:
         engine = self._engine()
         if engine is None or self._guard.closed:
             return math.inf, Wake.NEVER
-        try:
-            return self._look(engine, now)
-        except Exception:
-            # Nobody sees until the next look whether a fault goes on.
-            for stall in self._stalls.values():
-                stall.unseen()
-            engine.note_held_back({})
-            raise
-
-    def _look(self, engine: Engine, now: float) -> tuple[float, Wake]:
         p = picture.take(engine, self._dispatcher, self._guard, now=now, partitions=False)
         self._look_at_clocks()
         self._look_at_standstill(p)
@@ -184,6 +174,13 @@ class Watch:
         else:
             self._partitions_at = now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND)
         return min(self._partitions_at, now + LOOK_EVERY), Wake.FOR_LOOK
+
+    def failed(self) -> None:
+        """A look has failed: nobody sees until the next one whether a fault goes on."""
+        for stall in self._stalls.values():
+            stall.unseen()
+        if (engine := self._engine()) is not None:
+            engine.note_held_back({})
 
     # -- partitions
 
