@@ -194,7 +194,7 @@ def take(
         max_poll_interval=settings.max_poll_interval,
         room=settings.max_buffered_bytes,
         buffered=engine.delivery.buffered_bytes,
-        buffered_of_paused=sum([one.buffered for one in with_records(seen) if one.paused]),
+        buffered_of_paused=sum([one.buffered for one in with_records(seen).values() if one.paused]),
         untold=engine.delivery.credit.unreported,
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),

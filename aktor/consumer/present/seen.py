@@ -19,7 +19,7 @@ from aktor.events.positions import LogEnd
 from aktor.records.extent import timestamp_from
 from aktor.structs import TopicPartition
 
-__all__ = ["PartitionSeen", "Partitions", "quiet", "see", "with_records"]
+__all__ = ["PartitionSeen", "Partitions", "kinds", "see", "with_records"]
 
 
 class PartitionSeen(NamedTuple):
@@ -133,25 +133,40 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
     def __len__(self) -> int:
         return len(self._noted)
 
-    def with_records(self) -> list[PartitionSeen]:
+    def with_records(self) -> dict[TopicPartition, PartitionSeen]:
         """See `with_records`."""
-        return [one for one in map(self.__getitem__, self._own) if one.is_here]
+        return {tp: one for tp in self._own if (one := self[tp]).is_here}
 
-    def quiet(self) -> list[TopicPartition]:
-        """See `quiet`."""
-        own, listed = self._own, self._listed
-        return [
-            partition
-            for partition, (offset, ends, paused, stage, subscribed, *_) in (self._noted.items())
-            if ends is not None
-            and offset is not None
-            and offset >= ends[0]
-            and not paused
-            and subscribed
-            and stage is _OWNED
-            and partition not in own
-            and (partition not in listed or listed[partition].offset <= offset)
-        ]
+    def kinds(self) -> list[tuple[TopicPartition, object]]:
+        """See `kinds`."""
+        own, listed, positions, isolated = self._own, self._listed, self._positions, self._isolated
+        found: list[tuple[TopicPartition, object]] = []
+        for partition, noted in self._noted.items():
+            offset, ends, paused, stage, subscribed, _, paused_at, _, _, told_at, *_ = noted
+            kind: object
+            if stage is not _OWNED or not subscribed or paused:
+                kind = stage, subscribed, paused_at
+            elif partition in positions:
+                continue
+            elif partition in own:
+                chunks, _, _, _, _, error, *_ = own[partition]
+                if offset is None or error or not chunks or not chunks[0][0]:
+                    continue
+                kind = "here since", chunks[0][2]
+            elif offset is None:
+                kind = "no position"
+            else:
+                end = ends and ends[isolated]
+                if partition in listed and listed[partition].at > told_at:
+                    end = listed[partition].offset
+                if end is None or end > offset:
+                    kind = "behind"
+                elif ends is None or ends[0] <= offset:
+                    kind = "all is read"
+                else:
+                    continue  # what follows is of an open transaction
+            found.append((partition, kind))
+        return found
 
     def _make(self, partition: TopicPartition) -> PartitionSeen:
         offset, ends, paused, stage, subscribed, *rest = self._noted[partition]
@@ -188,17 +203,22 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
         )
 
 
-def with_records(partitions: Mapping[TopicPartition, PartitionSeen]) -> list[PartitionSeen]:
+def with_records(
+    partitions: Mapping[TopicPartition, PartitionSeen],
+) -> dict[TopicPartition, PartitionSeen]:
     """Those of which records are here."""
     if isinstance(partitions, Partitions):
         return partitions.with_records()
-    return [one for one in partitions.values() if one.is_here]
+    return {tp: one for tp, one in partitions.items() if one.is_here}
 
 
-def quiet(partitions: Mapping[TopicPartition, PartitionSeen]) -> list[TopicPartition]:
-    """Partitions of which everything is read, also what belongs to open transactions, and which
-    nothing of their own hinders: most of some thousand, as far as that is found at little cost."""
-    return partitions.quiet() if isinstance(partitions, Partitions) else []
+def kinds(
+    partitions: Mapping[TopicPartition, PartitionSeen],
+) -> list[tuple[TopicPartition, object]]:
+    """The kind of each partition: those of one kind wait for the same, as far as that follows from
+    what is noted of them. Left out are the few of which more must be known: with an error, an open
+    transaction, or records that only an iteration has in hand."""
+    return partitions.kinds() if isinstance(partitions, Partitions) else []
 
 
 def see(engine: Engine) -> Partitions:

@@ -11,7 +11,7 @@ from kafka.structs import TopicPartition
 from aktor.consumer.present.picture import ApplicationNow, Picture
 from aktor.consumer.present.reasons.partition import of_partition, of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
-from aktor.consumer.present.seen import quiet, see, with_records
+from aktor.consumer.present.seen import kinds, see, with_records
 from aktor.events.fetching import Chunk
 from aktor.events.metadata import Cluster, PartitionInfo, TopicInfo
 from aktor.events.positions import EndsListed, LogEnd
@@ -272,10 +272,10 @@ def test_partitions_that_are_alike_are_told_what_each_would_be_told_alone(
     alone = {tp: of_partition(p, tp, it) for tp, it in p.partitions.items()}
 
     assert dict(of_partitions(p)) == alone
-    assert A in quiet(p.partitions)
+    assert A in dict(kinds(p.partitions))
 
 
-def test_a_partition_that_waits_for_anything_of_its_own_is_not_quiet() -> None:
+def test_a_partition_of_which_something_else_is_known_is_of_another_kind() -> None:
     behind = ("behind", "behind, as its leader said when it was asked")
     for name in ("paused", "about to be revoked", *behind, "with records"):
         harness = a_consumer(A, B, C)
@@ -283,4 +283,6 @@ def test_a_partition_that_waits_for_anything_of_its_own_is_not_quiet() -> None:
         harness.poll()
         STATES[name][0](harness)
 
-        assert quiet(see(harness.engine)) == [A, C], name
+        found = dict(kinds(see(harness.engine)))
+
+        assert found[A] == found[C] != found.get(B), name

@@ -53,7 +53,7 @@ def polls_late(p: Picture) -> Reason | None:
     if late < LATE_POLL or not (p.partitions or p.in_group):
         return None
     expired = p.in_group and late >= p.max_poll_interval
-    if not (expired or any(not one.paused for one in with_records(p.partitions))):
+    if not (expired or any(not one.paused for one in with_records(p.partitions).values())):
         return None
     app = p.application
     return Reason(WaitingFor.APPLICATION, late_text(p), app.polled_at, expired, poll_deadline(p))
@@ -93,7 +93,7 @@ def never_polled(p: Picture) -> Reason | None:
 
 def waits_elsewhere(p: Picture) -> Reason | None:
     """Records are here, and the application waits for the cluster in a call that gives out none."""
-    if not any(not one.paused for one in with_records(p.partitions)):
+    if not any(not one.paused for one in with_records(p.partitions).values()):
         return None
     return elsewhere(p)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from aktor.consumer.core.partition import Stage
@@ -30,7 +31,7 @@ from aktor.consumer.present.reasons.words import (
     plural,
     seconds,
 )
-from aktor.consumer.present.seen import PartitionSeen, quiet
+from aktor.consumer.present.seen import PartitionSeen, kinds
 from aktor.events.present import BrokerNow, Hindrance, PositionNow
 from aktor.structs import TopicPartition
 from aktor.values import replace
@@ -407,24 +408,38 @@ def _lasts(reason: Reason, since: float, now: float) -> Reason:
 
 
 def _alike(p: Picture) -> dict[TopicPartition, Reason]:
-    """What partitions wait for of which nothing is known but who leads them: all that have the same
-    leader wait for the same. Most of some thousand partitions are like that."""
+    """What most partitions wait for. Of some thousand, most are of one kind, have the same leader,
+    and wait for the same since the same time: so each reason is put into words once."""
     alike: dict[TopicPartition, Reason] = {}
-    of_leaders: dict[int, Reason] = {}
-    own = (p.fetch.hindered, p.fetch.replicas, p.positions.waiting, p.crowded)
-    known: set[TopicPartition] = set().union(*own)
+    reasons: dict[object, Reason] = {}
+    hindered, replicas = p.fetch.hindered, p.fetch.replicas
+    positions, crowded = p.positions.waiting, p.crowded
+    known: set[TopicPartition] = set().union(hindered, replicas, positions, crowded)
     topics = p.cluster.topics
-    for tp in quiet(p.partitions):
-        if tp in known or (topic := topics.get(tp[0])) is None:
-            continue
-        info = topic.partitions.get(tp[1])
-        if info is None or info.leader < 0:
-            continue
-        reason = of_leaders.get(info.leader)
+    for tp, kind in kinds(p.partitions):
+        topic = topics.get(tp[0])
+        info = None if topic is None else topic.partitions.get(tp[1])
+        key: tuple[object, ...] = kind, tp[0], info is None
+        if info is not None and info.leader >= 0:
+            key = kind, info.leader
+        if tp in known:
+            hindrance, position = hindered.get(tp), positions.get(tp)
+            key += (
+                hindrance and _OF_HINDRANCE(hindrance),
+                position and _OF_POSITION(position),
+                replicas.get(tp),
+                tp in crowded,
+            )
+        reason = reasons.get(key)
         if reason is None:
-            reason = of_leaders[info.leader] = of_partition(p, tp, p.partitions[tp])
+            reason = reasons[key] = of_partition(p, tp, p.partitions[tp])
         alike[tp] = reason
     return alike
+
+
+#: All facts of these, as keys. (The hash of a value is Python code.)
+_OF_HINDRANCE: Final = attrgetter(*Hindrance.FIELDS)
+_OF_POSITION: Final = attrgetter(*PositionNow.FIELDS)
 
 
 def is_fed(p: Picture, it: PartitionSeen, reason: Reason) -> bool:

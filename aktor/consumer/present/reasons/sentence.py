@@ -109,12 +109,13 @@ def wrong(findings: Findings) -> str:
 
 
 def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
-    return min(reasons, key=lambda tp: (reasons[tp].since, tp))
+    since = min([reason.since for reason in reasons.values()])
+    return min([tp for tp, reason in reasons.items() if reason.since == since])
 
 
 def _head(findings: Findings, reason: Reason) -> str:
     p = findings.picture
-    fed = [one for one in with_records(p.partitions) if is_fed(p, one, reason)]
+    fed = [one for one in with_records(p.partitions).values() if is_fed(p, one, reason)]
     if fed:
         count = sum([one.records for one in fed])
         can = "can still be" if unpolled_for(p) >= LATE_POLL else "are still"
@@ -163,7 +164,7 @@ def _withheld(p: Picture) -> str:
     unconfirmed = session(p)
     if unconfirmed is None or p.member is None:
         return ""
-    count = sum([one.records for one in with_records(p.partitions)])
+    count = sum([one.records for one in with_records(p.partitions).values()])
     if not count or p.session_until == -math.inf:
         return ""
     withheld = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} buffered and withheld"
@@ -255,7 +256,8 @@ def _of_the_partitions(findings: Findings) -> str:
         rest = sum(other.waiting_for in _UNHINDERED for other in waiting.values())
         are = "is" if rest == 1 else "are"
         others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
-        fed = any(is_fed(p, p.partitions[tp], faulty[tp]) for tp in same)
+        here = with_records(p.partitions)
+        fed = any(is_fed(p, here[tp], faulty[tp]) for tp in same if tp in here)
         what = "Nothing new, but what is buffered," if fed else "Nothing"
         head = f"{what} is delivered from {names}{others}: {_each(first, same, faulty)}"
         return " ".join(filter(None, (head, reason.then, _not_yours(p, reason))))
