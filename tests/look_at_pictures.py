@@ -213,6 +213,18 @@ def look(at: Browser, page: Path, folder: Path) -> list[str]:
     return wrong
 
 
+def look_at_svg(at: Browser, picture: Path, folder: Path) -> list[str]:
+    """The same of a picture of its own, which is shown as it is."""
+    page = folder / "svg.html"
+    figure = f'<figure aria-label="{picture.name}">{picture.read_text(encoding="utf-8")}</figure>'
+    page.write_text(f"<!doctype html><style>svg{{background:#fff}}</style>{figure}")
+    at.asks("POST", "/url", {"url": page.resolve().as_uri()})
+    at.shoots(folder / f"{picture.stem}-svg.png")
+    wrong: list[str] = at.runs(_FAULTS)
+    page.unlink()
+    return wrong
+
+
 def main(folder: str = "build/pictures") -> int:
     """The exit code: 1 if something is wrong."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
@@ -232,6 +244,12 @@ def main(folder: str = "build/pictures") -> int:
             wrong = look(at, page, place)
         bad += bool(wrong)
         print(f"{page}: {'; '.join(wrong[:20]) or 'as it should be'}", flush=True)
+    draw(many()).write_svg(place / "many")
+    for picture in sorted([*Path("docs/rebalances").glob("*.svg"), *place.glob("many/*.svg")]):
+        with browser() as at:
+            wrong = look_at_svg(at, picture, place)
+        bad += bool(wrong)
+        print(f"{picture}: {'; '.join(wrong[:20]) or 'as it should be'}", flush=True)
     print(f"screenshots are in {place}: look at them")
     return 1 if bad else 0
 

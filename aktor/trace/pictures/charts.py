@@ -20,7 +20,7 @@ __all__ += ["Values"]
 WIDTH: Final = 860
 
 #: Room for the labels on the left: the same in all charts that share an axis.
-LABELS: Final = 230
+LABELS: Final = 228
 
 #: An axis of more seconds has no seconds.
 _HOURS: Final = 4 * 3600.0
@@ -28,6 +28,12 @@ _HOURS: Final = 4 * 3600.0
 #: Characters that have two places in a text of JavaScript (emoji, mostly). Vega cuts a label to its
 #: room, also between the two, and then no SVG can be made of it.
 _ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
+
+#: The browser that shows an SVG has another font than the one with which the places of its texts
+#: were computed: DejaVu Sans and Verdana are wider by a sixth. So all texts are laid out as if they
+#: were so much larger than they are. (A page is laid out by the browser that shows it.)
+ROOM: Final = 1.17
+_FONT_SIZE: Final = re.compile('font-size="([0-9.]+)px"')
 
 #: The rows of a data set.
 Values = list[dict[str, Any]]
@@ -113,8 +119,8 @@ class Picture:
         """As Vega-Lite has it. `titled`: with the title, and the lines below it."""
         chart = self.chart
         if titled:
-            lines = [part for line in self.lines for part in wrapped(line, 190, 3)]
-            title = altair().TitleParams(wrapped(self.title, 120, 1), subtitle=lines)
+            lines = [part for line in self.lines for part in wrapped(line, 165, 4)]
+            title = altair().TitleParams(wrapped(self.title, 100, 1), subtitle=lines)
             chart = chart.properties(title=title)
         spec: dict[str, Any] = chart.to_dict()
         # Altair would check each value of the data, and gives a chart of several a theme's size.
@@ -122,11 +128,26 @@ class Picture:
 
     def svg(self) -> str:
         """A picture of its own, in light and in dark colours."""
-        spec = json.dumps(self.spec(titled=True), ensure_ascii=False)
+        titled = self.spec(titled=True)
+        titled |= {part: _scaled(titled[part]) for part in titled if part != "datasets"}
+        spec = json.dumps(titled, ensure_ascii=False)
         drawn: str = vl_convert().vegalite_to_svg(_ASTRAL.sub("□", spec))
+        drawn = _FONT_SIZE.sub(lambda size: f'font-size="{float(size[1]) / ROOM:g}px"', drawn)
         head, _, rest = drawn.partition(">")
         head = head.replace('class="marks"', 'class="aktor"')
         return f"{head}><style>{colours.style()}</style>{rest}\n"
+
+
+def _scaled(part: Any) -> Any:
+    """A part of a picture, with all its texts `ROOM` times as large."""
+    if isinstance(part, list):
+        return [_scaled(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: one * ROOM if key.lower().endswith("fontsize") else _scaled(one)
+        for key, one in part.items()
+    }
 
 
 def time_axis(window: Window) -> Any:

@@ -204,7 +204,10 @@ def partitions_chart(
         scale=alt.Scale(domain=order, paddingInner=0.2, paddingOuter=0.2),
         axis=alt.Axis(title=None, ticks=False, domain=False, minExtent=LABELS, maxExtent=LABELS),
     )
-    legend = colour("owner", painted, title, orient="top", columns=7, symbolType="square")
+    thick = _THICK if any(len(one.partitions) > 1 for one in ribbons) else {NOBODY: _THICK[NOBODY]}
+    # Beside the legend of the lines, which is wider if some rows are of several partitions.
+    columns = 7 if len(thick) == 1 else 6
+    legend = colour("owner", painted, title, orient="top", columns=columns, symbolType="square")
     base = alt.Chart(alt.NamedData(name="owned"))
     ribbon_marks = base.mark_bar(stroke=colours.GROUND, strokeWidth=0.6).encode(
         x=x, x2=x2, y=y, color=legend, tooltip=say()
@@ -214,7 +217,6 @@ def partitions_chart(
         .mark_text(align="left", dx=4, dy=-0.12 * tall, fontSize=min(10, 0.72 * tall))
         .encode(x=x, y=y, text="name:N", color=alt.Color("ink:N", scale=None))
     )
-    thick = _THICK if any(len(one.partitions) > 1 for one in ribbons) else {NOBODY: _THICK[NOBODY]}
     for value in silent:
         value["edge"] = tall * _THICK[value["what"]] + 1.6
     pauses = alt.Chart(alt.NamedData(name="silences")).encode(x=x, x2=x2, y=y, tooltip=say())

@@ -21,7 +21,7 @@ from aktor.trace.pictures import colours, draw
 from aktor.trace.pictures.causes import step_of
 from aktor.trace.pictures.charts import Picture
 from aktor.trace.pictures.groups import file_names
-from aktor.trace.pictures.members import Lanes, members_chart
+from aktor.trace.pictures.members import DOING, Lanes, members_chart
 from aktor.trace.pictures.names import Labels, several, short, wrapped
 from aktor.trace.pictures.partitions import NOBODY, Ribbon, partitions_chart
 from aktor.trace.pictures.times import Window, milliseconds
@@ -118,6 +118,59 @@ def test_a_sentence_has_one_number_above_its_picture_and_in_the_list_of_all() ->
     assert [number for number, _ in told] == [2, 4, 5]
     for number, sentence in told:
         assert listed[number - 1].endswith(f" UTC {sentence}")
+
+
+#: How wide a letter of DejaVu Sans is in the mean, as a share of its size; and a bold one. It is
+#: among the widest fonts that browsers have.
+LETTER, BOLD = 0.5, 0.58
+
+
+def boxes(svg: str) -> list[tuple[str, float, float, float]]:
+    """The texts of a picture: from where to where each goes with that font, and its base line."""
+    found: list[tuple[str, float, float, float]] = []
+
+    def walk(one: ElementTree.Element, x: float, y: float) -> None:
+        if moved := re.match(r"translate\(([-\d.]+),([-\d.]+)\)", one.get("transform", "")):
+            x, y = x + float(moved[1]), y + float(moved[2])
+        if one.tag.endswith("}text") and "rotate" not in one.get("transform", ""):
+            size = float(one.get("font-size", "").removesuffix("px"))
+            letter = BOLD if one.get("font-weight") == "bold" else LETTER
+            lines = [line for line in one if line.tag.endswith("tspan")] or [one]
+            for line in lines:
+                said = "".join(line.itertext())
+                wide = letter * size * len(said)
+                left = x - wide * {"end": 1, "middle": 0.5}.get(one.get("text-anchor", ""), 0)
+                found.append((said, left, left + wide, y + float(line.get("dy", 0))))
+        for part in one:
+            walk(part, x, y)
+
+    walk(ElementTree.fromstring(svg), 0.0, 0.0)
+    return [box for box in found if box[0].strip()]
+
+
+@pytest.mark.parametrize("which", ["slow callback", "many partitions", "the pages of docs"])
+def test_texts_have_room_in_the_widest_font_that_a_browser_may_have(which: str) -> None:
+    """An SVG is laid out with another font than a browser shows it with: labels ran into the next
+    symbol of a legend, and sentences were cut off."""
+    pages = (Path(__file__).parents[4] / "docs" / "rebalances").glob("*.svg")
+    pictures = {
+        "slow callback": lambda: drawn().values(),
+        "many partitions": lambda: draw(many()).svgs().values(),
+        "the pages of docs": lambda: [page.read_text() for page in pages],
+    }[which]()
+
+    for svg in pictures:
+        width = float(ElementTree.fromstring(svg).attrib["width"])
+        texts_of_it = boxes(svg)
+        cut = [said for said, left, right, _ in texts_of_it if left < 0 or right > width]
+        assert cut == []
+        names = {said for said, *_ in texts_of_it}
+        legend = [box for box in texts_of_it if box[0] in {*DOING, NOBODY, HALF, FEWER} & names]
+        for said, left, right, line in legend:
+            near = [box for box in legend if box[1] > left and abs(box[3] - line) < 6]
+            # The symbol of the next label is left of it.
+            assert [box[0] for box in near if box[1] - 15 < right] == [], said
+    assert pictures
 
 
 def test_an_axis_of_time_says_the_day_and_the_zone() -> None:
