@@ -217,7 +217,7 @@ class Handling:
                 attempts=task.attempts,
                 group_id=self._around.consumer.config["group_id"],
             )
-            self._work.begin_with(task, self._clock())
+            self._work.begin_with(task)
             self._pools.call_on_error(task, on_error, failure, self._dead_lettered)
 
     def _dead_lettered(self, task: Task, error: BaseException | None) -> None:

@@ -73,14 +73,17 @@ class Pools:
         argument: Any,
         settle: Settle,
     ) -> None:
-        outcomes, bell = self._outcomes, self._bell
+        outcomes, bell, clock = self._outcomes, self._bell, self._around.clock
 
         def done(error: BaseException | None) -> None:  # on any thread
             outcomes.append((task, settle, error))
             bell.ring()
 
+        def begun() -> None:  # on any thread
+            task.since = clock()
+
         alone = isinstance(task.error, WorkerDiedError)
-        task.cancel = workers.submit(Job(call, argument, done, alone))
+        task.cancel = workers.submit(Job(call, argument, done, alone, begun))
 
     def collect(self, work: Work) -> None:
         """Act on what workers have said."""

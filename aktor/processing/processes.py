@@ -13,13 +13,14 @@ The locks. When a pool has died, Python 3.12.1 and later fail its futures, and s
 with the pool's own lock held. `ProcessPoolExecutor.submit`, `shutdown` and the end of the last
 reference to the pool take that lock, too. Three rules follow. Without them `process()` hangs:
 
-- Nothing of a pool, and no `done` of a job, is called with our lock held.
+- Nothing of a pool, and no `done` of a job (`begun` takes no lock), is called with our lock held.
 - A callback of a pool calls nothing of that pool: `_pool_died` makes a new one, or gives up.
 - A callback does not drop the last reference to its pool: `_dead` keeps it until the next `submit`.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import pickle
 import signal
@@ -41,14 +42,16 @@ _dead: Final[list[ProcessPoolExecutor]] = []
 
 
 class _Entry:
-    """A job on its way; `future` once a pool has it. `tried`: nothing else runs beside it."""
+    """A job on its way; `future` once a pool has it. `tried`: nothing else runs beside it. `begun`:
+    a process has begun with it."""
 
-    __slots__ = ("future", "job", "tried")
+    __slots__ = ("begun", "future", "job", "tried")
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.future: Future[None] | None = None
         self.tried = False
+        self.begun = False
 
 
 class Processes:
@@ -107,6 +110,7 @@ class Processes:
             if entry.future is None or not entry.future.cancel():
                 return False
             self._running.pop(entry, None)
+            self._tell_begun()
         self._begin()
         return True
 
@@ -140,7 +144,15 @@ class Processes:
             entry = queue.popleft()
             entry.tried = one_by_one
             self._running[entry] = self._number
+            self._tell_begun()
             return entry, self._pool, self._number
+
+    def _tell_begun(self) -> None:
+        """The pool begins with jobs in their order; those beyond its processes wait in it."""
+        for entry in itertools.islice(self._running, self._count):
+            if not entry.begun:
+                entry.begun = True
+                entry.job.begun()
 
     def _start(self, entry: _Entry, pool: ProcessPoolExecutor, number: int) -> None:
         job = entry.job
@@ -175,6 +187,7 @@ class Processes:
             if self._running.get(entry) != number:
                 return
             del self._running[entry]
+            self._tell_begun()
         entry.job.done(error)
         self._begin()
 

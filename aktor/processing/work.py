@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -46,8 +47,8 @@ class Task:
         self.error: BaseException | None = None
         #: A worker has it.
         self.running = False
-        #: When a worker was given it last.
-        self.since = 0.0
+        #: When a worker has begun with it; inf: none has, it waits for one.
+        self.since = math.inf
         #: Its partition is not this member's any more: what becomes of it does not count.
         self.dropped = False
         self.cancel: Callable[[], bool] = lambda: False
@@ -150,13 +151,13 @@ class Work:
         while self._ready:
             task = self._ready.popleft()
             if not task.dropped:
-                self.begin_with(task, now)
+                self.begin_with(task)
                 return task
         return None
 
-    def begin_with(self, task: Task, now: float) -> None:
-        """A worker gets this one."""
-        task.running, task.since = True, now
+    def begin_with(self, task: Task) -> None:
+        """The workers get this one."""
+        task.running, task.since = True, math.inf
         self.running.add(task)
 
     def returned(self, task: Task) -> None:
@@ -245,11 +246,10 @@ class Work:
     # -- how far it is
 
     def now(self) -> tuple[int, int, float]:
-        """How many records are unfinished, how many of them workers have, and since when they have
+        """How many records are unfinished, with how many of them workers have begun, and when with
         the oldest (inf: none). From any thread."""
-        running = self.running.copy()
-        since = min([task.since for task in running], default=float("inf"))
-        return self.unfinished_count, len(running), since
+        begun = [since for task in self.running.copy() if (since := task.since) < math.inf]
+        return self.unfinished_count, len(begun), min(begun, default=math.inf)
 
     def unfinished_from(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """The lowest unfinished offset, to be committed; None: everything that came is finished."""

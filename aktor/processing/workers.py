@@ -47,13 +47,15 @@ GRACE: Final = 0.1
 class Job(NamedTuple):
     """`call(argument)` is to be called, and then `done`, with what it raised.
 
-    `alone`: nothing else is to run in a process meanwhile, for it has killed one.
+    `alone`: nothing else is to run in a process meanwhile, for it has killed one. `begun` is called
+    when a worker begins with it, on whatever thread.
     """
 
     call: Callable[[Any], Any]
     argument: Any
     done: Callable[[BaseException | None], None]
     alone: bool = False
+    begun: Callable[[], None] = lambda: None
 
 
 class NoWorkerError(RuntimeError):
@@ -163,6 +165,7 @@ class Threads:
                     self._idle.remove(bell)
                 continue
             if claim.take():
+                job.begun()
                 _run(job)
 
 
@@ -250,6 +253,7 @@ class Coroutines:
 
     async def _run(self, job: Job, end: _Claim) -> None:
         failure: BaseException | None = None
+        job.begun()
         try:
             await job.call(job.argument)
         except BaseException as error:

@@ -288,4 +288,6 @@ def test_why_says_how_many_records_the_handlers_have_yet_to_finish() -> None:
         for one in said[:5]
     ]
     assert [one and one[1] for one in finished] == ["10", "9", "8", "7", "6"]
+    for one, left in zip(said, (10, 9, 8, 7, 6), strict=False):
+        assert f"the first was given to one 2.0 s ago; {left - 1} wait for one" in one
     assert all("nothing new" in one for one in said[:5])

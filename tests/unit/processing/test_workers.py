@@ -10,6 +10,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -90,6 +91,34 @@ def test_many_jobs_each_end_once(workers: Workers) -> None:
 
     assert [outcomes.get(timeout=SOON) for _ in range(50)] == [None] * 50
     assert outcomes.empty()
+
+
+@pytest.mark.parametrize("kind", ["threads", "coroutines", "processes"])
+def test_a_job_has_begun_when_a_worker_begins_with_it_not_when_it_is_given(kind: str) -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    begun: queue.SimpleQueue[int] = queue.SimpleQueue()
+    workers: Workers
+    handler: Any
+    match kind:
+        case "threads":
+            workers, handler = threads(1), time.sleep
+        case "coroutines":
+            workers, handler = Coroutines(1, name="test"), asyncio.sleep
+        case _:
+            workers, handler = Processes(1, handler=time.sleep), time.sleep
+
+    def begins(number: int) -> Callable[[], None]:
+        return lambda: begun.put(number)
+
+    for number in range(2):
+        workers.submit(Job(handler, 0.2, outcomes.put, False, begins(number)))
+
+    assert begun.get(timeout=SOON) == 0
+    assert begun.empty()
+    assert outcomes.get(timeout=SOON) is None
+    assert begun.get(timeout=SOON) == 1
+    assert outcomes.get(timeout=SOON) is None
+    workers.close()
 
 
 def test_processes_are_others_than_this_one() -> None:
