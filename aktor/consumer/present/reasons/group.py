@@ -26,7 +26,7 @@ from aktor.consumer.present.reasons.words import (
     plural,
     seconds,
 )
-from aktor.events.present import MemberNow
+from aktor.events.present import BrokerNow, MemberNow
 
 __all__ = [
     "NO_HEARTBEAT",
@@ -45,8 +45,17 @@ def _waited(who: str, since: float, now: float) -> str:
     return f"{who} waits" if since == -math.inf else f"{who} has waited {seconds(now - since)}"
 
 
+#: JoinGroup or SyncGroup has no answer: what it is called, and when the coordinator answers it ("":
+#: it waits for nobody).
+_UNANSWERED: Final = {
+    "join": ("the JoinGroup by which the member gets its id", ""),
+    "members": ("the member's JoinGroup", "when every member has joined"),
+    "leader": ("the member's SyncGroup", "when the group's leader, another one, has assigned"),
+    "sync": ("the SyncGroup with this leader's assignment", ""),
+}
+
 #: In these steps a member sends no heartbeats.
-_WITHOUT_HEARTBEATS: Final = frozenset({"backoff", "members", "poll"})
+_WITHOUT_HEARTBEATS: Final = frozenset({"backoff", "poll", *_UNANSWERED})
 
 
 def coordinator(p: Picture) -> Reason | None:
@@ -91,7 +100,7 @@ def coordinator(p: Picture) -> Reason | None:
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
     name = f"broker {it.node}, {it.address}"
     if member is not None and member.step in _WITHOUT_HEARTBEATS:
-        return None
+        return _no_answer(p, member, broker)
     if member is not None and p.now - member.failing_since >= FAULT_AFTER:
         since = member.failing_since
         last = f", last: {first_line(member.trouble)}" if member.trouble else ""
@@ -126,6 +135,16 @@ def coordinator(p: Picture) -> Reason | None:
     return None
 
 
+def _no_answer(p: Picture, member: MemberNow, broker: BrokerNow | None) -> Reason | None:
+    """The coordinator does not answer a JoinGroup or SyncGroup that waits for nobody."""
+    if _UNANSWERED.get(member.step, ("", "others"))[1] or p.now - member.since < FAULT_AFTER:
+        return None
+    if broker is None or not broker.connected or broker.group_throttle.until > p.now:
+        return None
+    text = _unanswered_text(p, member)
+    return Reason(WaitingFor.COORDINATOR, text, member.since, True, _session_end(p))
+
+
 def group_refuses(p: Picture) -> Reason | None:
     """The group does not want the member, and only the user can mend that."""
     member = p.member
@@ -141,7 +160,7 @@ def group_refuses(p: Picture) -> Reason | None:
 
 def _is_asking(p: Picture, member: MemberNow) -> bool:
     """Whether the coordinator keeps its request to join, as while it waits for others."""
-    return member.step == "members" and p.now - member.since >= FAULT_AFTER
+    return member.step in _UNANSWERED and p.now - member.since >= FAULT_AFTER
 
 
 def _joins_again(p: Picture, member: MemberNow) -> str:
@@ -225,8 +244,8 @@ def no_assignment(p: Picture) -> Reason | None:
     since = member.since if member.way_since == -math.inf else member.way_since
     long = p.now - since >= max(p.session_timeout, 3 * FAULT_AFTER)
     text = _step_text(p, member)
-    if member.step == "members":
-        text = _members_text(p, member)
+    if member.step in _UNANSWERED:
+        text = _unanswered_text(p, member)
         if member.refusal:
             text += f"; the group refused the member{ago(member.refusal_since, p.now)}:"
             text += f" {first_line(member.refusal, 300)}"
@@ -263,8 +282,9 @@ def _step_text(p: Picture, member: MemberNow) -> str:
     }.get(member.step, f"{the_member} to get into its group")
 
 
-def _members_text(p: Picture, member: MemberNow) -> str:
-    """The coordinator keeps the member's JoinGroup, or SyncGroup: it does not say for whom."""
+def _unanswered_text(p: Picture, member: MemberNow) -> str:
+    """The coordinator has not answered JoinGroup, or SyncGroup: it does not say for whom it waits,
+    but only when it answers."""
     it = p.coordinator
     name = "the group's coordinator"
     if it is not None and it.known:
@@ -275,8 +295,9 @@ def _members_text(p: Picture, member: MemberNow) -> str:
             return f"{the_member} to get into its group: {name} {throttle}"
         if broker is not None and not broker.connected:
             return f"{the_member} for a connection to {name}"
-    waited = _waited(name, member.since, p.now)
-    return f"{waited} for other members to join, or for the leader to assign partitions"
+    request, answered = _UNANSWERED[member.step]
+    when = f": it does {answered}" if answered else ""
+    return f"{name} has not answered {request}{for_long(member.since, p.now)}{when}"
 
 
 #: Why a session may be over, if nothing more is known.

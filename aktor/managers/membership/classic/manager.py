@@ -39,6 +39,7 @@ from aktor.events.network import Destination, Lane, Request, RequestFailed, Resp
 from aktor.managers.membership import errors
 from aktor.managers.membership.classic import requests as group_requests
 from aktor.managers.membership.classic.assignors import AssignorError, Assignors
+from aktor.managers.membership.classic.leader import LeaderStage
 from aktor.managers.membership.classic.member import Member
 from aktor.managers.membership.classic.requests import GroupRequestSent
 from aktor.managers.membership.classic.states import State, Trigger
@@ -141,8 +142,17 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._coordinator is None:
             return "coordinator"
         if self._joins.in_flight:
-            return "members"
+            return self._asked_step
         return "metadata" if state is State.SYNCING else "backoff"
+
+    @property
+    def _asked_step(self) -> str:
+        """JoinGroup or SyncGroup is in flight: what its answer waits for."""
+        member, settings = self._member, self.settings
+        if member.state is not State.SYNCING:
+            has_id = member.me.member_id or settings.group_instance_id
+            return "members" if has_id else "join"  # (KIP-394)
+        return "leader" if member.leader.stage is LeaderStage.FOLLOWING else "sync"
 
     @property
     def _joins_at(self) -> float:

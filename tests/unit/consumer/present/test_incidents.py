@@ -536,8 +536,8 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "partitions": {},
         },
         WaitingFor.GROUP,
-        "the coordinator (broker 1, kafka-1:9092) has waited 3.9 s for other members to join, or"
-        " for the leader to assign partitions; the group refused the member 4.9 s ago:"
+        "the coordinator (broker 1, kafka-1:9092) has not answered the member's JoinGroup for 3.9"
+        " s: it does when every member has joined; the group refused the member 4.9 s ago:"
         " GROUP_AUTHORIZATION_FAILED: the coordinator refused group 'g'.",
     ),
     "heartbeats are refused": (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aktor.consumer.present.reasons import sentence
+from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.group import session
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
@@ -21,12 +22,15 @@ from tests.unit.consumer.present.builders import (
     NOW,
     T0,
     T1,
+    a_broker,
     a_coordinator,
     a_member,
     a_picture,
+    a_throttling_broker,
     an_application,
     changed,
     cluster,
+    network,
     seen,
 )
 
@@ -219,6 +223,16 @@ def test_a_member_that_left_since_nobody_polled_says_so_too_when_the_application
             "the rebalance has waited 3.0 s for the application (a poll, or its listener)",
         ),
         ("backoff", "the member has waited 3.0 s to join again (refused)"),
+        (
+            "members",
+            "the coordinator (broker 1, kafka-1:9092) has not answered the member's JoinGroup for"
+            " 3.0 s: it does when every member has joined",
+        ),
+        (
+            "leader",
+            "the coordinator (broker 1, kafka-1:9092) has not answered the member's SyncGroup for"
+            " 3.0 s: it does when the group's leader, another one, has assigned",
+        ),
         ("", "the member has waited 3.0 s to get into its group"),
     ],
 )
@@ -264,3 +278,33 @@ def test_a_session_is_over_since_its_end_whatever_the_member_has_waited_for_sinc
     assert reason is not None
     assert reason.since == NOW - 4.0
     assert of_partitions(p)[T0].since == NOW - 4.0
+
+
+@pytest.mark.parametrize(
+    ("step", "request_"),
+    [
+        ("join", "the JoinGroup by which the member gets its id"),
+        ("sync", "the SyncGroup with this leader's assignment"),
+    ],
+)
+@pytest.mark.parametrize("partitions", [{}, {T0: seen()}])
+def test_a_coordinator_that_does_not_answer_what_waits_for_nobody_is_a_fault(
+    step: str, request_: str, partitions: dict[Any, Any]
+) -> None:
+    member = a_member(state="syncing", step=step, since=NOW - 3.0, way_since=NOW - 4.0)
+    p = a_picture(member=member, partitions=partitions)
+    early = changed(p, member=a_member(state="syncing", step=step, since=NOW - 0.9))
+
+    reason = of_consumer(p)
+
+    assert reason is not None
+    assert reason.text == (
+        f"the coordinator (broker 1, kafka-1:9092) has not answered {request_} for 3.0 s"
+    )
+    assert (reason.waiting_for, reason.fault) == (WaitingFor.COORDINATOR, True)
+    said = "Records can still be delivered, but the" if partitions else "Nothing is delivered: the"
+    assert sentence.why(p).startswith(said)
+    now = of_consumer(early)
+    assert now is None or not now.fault
+    away = changed(p, network=network(a_throttling_broker(1), a_broker(2)))
+    assert (throttled := of_consumer(away)) is None or not throttled.fault

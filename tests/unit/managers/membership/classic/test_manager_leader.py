@@ -19,6 +19,7 @@ from aktor.managers.membership.classic.states import State
 from aktor.values import replace
 from tests.unit.managers.membership.builders import (
     GROUP_AUTHORIZATION_FAILED,
+    MEMBER_ID_REQUIRED,
     NOT_COORDINATOR,
     REBALANCE_IN_PROGRESS,
     MembershipHarness,
@@ -27,6 +28,7 @@ from tests.unit.managers.membership.builders import (
     a_member,
     a_subscription,
     described,
+    join_refused,
     joined,
     partitions,
     sync_refused,
@@ -50,6 +52,33 @@ def test_the_leader_assigns_to_all_members() -> None:
         "m": partitions("a-0"),
         "n": partitions("a-1"),
     }
+
+
+@pytest.mark.parametrize(("leader", "step"), [("m", "sync"), ("n", "leader")])
+def test_what_is_shown_says_whether_a_request_to_the_coordinator_waits_for_others(
+    leader: str, step: str
+) -> None:
+    """For whom its answer waits: the member's own SyncGroup waits for nobody if it leads."""
+    harness = a_member()
+    harness.see(a=2)
+    harness.wants_to_join("a")
+    harness.tick()
+    shown = [step_of(harness)]
+    harness.answer(harness.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
+    harness.poll()
+    harness.tick()
+    shown.append(step_of(harness))
+    members = {"m": a_subscription("a"), "n": a_subscription("a")}
+    harness.answer(harness.sent(JoinGroupRequest), joined(leader=leader, members=members))
+    harness.tick()
+
+    assert [*shown, step_of(harness)] == ["join", "members", step]
+
+
+def step_of(harness: MembershipHarness) -> str:
+    harness.manager.note_present(harness.now)
+    step: str = harness.manager.present.step
+    return step
 
 
 @pytest.mark.parametrize(
