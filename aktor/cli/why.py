@@ -301,7 +301,7 @@ def _unseen(row: Downtime) -> str:
 def _refused(rows: Iterable[RefusedCommit]) -> list[list[RefusedCommit]]:
     """Those of a member that were refused for the same reason, whatever the partitions and the
     broker were: the most first."""
-    from aktor.trace.reasons import without_numbers
+    from aktor.trace.alike import without_numbers
 
     alike: dict[tuple[str | None, ...], list[RefusedCommit]] = {}
     for row in rows:

@@ -2,23 +2,11 @@
 
 The managers write these, and `aktor.trace.rebalances.causes` reads the cause of a rebalance from
 them, so that both must have the same words. JoinGroup carries them to the brokers, too (KIP-800).
-
-`without_numbers` tells whether two reasons, of whatever it is, are of one kind.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
-
-#: Brokers, ports, offsets and times: by these reasons of one kind differ.
-_NUMBERS: Final = re.compile(r"[0-9.]+")
-
-
-def without_numbers(because: str | None) -> str:
-    """What is the same in all reasons of one kind."""
-    return _NUMBERS.sub("", because or "")
-
 
 #: What a reason is, or begins with if more follows.
 FIRST_JOIN: Final = "first join"

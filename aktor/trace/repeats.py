@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aktor.trace.reasons import without_numbers
+from aktor.trace.alike import without_numbers
 
 __all__ = ["Repeats"]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.trace.reasons import without_numbers
+from aktor.trace.alike import without_numbers
 from aktor.trace.rebalances.holds import called, of_group, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Refusal

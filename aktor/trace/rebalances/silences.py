@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from aktor.trace.reasons import without_numbers
+from aktor.trace.alike import without_numbers
 from aktor.trace.rebalances.holds import called, of_group, seconds
 from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, Silence
