@@ -140,7 +140,9 @@ class Assembly:
     #: Members that have gone for good, and whose partitions have other owners only by a later
     #: rebalance.
     given_later: Collection[str] = ()
-    #: When the last part ended: who owned which partition, and who was in the group.
+    #: When the last part ended of those that told of their ends: who owned which partition, and who
+    #: was in the group; and when that was.
+    noted: float | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     members: Collection[str] = ()
 
@@ -149,6 +151,12 @@ class Assembly:
         """When its last part ended; None as long as one goes on."""
         ends = [part.ended for part in self.parts]
         return None if None in ends else max(end for end in ends if end is not None)
+
+    @property
+    def applied(self) -> float | None:
+        """The same of those that tell of their ends: nobody waits for the others."""
+        ends = [part.ended for part in self.parts if part.passed is None]
+        return None if None in ends else max((end for end in ends if end is not None), default=None)
 
     @property
     def goes_on(self) -> bool:

@@ -263,15 +263,9 @@ class GroupTraces:
 
     def _is_heard(self, life: Life, part: Part, last: float) -> bool:
         """Whether a member would tell no more than it did if it lived."""
-        if life.state == "joining" and life.protocol == "classic":
+        if life.state == "joining" and life.protocol == "classic" and part.passed is None:
             # The answer to its JoinGroup comes when all have joined, and until then it is silent.
-            # If others have been answered for long, it was not there any more.
-            later = (
-                assembly.ended
-                for assembly in self._together.open
-                if assembly.generations and max(assembly.generations) > (part.since_generation or 0)
-            )
-            return all(ended is None or ended < part.began for ended in later)
+            return True
         interval = life.heartbeat_interval if life.intervals else 0.0
         return last - life.told <= max(QUIET, INTERVALS * interval)
 
@@ -310,7 +304,7 @@ class GroupTraces:
             cut(self._ids, IDS)
         part = life.part
         if part is not None and event["event"] not in _NO_PART:
-            part.seen = event["t"]
+            part.seen, part.passed = event["t"], None
             part.member = life.member
         return life
 
@@ -394,6 +388,7 @@ class GroupTraces:
         generation = fields.number(event, "generation")
         if generation is not None:
             self._together.join_generation(part, generation)
+            self._pass_by(part, at, generation)
             self._compare(part, event.get("member_ids"))
             listed = event.get("member_ids")
             ids = listed if isinstance(listed, Mapping) else ()
@@ -408,7 +403,9 @@ class GroupTraces:
         """
         if not isinstance(listed, Mapping) or not listed:
             return
+        self._name_listed(part, listed)
         for life in self._lives.values():
+            self._end_if_passed(life, part, listed)
             silent = life.part is None and life.in_group and not life.departed
             if silent and life.member is not None and life.member not in listed:
                 part.expelled.append(Expelled(life.name, part.seen, life.source, life.told))
@@ -422,6 +419,47 @@ class GroupTraces:
         if part.generation is not None:
             self._lists[part.generation] = self._listed
             cut(self._lists, KEPT)
+
+    def _pass_by(self, part: Part, at: float, generation: int) -> None:
+        """The coordinator answers all members that have joined at once. Who tells nothing of that
+        has joined later, or is not there any more."""
+        for life in self._lives.values():
+            own = life.part
+            if own is not None and own is not part and life.state == "joining":
+                since = own.since_generation if own.generation is None else own.generation
+                if own.passed is None and (since or 0) < generation:
+                    own.passed = at
+
+    def _name_listed(self, part: Part, listed: Mapping[Any, Any]) -> None:
+        """Who is in the list is in this generation, whether or not it has told of its answer. (A
+        new member may not even have heard of its id.)"""
+        generation = part.generation
+        if generation is None:
+            return
+        ids = listed.keys() - self._ids.keys()
+        for life in self._lives.values():
+            own = life.part
+            if own is None or own.generation is not None or own.passed is None:
+                continue
+            if life.member is None:
+                found = next((one for one in sorted(ids) if life.may_be(one)), None)
+                if found is None:
+                    continue
+                life.member = found
+                self._ids[found] = None
+                ids.remove(found)
+            if life.member in listed:
+                self._together.join_generation(own, generation)
+
+    def _end_if_passed(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> None:
+        """A member was in a generation, has told nothing of it, and is not in this one, which is
+        later: it was killed in that one, and its session has ended since."""
+        own, generation = life.part, part.generation
+        if own is None or own.generation is None or generation is None or own is part:
+            return
+        if own.generation < generation and life.member is not None and life.member not in listed:
+            self._end_part(life, max(own.seen, own.began), "lost")
+            life.in_group = True
 
     def _is_missing(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> bool:
         """Whether a member was told that the group rebalances, and is not in what came of it."""
@@ -506,12 +544,14 @@ class GroupTraces:
 
     def _settle(self, assembly: Assembly) -> None:
         """If all of it has ended: note who has which partition."""
-        ended = assembly.ended
+        ended, applied = assembly.ended, assembly.applied
+        if applied is not None and applied != assembly.noted:
+            assembly.noted = applied
+            assembly.members = {live.source for live in self._lives.values() if live.in_group}
+            assembly.owners = self._ownership.now(assembly.members)
         assembly.due = math.inf
         if ended is not None:
             assembly.due = max(ended + SETTLED, self._now)
-            assembly.members = {live.source for live in self._lives.values() if live.in_group}
-            assembly.owners = self._ownership.now(assembly.members)
             self._due = min(self._due, assembly.due)
 
     def _delayed(self, life: Life, _at: float, event: Event) -> None:

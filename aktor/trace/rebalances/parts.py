@@ -76,6 +76,9 @@ _FRESH: Final = 1.0
 USUAL_INTERVAL: Final = 3.0
 LONGEST_INTERVAL: Final = 15.0
 
+#: So many characters has a UUID.
+UUID: Final = 36
+
 #: So many times between heartbeats are kept.
 INTERVALS_KEPT: Final = 5
 
@@ -164,6 +167,9 @@ class Part:
     late_poll: str | None = None
     #: When the coordinator was seen to have taken the member out of the group meanwhile.
     taken_out: float | None = None
+    #: When others were given the answer to JoinGroup for which it waits, too, if its trace has told
+    #: nothing since.
+    passed: float | None = None
     #: The traces end within it. And what it waited for, or which callback ran, when its end or that
     #: of the trace came (as of `waits` and `callbacks`), and for how many milliseconds.
     goes_on: bool = False
@@ -331,6 +337,12 @@ class Life:
         longest = LONGEST_INTERVAL if self.protocol == "consumer" else USUAL_INTERVAL
         known = self.heartbeat_setting if self.protocol != "consumer" else None
         return max(self.intervals, default=longest if known is None else known)
+
+    def may_be(self, member: str) -> bool:
+        """Whether the coordinator may have given this id to it: brokers make it of the client id,
+        which its name begins with, and a UUID."""
+        client = member[: -len("-") - UUID]
+        return bool(client) and client == (self.name[0] or "").partition(" (")[0]
 
     def quiet(self, last: float) -> float:
         """For how many milliseconds before the traces end its own trace tells nothing, though it

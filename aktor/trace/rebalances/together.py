@@ -95,7 +95,8 @@ class Together:
         that was under way then. (A classic group is in one at a time.)"""
         mine, protocol = self._of[part], self._lives[part.source].protocol
         if protocol == "classic" and not mine.generations:
-            for other in tuple(self.open):
+            # (The last one: who was killed amid its first join tells no end of its own.)
+            for other in sorted(self.open, key=lambda one: one.began, reverse=True):
                 if other is not mine and self._waits_together(part, other):
                     self._join(other, mine)
                     return
@@ -179,6 +180,7 @@ class Together:
         ended = part.ended if part.ended is not None else part.seen
         return any(
             self._lives[one.source].protocol == "classic"
+            and (one.passed is None or part.began <= one.passed)
             and one.began <= ended
             and (one.ended is None or one.ended >= part.began)
             and (not other.generations or one.is_asked_with(part))

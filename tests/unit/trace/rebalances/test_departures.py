@@ -11,10 +11,11 @@ import pytest
 
 from aktor.simulation import Simulation
 from aktor.trace.pictures.members import holding
+from aktor.trace.rebalances.assembly import NOT_KNOWN
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Rebalance, Span
 from aktor.trace.rebalances.spans import AWAY
-from tests.unit.trace.rebalances.incidents import Incident, closes, sentences_of
+from tests.unit.trace.rebalances.incidents import Incident, closes, sentences_of, tables_of
 from tests.unit.trace.rebalances.told import (
     Member,
     rows_of,
@@ -460,3 +461,30 @@ def test_no_reason_is_told_that_is_older_than_the_return_of_who_is_named(
         assert not [at for at in back if since < at < row.began - 0.05], row.sentence
 
     assert len(told) > 5
+
+
+@pytest.mark.parametrize("after", [0.005, 0.01, 0.015, 0.3])
+def test_who_is_killed_amid_its_first_join_is_in_no_rebalance_a_minute_later(after: float) -> None:
+    """Its part never ends by what its trace tells, and it may not even know its own id."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic", seconds=100.0)
+        _, bob = group.joins(max_poll_interval_ms=4000), group.joins(max_poll_interval_ms=4000)
+        sim.run(for_=5)
+        carol = group.joins()
+        sim.run(for_=after)
+        carol.kill()
+        sim.run(for_=50)
+        bob.busy_for = 7.0
+        group.joins()
+        sim.run(for_=20)
+        rows = tables_of(group.events()).rebalances
+
+    joined = next(row for row in rows if row.initiator == "carol" and row.trigger == "join")
+    assert joined.duration_ms < 1000
+    (slow,) = (row for row in rows if row.initiator == "dave")
+    assert "bob on host-bob held it: its application did not poll for" in slow.sentence
+    assert not any("carol-" in row.sentence for row in rows)
+    gone = [row for row in rows if row.initiator == "carol" and row is not joined]
+    led_to = joined.last_generation
+    assert [row.because for row in gone] == [f"{EXPELLED}{NOT_KNOWN}"] * (led_to is not None)
+    assert all(row.first_generation == (led_to or 0) + 1 for row in gone)
