@@ -24,6 +24,7 @@ __all__ = [
     "login_refused",
     "next_attempt",
     "nobody_there",
+    "refusal",
     "silence",
     "throttling",
 ]
@@ -98,9 +99,10 @@ def _not_answered(p: Picture, broker: BrokerNow) -> list[float]:
 
 
 def login_refused(p: Picture) -> Reason | None:
+    """Our login is refused, and no broker serves us by one that it has accepted before."""
     asked = (*p.network.brokers.values(), *p.network.servers)
     refusing = [one for one in asked if one.refused and one.fails]
-    if not refusing:
+    if not refusing or any(one.connected and not one.fails for one in p.network.brokers.values()):
         return None
     last = max(refusing, key=lambda one: one.failed_at)
     # A bootstrap server is one of the brokers, mostly.
@@ -108,11 +110,15 @@ def login_refused(p: Picture) -> Reason | None:
     if any(one.heard_at > last.failed_at for one in same):
         return None
     last = same[0] if same and same[0].refused else last
-    since = last.failing_since or -math.inf
-    text = f"{broker_name(last)} has refused our login{for_long(since, p.now)}"
-    text += f" ({first_line(last.error)})"
     then = a_sentence(next_attempt(last, p.now))
-    return Reason(WaitingFor.REFUSED, text, since, True, then, only_new=True)
+    text, since = refusal(last, p.now), last.failing_since or -math.inf
+    return Reason(WaitingFor.REFUSED, f"{broker_name(last)} {text}", since, True, then, only_new=True)
+
+
+def refusal(broker: BrokerNow, now: float) -> str:
+    """ "has refused our login for 7.2 s (wrong password)"."""
+    since = broker.failing_since or -math.inf
+    return f"has refused our login{for_long(since, now)} ({first_line(broker.error)})"
 
 
 def nobody_there(p: Picture) -> Reason | None:

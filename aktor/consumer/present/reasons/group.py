@@ -12,6 +12,7 @@ from aktor.consumer.present.reasons.brokers import (
     down_since,
     is_down,
     next_attempt,
+    refusal,
     silence,
     throttling,
 )
@@ -79,12 +80,10 @@ def coordinator(p: Picture) -> Reason | None:
         then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
     if broker is not None and broker.refused and member is not None:
-        refused = broker.failing_since
-        if refused is not None and p.now - member.failing_since >= FAULT_AFTER:
+        if broker.failing_since is not None and p.now - member.failing_since >= FAULT_AFTER:
             # (Another connection to it may be open, and answer: login_refused.)
-            text = f"the coordinator ({broker_name(broker)}) has refused our login"
-            text += f"{for_long(refused, p.now)} ({first_line(broker.error)}); no heartbeat has"
-            text += f" been answered{for_long(member.failing_since, p.now)}"
+            text = f"the coordinator ({broker_name(broker)}) {refusal(broker, p.now)};"
+            text += f" no heartbeat has been answered{for_long(member.failing_since, p.now)}"
             then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
             return Reason(WaitingFor.COORDINATOR, text, member.failing_since, True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:

@@ -15,6 +15,7 @@ from aktor.consumer.present.reasons.brokers import (
     down_since,
     is_down,
     next_attempt,
+    refusal,
     silence,
     throttling,
 )
@@ -114,9 +115,12 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     broker = _source(p, tp)
     if broker is None or not is_down(broker, p.now):
         return None
-    text = f"{_source_word(p, tp)} ({broker_name(broker)}) {silence(p, broker)}"
+    refused = broker.refused and broker.fails
+    said = refusal(broker, p.now) if refused else silence(p, broker)
+    text = f"{_source_word(p, tp)} ({broker_name(broker)}) {said}"
+    waiting_for = WaitingFor.REFUSED if refused else WaitingFor.BROKER
     since, then = down_since(p, broker), a_sentence(next_attempt(broker, p.now))
-    return Reason(WaitingFor.BROKER, text, since, True, then, only_new=True)
+    return Reason(waiting_for, text, since, True, then, only_new=True)
 
 
 def _source_node(p: Picture, tp: TopicPartition) -> int | None:

@@ -178,6 +178,20 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.REFUSED,
         "broker 1, kafka-1:9092 has refused our login for 7.2 s (SASL: bad password)",
     ),
+    "a broker refuses the login that nobody needs": (
+        {"network": network(a_dead_broker(3, refused=True), a_broker(1), a_broker(2))},
+        WaitingFor.RECORDS,
+        "all records that the brokers have reported are delivered",
+    ),
+    "its leader refuses the login, and others serve us by an older one": (
+        {
+            "network": network(
+                a_dead_broker(2, refused=True, error="SASL: bad password"), a_broker(1)
+            )
+        },
+        WaitingFor.REFUSED,
+        "its leader (broker 2, kafka-2:9092) has refused our login for 7.2 s (SASL: bad password)",
+    ),
     "a quota is used up": (
         {
             "network": network(a_broker(1), a_broker(2, fetch_throttle=Throttle(until=NOW + 3.0))),
