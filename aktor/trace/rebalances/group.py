@@ -774,8 +774,9 @@ class GroupTraces:
             left, given = before.released_in, given_in.generation
             if left is None or given is None:
                 return
+            # (Of those that no trace tells of nobody knows who was there: offsets may show it.)
             meanwhile = [between for between in self._done if left < between < given]
-            if meanwhile:
+            if meanwhile or left + 1 < given:
                 listed = {one for between in meanwhile for one in self._lists.get(between, ())}
                 self._ownership.had_another(partition, unseen=bool(listed - self._ids.keys()))
             return

@@ -76,3 +76,24 @@ def test_generations_in_which_it_had_an_owner_are_none_of_somebody_else() -> Non
 
     assert not any(row.unseen_owner for row in rows_of(events, Downtime))
     assert not any(SAID in row.sentence for row in rows_of(events, Rebalance))
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_who_was_out_of_its_group_for_a_while_had_its_partitions_read_by_others(
+    seen: bool,
+) -> None:
+    """Nobody tells of the generations in between, but offsets are passed over."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic", seconds=70.0)
+        _, bob = (group.joins(max_poll_interval_ms=4000) for _ in range(2))
+        sim.run(for_=10)
+        bob.busy_for = 20.0
+        sim.run(for_=40)
+        events = [one for one in group.events() if seen or one["consumer"] == "bob"]
+
+    rows = tables_of(events).downtimes
+
+    long = [row for row in rows if (row.downtime_ms or 0) > 15_000]
+    assert len(long) == (0 if seen else 3)
+    assert all(row.unseen_owner and (row.repeated or 0) < 0 for row in long)
+    assert [row.unseen_owner for row in rows].count(True) == len(long)
