@@ -12,7 +12,7 @@ from typing import Final
 
 from aktor.trace.rebalances.balance import least_moves
 from aktor.trace.rebalances.causes import OF_OTHERS, STAYS, Cause
-from aktor.trace.rebalances.holds import Gone, Hold, called, hold_of, seconds
+from aktor.trace.rebalances.holds import SESSION, Gone, Hold, called, hold_of, seconds
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
     PHASES,
@@ -357,26 +357,31 @@ class Assembly:
         ]
         return min(came, key=lambda departure: departure.at, default=None)
 
-    def _waited_for(self, trigger: Departure | None) -> Gone | None:
+    def _waited_for(self, trigger: Departure | None, later: Sequence[Departure]) -> Gone | None:
         """A member that the others waited for until its session was over. It was to take part; or
-        of a classic group all that were there had joined, and its trace had ended before that."""
+        of a classic group all that were there had joined, and its trace tells nothing of that."""
         taken = [part for part in self.parts if part.is_gone]
         if taken:
             part = max(taken, key=lambda part: (part.duration_ms, part.source))
-            return Gone(part.name, part.duration_ms, part.pending)
+            because = _as_told([left for left in later if left.source == part.source])
+            return Gone(part.name, part.duration_ms, part.pending, because)
         joined = [part for part in self.parts if "join" in part.spent and part.ended is not None]
-        was_there = any(part.cause is Cause.PEER for part in joined)  # else the group was empty
-        if trigger is None or trigger.cause is Cause.EXPELLED or not was_there:
+        if trigger is None or trigger.cause is Cause.EXPELLED or not joined:
             return None
-        ms = min(part.spent["join"] for part in joined)
+        # (If nobody else was there, the group may have been empty before.)
+        was_there = any(part.cause is Cause.PEER for part in joined)
+        ms = min(part.spent["join"] for part in joined) if was_there else 0.0
         gone: list[Expelled] = [
             expelled
             for part in self.parts
             if part.counted
             for expelled in part.expelled
-            if expelled.source != trigger.source and expelled.told <= expelled.at - ms / 1000
+            if expelled.source != trigger.source and expelled.told <= expelled.at - ms / 2000
         ]
-        return Gone(gone[0].name, ms) if gone else None
+        if not gone:
+            return None
+        because = _as_told([left for left in later if left.source == gone[0].source])
+        return Gone(gone[0].name, ms, None, because)
 
     @property
     def own_causes(self) -> Iterator[tuple[int, Departure]]:
@@ -442,7 +447,8 @@ class Assembly:
         trigger = self.trigger(departures, later, resized, earlier, skew)
         moves = self.moves()
         slowest = self.slowest
-        hold = hold_of(parts, milliseconds(began, ended), self._waited_for(trigger))
+        gone = self._waited_for(trigger, list(later))
+        hold = hold_of(parts, milliseconds(began, ended), gone)
         if self.not_there is not None and not any(part.holds_now for part in parts):
             hold = self.not_there
         self.hold = hold
@@ -487,6 +493,7 @@ class Assembly:
             sentence=_sentence(
                 *(group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves),
                 *(gaps, unseen, self.goes_on),
+                "" if gone is None or (hold is not None and hold.what == SESSION) else gone.beside,
             )
             + _clocks(parts, apart),
         )
@@ -498,13 +505,18 @@ def _may_be_earlier(left: Departure, part: Part) -> bool:
     return left.cause is not Cause.LEAVE or not one_clock(left.name, part.name)
 
 
+def _as_told(told: Iterable[Departure]) -> str:
+    """Why the coordinator did not hear of a member, as that one told when it was back; "" if it has
+    not."""
+    found = (_CAME_BACK.search(departure.because or "") for departure in told)
+    return next((one[1] for one in found if one is not None), "")
+
+
 def _what_kept(told: Sequence[Departure], expelled: Expelled) -> str:
     """Why the coordinator did not hear of a member, as that one told when it was back; or what it
     was to do meanwhile, if its trace went on."""
-    for departure in told:
-        found = _CAME_BACK.search(departure.because or "")
-        if found is not None:
-            return f": {found[1]}"
+    if because := _as_told(told):
+        return f": {because}"
     went_on = told or expelled.released is not None or expelled.at - expelled.told < _GOES_ON
     if expelled.gives_up_since is None or not went_on:
         return NOT_KNOWN
@@ -558,6 +570,7 @@ def _sentence(
     gaps: list[float],
     unseen: int,
     goes_on: bool,
+    beside: str,
 ) -> str:
     """All of it in one sentence, for people."""
     if trigger is None:
@@ -574,6 +587,8 @@ def _sentence(
         words += _waits_longest(slowest)
     else:
         words += [hold.words] if hold is not None else _done_last(took, slowest)
+    if beside:
+        words.append(beside)
     if outcomes:
         counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
         words.append(f"not completed by all members: {counted}")

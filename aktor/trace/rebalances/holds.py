@@ -54,8 +54,11 @@ _WITHIN: Final = {
 SESSION: Final = "session"
 _GONE: Final = (
     "{} held it: all waited for a process of it for {}, until the coordinator took it out of the"
-    " group (its trace ends before: it was killed, stopped or cut off{})"
+    " group"
 )
+_GONE_TOO: Final = "then all waited for {} for {}, until the coordinator took it out of the group"
+_GONE_ANYWAY: Final = "the coordinator has taken {} out of the group"
+_WHY_GONE: Final = " (its trace ends before: it was killed, stopped or cut off{})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +76,36 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A member that all waited for and that did not come: for how many milliseconds; and what its
-    process did last, for how many."""
+    """A member that all waited for and that did not come: for how many milliseconds; what its
+    process did last, for how many; and why the coordinator did not hear of it, as it has told
+    since."""
 
     name: Name
     ms: float
     within: tuple[str, float] | None = None
+    because: str = ""
 
     def hold(self) -> Hold:
         """That it held the rebalance."""
+        words = _GONE.format(called(self.name), seconds(self.ms)) + self._why
+        return Hold(self.name, SESSION, self.ms, words)
+
+    @property
+    def beside(self) -> str:
+        """That it was waited for, too, or is gone, though nobody waited for it."""
+        if self.ms < LEAST:
+            return _GONE_ANYWAY.format(called(self.name)) + self._why
+        return _GONE_TOO.format(called(self.name), seconds(self.ms)) + self._why
+
+    @property
+    def _why(self) -> str:
+        if self.because:
+            return f" ({self.because})"
         within = ""
         if self.within is not None:
             what, ms = self.within
             within = _WITHIN[what].format(seconds(ms))
-        words = _GONE.format(called(self.name), seconds(self.ms), within)
-        return Hold(self.name, SESSION, self.ms, words)
+        return _WHY_GONE.format(within)
 
 
 #: Of a member that was not told that its group rebalances, as its trace has it.

@@ -112,7 +112,9 @@ def login_refused(p: Picture) -> Reason | None:
     last = same[0] if same and same[0].refused else last
     then = a_sentence(next_attempt(last, p.now))
     text, since = refusal(last, p.now), last.failing_since or -math.inf
-    return Reason(WaitingFor.REFUSED, f"{broker_name(last)} {text}", since, True, then, only_new=True)
+    return Reason(
+        WaitingFor.REFUSED, f"{broker_name(last)} {text}", since, True, then, only_new=True
+    )
 
 
 def refusal(broker: BrokerNow, now: float) -> str:

@@ -79,13 +79,14 @@ def coordinator(p: Picture) -> Reason | None:
             text += f"; no heartbeat has been answered{for_long(since, p.now)}"
         then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
-    if broker is not None and broker.refused and member is not None:
-        if broker.failing_since is not None and p.now - member.failing_since >= FAULT_AFTER:
-            # (Another connection to it may be open, and answer: login_refused.)
-            text = f"the coordinator ({broker_name(broker)}) {refusal(broker, p.now)};"
-            text += f" no heartbeat has been answered{for_long(member.failing_since, p.now)}"
-            then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
-            return Reason(WaitingFor.COORDINATOR, text, member.failing_since, True, then)
+    failing = broker is not None and broker.refused and broker.failing_since is not None
+    if failing and member is not None and p.now - member.failing_since >= FAULT_AFTER:
+        assert broker is not None, "a broker that refuses is known"
+        # (Another connection to it may be open, and answer: login_refused.)
+        text = f"the coordinator ({broker_name(broker)}) {refusal(broker, p.now)};"
+        text += f" no heartbeat has been answered{for_long(member.failing_since, p.now)}"
+        then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
+        return Reason(WaitingFor.COORDINATOR, text, member.failing_since, True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:
         last = f", last: {first_line(it.trouble)}" if it.trouble else ""
         looked = plural(it.asked, "look-up")

@@ -143,9 +143,11 @@ def test_a_killed_member_is_not_said_to_be_closed_because_its_next_process_is(
     assert "the consumer was closed" in sentences[-1]
 
 
+@pytest.mark.parametrize("told_last", [None, 14.5])
 def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joined(
-    events: list[Event], alice: Member, bob: Member, carol: Member
+    told_last: float | None, events: list[Event], alice: Member, bob: Member, carol: Member
 ) -> None:
+    """It may have told something after they had joined."""
     ids = dict.fromkeys(("a", "b", "c"))
     alice.rebalances(0.0, 1.0, 1, because="first join", members=3, owns=["t-0"])
     bob.rebalances(0.1, 1.0, 1, because="first join", owns=["t-1"])
@@ -154,6 +156,8 @@ def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joi
         event["member"] = event["consumer"][0]
         if event["event"] == "rebalance.joined" and event["consumer"] == "alice":
             event["member_ids"] = ids
+    if told_last is not None:
+        bob.tells(told_last, "delivery.resumed", partition="t-1", member="b")
     known = len(events)
     again = Again(events, "bob", "vm")
     again.rebalances(12.0, 16.0, 2, because="first join", owns=["t-1"])
@@ -173,8 +177,8 @@ def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joi
         " out of the group (its trace ends before: it was killed, stopped or cut off)"
     ) in row.sentence
     # The picture gives a red border to that process, and to nothing of the new one.
-    (drawn,) = holding(row, rows_of(events, Span))
-    assert (drawn.kind, drawn.trace) == (AWAY, "bob")
+    drawn = holding(row, rows_of(events, Span))
+    assert {(span.kind, span.trace) for span in drawn} == {(AWAY, "bob")}
 
 
 # -- who closed at another time
@@ -488,3 +492,43 @@ def test_who_is_killed_amid_its_first_join_is_in_no_rebalance_a_minute_later(aft
     led_to = joined.last_generation
     assert [row.because for row in gone] == [f"{EXPELLED}{NOT_KNOWN}"] * (led_to is not None)
     assert all(row.first_generation == (led_to or 0) + 1 for row in gone)
+
+
+@pytest.mark.parametrize("how", ["freeze", "kill"])
+def test_who_is_gone_amid_the_join_of_another_one_is_who_all_waited_for(how: str) -> None:
+    """It had told something after the others had joined, so its trace did not end before."""
+    with Simulation(2) as sim:
+        group = Incident(sim, "classic")
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        group.joins()
+        sim.run(for_=0.2)
+        getattr(bob, how)()
+        sim.run(for_=10)
+        if how == "freeze":
+            bob.thaw()
+        sim.run(for_=10)
+        rows = tables_of(group.events()).rebalances
+
+    (held,) = (row for row in rows if row.initiator == "carol" and row.trigger == "join")
+    assert (held.held_by, held.held_in) == ("bob", "session")
+    assert "bob on host-bob held it: all waited for a process of it for " in held.sentence
+    why = "the process stood still for" if how == "freeze" else "its trace ends before: it was"
+    assert f"until the coordinator took it out of the group ({why} " in held.sentence
+
+
+def test_who_is_gone_while_a_callback_holds_the_others_for_longer_is_told_beside_it() -> None:
+    with Simulation(2) as sim:
+        group = Incident(sim, "classic")
+        _, bob, carol = group.joins(), group.joins(), group.joins()
+        sim.run(for_=10)
+        carol.slow_listener = 3.5
+        group.joins()
+        sim.run(for_=0.2)
+        bob.kill()
+        sim.run(for_=20)
+        rows = tables_of(group.events()).rebalances
+
+    (held,) = (row for row in rows if row.initiator == "dave" and row.trigger == "join")
+    assert (held.held_by, held.held_in) == ("carol", "revoked_callback")
+    assert "; then all waited for bob on host-bob for " in held.sentence
