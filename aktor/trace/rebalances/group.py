@@ -407,6 +407,8 @@ class GroupTraces:
         for life in self._lives.values():
             self._end_if_passed(life, part, listed)
             silent = life.part is None and life.in_group and not life.departed
+            # (A leader may read its list when the group is generations ahead.)
+            silent = silent and (life.generation or 0) < (part.generation or 0)
             if silent and life.member is not None and life.member not in listed:
                 part.expelled.append(Expelled(life.name, part.seen, life.source, life.told))
                 self._spans.expel(life, part.seen)

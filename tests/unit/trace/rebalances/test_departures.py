@@ -532,3 +532,20 @@ def test_who_is_gone_while_a_callback_holds_the_others_for_longer_is_told_beside
     (held,) = (row for row in rows if row.initiator == "dave" and row.trigger == "join")
     assert (held.held_by, held.held_in) == ("carol", "revoked_callback")
     assert "; then all waited for bob on host-bob for " in held.sentence
+
+
+def test_a_leader_that_reads_its_list_late_says_of_nobody_that_came_since_that_it_is_gone(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    bob.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
+    bob.rebalances(3.0, 4.0, 4, because="first join", members=1, owns=["t-0"])
+    alice.rebalances(2.0, 14.0, 3, because="first join", members=2, owns=[])
+    for event in events:
+        event["member"] = event["consumer"] + ("-2" if event["t"] >= 3.0 else "")
+        if event["event"] == "rebalance.joined" and event["consumer"] == "alice":
+            event["member_ids"] = {"alice-2": None, "bob": None}
+
+    (late,) = (row for row in rebalances_of(events, 0) if row.initiator == "alice")
+
+    assert late.trigger == "join"
+    assert "bob" not in late.sentence
