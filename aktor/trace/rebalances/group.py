@@ -539,7 +539,6 @@ class GroupTraces:
         part = life.end(at, outcome)
         if part is not None:
             self._spans.waited(life, part)
-            self._totals.took_part(part)
             if part.generation is None and outcome != "completed":
                 self._together.join_ended(part)
             self._settle(self._together.of(part))

@@ -299,6 +299,8 @@ class MemberTotal(Row):
     host: str | None
     #: How many consumers had this name, one after the other.
     lives: int
+    #: Those that it was in, began, and was the last one to be done with; and how long it was in
+    #: them, each from the beginning of its first part to the end of its last one.
     rebalances: int
     initiated: int
     slowest: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aktor.trace.rebalances.assembly import Assembly
-from aktor.trace.rebalances.parts import Name, Part, milliseconds
+from aktor.trace.rebalances.parts import Name, milliseconds
 from aktor.trace.rebalances.rows import At, MemberTotal, Rebalance, Storm
 
 __all__ = ["QUIET", "STORM", "Storms", "Totals"]
@@ -137,14 +137,18 @@ class Totals:
         """There is another consumer with this name."""
         self.of(name).lives += 1
 
-    def took_part(self, part: Part) -> None:
-        """A member's part in a rebalance is over."""
-        total = self.of(part.name)
-        total.rebalances += 1
-        total.rebalancing_ms = round(total.rebalancing_ms + part.duration_ms, 3)
-
     def made(self, row: Rebalance, assembly: Assembly) -> None:
-        """A rebalance is over."""
+        """A rebalance is over. A member may have several parts in it (a KIP-848 member has one for
+        each target): it is in it from the beginning of the first to the end of the last."""
+        members: dict[Name, tuple[float, float]] = {}
+        for part in assembly.parts:
+            began, ended = members.get(part.name, (part.began, part.began))
+            last = part.seen if part.ended is None else part.ended
+            members[part.name] = min(began, part.began), max(ended, last)
+        for name, (began, ended) in members.items():
+            total = self.of(name)
+            total.rebalances += 1
+            total.rebalancing_ms = round(total.rebalancing_ms + milliseconds(began, ended), 3)
         if row.initiator is not None:
             self.of((row.initiator, row.initiator_host)).initiated += 1
         if row.members > 1:

@@ -179,3 +179,24 @@ def test_a_member_without_a_trace_is_named_by_the_leaders_list() -> None:
 
     (carol,) = {event["member"] for event in of_carol if event.get("member")}
     assert f"triggered by {carol}: a new member, says alice on host-alice, which leads" in sentence
+
+
+def test_a_member_is_in_one_rebalance_however_many_parts_it_has_in_it() -> None:
+    """A KIP-848 member has a part for each target: they were counted as rebalances, and carol, who
+    was done after 12.7 s, was said to have been in three of 15 ms."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "consumer")
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.slow_listener = 4.0
+        group.joins()
+        sim.run(for_=20)
+        tables = tables_of(group.events())
+
+    (carol,) = [row for row in tables.members if row.consumer == "carol"]
+    its = [row for row in tables.parts if row.consumer == "carol"]
+    (rebalance,) = [row for row in tables.rebalances if row.initiator == "carol"]
+    assert len(its) == 3
+    assert {row.rebalance for row in its} == {rebalance.rebalance}
+    assert (carol.rebalances, carol.initiated) == (1, 1)
+    assert carol.rebalancing_ms == rebalance.duration_ms > 12_000
