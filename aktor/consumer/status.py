@@ -342,7 +342,7 @@ def _partition(
     p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason
 ) -> PartitionStatus:
     known_at = end_known_at(p, tp, it)
-    asked = it.lag != 0 or reason.waiting_for not in _UNASKED
+    asked = it.lag != 0 or reason.waiting_for not in _NOT_FETCHED
     lag = it.lag if is_lag_known(p, tp, it, known_at, asked=asked) else None
     return PartitionStatus(
         position=it.position,
@@ -360,9 +360,9 @@ def _partition(
     )
 
 
-#: Of partitions that wait for these their leaders are sent no Fetch. If all was read, there may be
-#: more soon after.
-_UNASKED: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.BUFFER})
+#: While a partition waits for one of these, no Fetch asks its leader for more of it: if all was
+#: read, there may be more soon after.
+_NOT_FETCHED: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.BUFFER})
 
 
 def _behind(p: Picture, it: PartitionSeen, lag: int | None) -> float | None:

@@ -213,11 +213,12 @@ class MemberNow(Value):
     """The member in its group.
 
     `step` says what a member that is not stable waits for: "poll", "coordinator", "callback",
-    "commit", "metadata", "answer", or "". In four the coordinator has not answered JoinGroup or
-    SyncGroup: it waits for others ("members"; "leader": for what that one assigns), or for nobody
-    ("join": the first JoinGroup, which gives the member its id; "sync": the leader's SyncGroup).
-    `since`: from when on it has been in that state and step; `way_since`: from when on it has
-    been on its way into the group, by all steps (-inf: it is not). `asked_at` is when the heartbeat
+    "commit", "metadata", "answer", "backoff" (until it may join again), or "". In four the
+    coordinator has not answered JoinGroup or SyncGroup: it waits for others ("members"; "leader":
+    for what that one assigns), or for nobody ("join": the first JoinGroup, which gives the member
+    its id; "sync": the leader's SyncGroup). `since`: from when on it has been in that state and
+    step; `joining_since`: from when on it has been on its way into the group, by all steps (-inf:
+    it is not). `asked_at` is when the heartbeat
     in flight was sent (inf: none is), `answered_at` when the last one was answered, `failing_since`
     when the first of the `failures` in a row was sent (inf: the last one has not failed).
     `session_is_known`: the session is so long; else the brokers decide it, and that is assumed.
@@ -248,7 +249,7 @@ class MemberNow(Value):
     refusal_since: float = -math.inf
     joins_at: float = -math.inf
     for_good: bool = False
-    way_since: float = -math.inf
+    joining_since: float = -math.inf
     left_late_at: float = -math.inf
     stood_still: str = ""
     awake_since: float = -math.inf

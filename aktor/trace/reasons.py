@@ -41,3 +41,8 @@ REBALANCES_AGAIN: Final = "the group rebalances again"
 ASSIGNED_ANEW: Final = "the coordinator assigned other partitions"
 #: KIP-848: a part of the target is acknowledged, and the rest can be had now.
 TARGET_NOT_REACHED: Final = "the target is not reached yet"
+
+
+def stood_still(seconds: float) -> str:
+    """Nothing of the process ran for so long at least."""
+    return f"{STOOD_STILL}at least {seconds:.1f} s, or its clock jumped"

@@ -98,7 +98,8 @@ class Wake(enum.Enum):
     """Something is late."""
 
     NOW_AND_THEN = "after the longest sleep"
-    """Who does not wake for `LONGEST_SLEEP` seconds finds out that nothing ran meanwhile."""
+    """The thread, which sleeps for `LONGEST_SLEEP` seconds at most, notices when a sleep took
+    longer: nothing of the process ran."""
 
     NEVER = "when it turns anyway"
     """There is nothing that could be late."""

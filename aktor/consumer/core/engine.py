@@ -100,7 +100,7 @@ class Engine:
         #: of these they were given, and when the oldest (inf: none was). None: it does not run.
         self.handlers: Callable[[], tuple[int, int, float]] | None = None
         #: Since when faults have kept records of these partitions back, and none was given out.
-        self.held_back: Mapping[TopicPartition, float] = {}
+        self.faulty_since: Mapping[TopicPartition, float] = {}
         self.commits = Commits(self.questions, callbacks)
         self.background = Background(
             core, self.rebalancing, self.positions, callbacks, self.recovery, self.leaving
@@ -311,10 +311,10 @@ class Engine:
         is_known = subscription.pattern is not None or bool(subscription.regex)
         return self.rebalancing.has_assigned and (is_known or any(map(known, subscription.topics)))
 
-    def note_held_back(self, since: Mapping[TopicPartition, float]) -> None:
+    def note_faults(self, since: Mapping[TopicPartition, float]) -> None:
         """Since when faults keep records of partitions back, as the watch has seen it on its thread
-        (see `held_back`, which is replaced as a whole)."""
-        self.held_back = since
+        (see `faulty_since`, which is replaced as a whole)."""
+        self.faulty_since = since
 
     def attend(self, deadline: float, ends: Callable[[], bool]) -> Waiting[None]:
         """Take part in rebalances, as a poll does, and take no records; until `ends` returns True

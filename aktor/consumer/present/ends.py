@@ -14,7 +14,7 @@ from aktor.events.present import FetchNow
 from aktor.managers.positions.ends import EVERY
 from aktor.structs import TopicPartition
 
-__all__ = ["FOLLOWED", "READ_FOR", "end_known_at", "is_lag_known", "unasked"]
+__all__ = ["FOLLOWED", "READ_FOR", "end_known_at", "is_lag_known", "source_of", "unasked"]
 
 #: While records of a partition are here, its leader may be asked for no more. The lag is known for
 #: so many seconds all the same: what comes meanwhile is a part of what is read anyway.
@@ -46,14 +46,15 @@ def unasked(engine: Engine, fetch: FetchNow, now: float) -> frozenset[TopicParti
             and (
                 it.paused
                 or it.stage is Stage.PENDING_REVOCATION
-                or not (tp in fetched or tp in hindered or _source(fetch, cluster, tp) in faulty)
+                or not (tp in fetched or tp in hindered or source_of(fetch, cluster, tp) in faulty)
             )
         ]
     )
 
 
-def _source(fetch: FetchNow, cluster: Cluster, tp: TopicPartition) -> int | None:
-    """The broker from which it is read; None: no leader is known."""
+def source_of(fetch: FetchNow, cluster: Cluster, tp: TopicPartition) -> int | None:
+    """The broker from which it is read: a replica near us (KIP-392), else its leader; None: no
+    leader is known."""
     leader = cluster.leader(*tp)
     return fetch.replicas.get(tp, None if leader is None else leader.leader)
 
@@ -63,7 +64,7 @@ def end_known_at(p: Picture, tp: TopicPartition, it: PartitionSeen) -> float:
     said that nothing has changed; -inf: never."""
     if tp in p.fetch.hindered or it.stage is Stage.PENDING_REVOCATION:
         return it.told_at  # it may have been refused in that answer, or what came was dropped
-    source = _source(p.fetch, p.cluster, tp)
+    source = source_of(p.fetch, p.cluster, tp)
     if source is None or source not in p.answers:
         return it.told_at
     answered_at, asked = p.answers[source]
@@ -85,7 +86,7 @@ def is_lag_known(
 
 def _may_be_asked(p: Picture, tp: TopicPartition) -> bool:
     """Whether a Fetch for it may be with the broker now: so that the broker tells what is new."""
-    source = _source(p.fetch, p.cluster, tp)
+    source = source_of(p.fetch, p.cluster, tp)
     if source is None or source in p.fetch.failed or p.overdue >= FAULT_AFTER:
         return False
     broker = p.network.brokers.get(source)

@@ -74,8 +74,8 @@ def healthy(p: Picture, of_consumer: Reason | None, of_partitions: Iterable[Reas
             return Health(False, reason.text)
     member, wants_some = p.member, bool(p.topics) or not p.pattern
     if p.in_group and wants_some and member is not None and member.state != "stable":
-        way_since = member.since if member.way_since == -math.inf else member.way_since
-        on_the_way = p.now - way_since
+        joining_since = member.since if member.joining_since == -math.inf else member.joining_since
+        on_the_way = p.now - joining_since
         if on_the_way >= p.session_timeout and not p.partitions:
             return Health(False, f"the member has been {member.state} for {on_the_way:.0f} s")
     return WELL

@@ -99,8 +99,8 @@ class Picture(Value):
     `answers`: when brokers have last answered a Fetch, and for which partitions; `fetch_wait`: how
     long they may keep one that brings nothing. (With `fetch_min_bytes` they keep it though there is
     something: then there are no answers, and it is how often somebody who looks has them asked.)
-    `held_back`: since when faults have kept records of these partitions back, one or several in a
-    row. `started`: False for an asynchronous one before its `start`. `forked`: it is that of a
+    `faulty_since`: since when faults have kept records of these partitions back, one or several in
+    a row. `started`: False for an asynchronous one before its `start`. `forked`: it is that of a
     parent process. `closing`: `close` is under way. `pattern`: the one that is subscribed to, if
     we evaluate it."""
 
@@ -142,7 +142,7 @@ class Picture(Value):
     positions: PositionsNow = field(default_factory=PositionsNow)
     commits: CommitsNow | None = None
     partitions: Mapping[TopicPartition, PartitionSeen] = field(default_factory=dict)
-    held_back: Mapping[TopicPartition, float] = field(default_factory=dict)
+    faulty_since: Mapping[TopicPartition, float] = field(default_factory=dict)
 
 
 def take(
@@ -212,7 +212,7 @@ def take(
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),
         commits=_only(shown.get(COMMITS), CommitsNow),
         partitions=seen,
-        held_back=engine.held_back,
+        faulty_since=engine.faulty_since,
     )
 
 

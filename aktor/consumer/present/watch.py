@@ -22,12 +22,12 @@ from aktor.consumer.core.partition import Partition, Stage
 from aktor.consumer.present import picture
 from aktor.consumer.present.ends import end_known_at, is_lag_known
 from aktor.consumer.present.picture import LATE_POLL, CallsNow, Picture
-from aktor.consumer.present.reasons.application import held_up, unpolled_for
+from aktor.consumer.present.reasons.application import held_up, lateness, unpolled_for
 from aktor.consumer.present.reasons.brokers import is_down
 from aktor.consumer.present.reasons.partition import (
-    UNTOLD,
-    hinders,
+    LEADER_CANNOT_TELL,
     is_fed,
+    is_or_becomes_fault,
     of_partitions,
 )
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
@@ -35,6 +35,7 @@ from aktor.consumer.present.seen import PartitionSeen
 from aktor.consumer.present.stack import stack_of
 from aktor.structs import TopicPartition
 from aktor.trace import Trace
+from aktor.trace.reasons import stood_still
 
 __all__ = ["Watch", "ahead_by"]
 
@@ -66,8 +67,8 @@ _HELD_UP: Final = frozenset({WaitingFor.APPLICATION, WaitingFor.CALLBACK, Waitin
 #: Why a partition is held that will be taken away.
 _GIVEN_UP: Final = frozenset({WaitingFor.CALLBACK, WaitingFor.GROUP})
 
-#: What hinders even the question whether there is anything new, and is no fault.
-_UNASKED: Final = frozenset({WaitingFor.THROTTLED})
+#: No fault, and while it lasts the leader is not even asked whether there is anything new.
+_QUOTA: Final = frozenset({WaitingFor.THROTTLED})
 
 
 class _Stall:
@@ -94,9 +95,9 @@ class _Stall:
 
     def follow(self, reason: Reason, since: float) -> None:
         """What keeps records back now, and since when."""
-        if reason.waiting_for in _HELD_UP | _UNASKED:
+        if reason.waiting_for in _HELD_UP | _QUOTA:
             self.faulty_since = math.inf
-        elif self.faulty_since == math.inf and hinders(reason):
+        elif self.faulty_since == math.inf and is_or_becomes_fault(reason):
             self.faulty_since = since
 
 
@@ -132,7 +133,7 @@ class Watch:
         #: The last time in which nothing of the consumer ran that was told; and those of which it
         #: is not told yet which partitions had to wait for their end.
         self._still: Standstill | None = None
-        self._kept: deque[Standstill] = deque(maxlen=STANDSTILLS_KEPT)
+        self._untold_standstills: deque[Standstill] = deque(maxlen=STANDSTILLS_KEPT)
         #: From when on the partitions may be looked at again.
         self._partitions_at = -math.inf
         #: By how much the wall clock was ahead of the monotonic one at the last look.
@@ -151,26 +152,28 @@ class Watch:
         self._look_at_poll(p, engine)
         partitions = engine.delivery.partitions
         count = len(partitions)
-        suspect = bool(count) and (bool(self._kept) or _is_suspect(p) or _is_held(p, partitions))
+        suspect = bool(count) and (
+            bool(self._untold_standstills) or _is_suspect(p) or _is_held(p, partitions)
+        )
         if not suspect and not self._stalls:
             self._seen.clear()
             self._paused.clear()
-            self._kept.clear()
-            engine.note_held_back({})
+            self._untold_standstills.clear()
+            engine.note_faults({})
             return now + LOOK_EVERY, Wake.NOW_AND_THEN if count else Wake.NEVER
         if now < self._partitions_at:
             return min(self._partitions_at, now + LOOK_EVERY), Wake.FOR_LOOK
         p = picture.take(engine, self._dispatcher, self._guard, now=now)
         self._look_at_partitions(p, partitions)
-        engine.note_held_back(
+        engine.note_faults(
             {
                 tp: stall.faulty_since
                 for tp, stall in self._stalls.items()
                 if stall.faulty_since < math.inf
             }
         )
-        if self._kept:
-            self._partitions_at = self._kept[-1].until + LOOK_EVERY
+        if self._untold_standstills:
+            self._partitions_at = self._untold_standstills[-1].until + LOOK_EVERY
         else:
             self._partitions_at = now + max(LOOK_EVERY, count / PARTITIONS_A_SECOND)
         return min(self._partitions_at, now + LOOK_EVERY), Wake.FOR_LOOK
@@ -180,7 +183,7 @@ class Watch:
         for stall in self._stalls.values():
             stall.unseen()
         if (engine := self._engine()) is not None:
-            engine.note_held_back({})
+            engine.note_faults({})
 
     # -- partitions
 
@@ -188,12 +191,12 @@ class Watch:
         self, p: Picture, partitions: Mapping[TopicPartition, Partition]
     ) -> None:
         waiting = {tp: _held(p, p.partitions[tp], one) for tp, one in of_partitions(p).items()}
-        still = self._kept[-1] if self._kept else None
-        # What has come meanwhile is not read yet, and nobody has had a chance to poll. (But if the
-        # session is over, the partitions may be lost by the next look.)
+        still = self._untold_standstills[-1] if self._untold_standstills else None
+        # Fetch answers that came meanwhile are still in the sockets, and nobody could poll. (But if
+        # the session is over, the partitions may be lost by the next look.)
         is_early = still is not None and p.now < still.until + LOOK_EVERY
         if not is_early:
-            self._look_at_the_kept(p, partitions)
+            self._look_at_untold_standstills(p, partitions)
         #: By reason and text: the partitions that are stalled for it, and since when.
         told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
@@ -239,19 +242,21 @@ class Watch:
                 self._tell(other, p, waiting[other], begun)
         self._forget_gone(p, waiting)
 
-    def _look_at_the_kept(self, p: Picture, partitions: Mapping[TopicPartition, Partition]) -> None:
+    def _look_at_untold_standstills(
+        self, p: Picture, partitions: Mapping[TopicPartition, Partition]
+    ) -> None:
         """Tell which partitions were given nothing while nothing of the consumer ran, and had
         records: by the first look after what came meanwhile was read."""
-        while self._kept:
-            still = self._kept.popleft()
+        while self._untold_standstills:
+            still = self._untold_standstills.popleft()
             for tp, it in p.partitions.items():
                 if tp in self._stalls or it.paused or (of := partitions.get(tp)) is None:
                     continue
                 if (silence := _silence_over(still, it)) is not None:
                     since, ended = silence
-                    self._tell_kept(tp, p, still, _Stall(since, of), ended)
+                    self._tell_who_waited(tp, p, still, _Stall(since, of), ended)
 
-    def _tell_kept(
+    def _tell_who_waited(
         self, tp: TopicPartition, p: Picture, still: Standstill, stall: _Stall, ended: float
     ) -> None:
         """Nothing of this partition was given out meanwhile, until `ended` (inf: still so)."""
@@ -357,7 +362,7 @@ class Watch:
         if still is None or still is self._still:
             return
         self._still = still
-        self._kept.append(still)
+        self._untold_standstills.append(still)
         self._partitions_at = -math.inf
         lasted = still.until - still.due
         facts = {
@@ -385,7 +390,7 @@ class Watch:
         )
 
     def _look_at_poll(self, p: Picture, engine: Engine) -> None:
-        late = _lateness(p)
+        late = lateness(p)
         if not p.in_group or late < p.max_poll_interval * OVERDUE_PART:
             return
         if p.application.polled_at == self._late_poll:
@@ -399,11 +404,6 @@ class Watch:
             callback=p.application.callback or None,
             stack=stack_of(thread) if self._dispatcher.on_threads else (),
         )
-
-
-def _lateness(p: Picture) -> float:
-    app = p.application
-    return 0.0 if app.waits or app.polled_at == -math.inf else p.now - app.polled_at
 
 
 def _is_suspect(p: Picture) -> bool:
@@ -441,7 +441,7 @@ def _words(still: Standstill) -> str:
             f"the background thread was busy in one turn for {lasted:.1f} s, or the process stood"
             " still"
         )
-    return f"the process stood still for at least {lasted:.1f} s, or its clock jumped"
+    return stood_still(lasted)
 
 
 def _silence_over(still: Standstill, it: PartitionSeen) -> tuple[float, float] | None:
@@ -482,7 +482,7 @@ def _is_over(
     """
     if it.paused:
         return "the application has paused it"
-    if it.is_here or it.lag != 0 or hinders(reason) or reason.waiting_for in _UNASKED:
+    if it.is_here or it.lag != 0 or is_or_becomes_fault(reason) or reason.waiting_for in _QUOTA:
         return ""
     # (What was told before the stall says nothing of now; nor does an answer to anything else, such
     # as whether a new leader has what was read.)
@@ -496,10 +496,10 @@ def _is_stalled(p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reaso
         return False
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag)
-    if reason.fault and (some or _lag(p, tp, it) is None or kind in UNTOLD):
+    if reason.fault and (some or _lag(p, tp, it) is None or kind in LEADER_CANNOT_TELL):
         return True
     if it.stage is Stage.PENDING_REVOCATION:
         return kind in _GIVEN_UP  # nobody asks for more
     if kind is WaitingFor.TRANSACTION:
         return True
-    return kind in _UNASKED or (kind in _HELD_UP and some)
+    return kind in _QUOTA or (kind in _HELD_UP and some)

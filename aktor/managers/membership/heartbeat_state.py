@@ -10,8 +10,9 @@ from typing import Final
 from aktor.actors.runtime.exchange import Exchange
 from aktor.actors.runtime.manager import NEVER
 from aktor.settings import Settings
+from aktor.trace.reasons import stood_still
 
-__all__ = ["HeartbeatState", "PollTimer", "Standstill"]
+__all__ = ["HeartbeatState", "PollTimer", "StandstillDetector"]
 
 #: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
 #: first may take half of the session: if the connection is half-open, there is time left to find
@@ -276,7 +277,7 @@ class PollTimer:
         self._stood_still = 0.0
 
     def stood_still(self, seconds: float) -> None:
-        """Nothing of the consumer ran for so long, as `Standstill` has found."""
+        """Nothing of the consumer ran for so long, as `StandstillDetector` has found."""
         self._stood_still += seconds
 
     @property
@@ -297,7 +298,7 @@ class PollTimer:
         return self.now - self._polled_at
 
 
-class Standstill:
+class StandstillDetector:
     """Finds when nothing of the consumer ran: a process that was stopped, a machine that slept.
 
     Owns when the next tick is due, by when an answer is heard, by how much the wall clock is ahead
@@ -334,8 +335,7 @@ class Standstill:
         the tick; and while an answer is awaited, there may be no tick due for minutes."""
         if (overslept := now - min(self._due, self._heard_by)) >= STILL_AFTER:
             # (It may have stopped at any time since the tick before.)
-            self._words, self._at = f"the process stood still for at least {overslept:.1f} s", now
-            self._words += ", or its clock jumped"
+            self._words, self._at = stood_still(overslept), now
 
     def wakes_at(self, due: float, heard_by: float = math.inf) -> None:
         """When the next tick is due if nothing happens before; and by when something is heard."""

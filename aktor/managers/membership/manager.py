@@ -38,7 +38,7 @@ from aktor.events.metric import Metric
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
-from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer, Standstill
+from aktor.managers.membership.heartbeat_state import HeartbeatState, PollTimer, StandstillDetector
 from aktor.managers.membership.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.membership.member import GroupMember
 from aktor.managers.membership.present import Present
@@ -106,7 +106,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(group=settings.group_id)
         self._timer = PollTimer(settings)
-        self._standstill = Standstill()
+        self._standstill = StandstillDetector()
         self._replacement = Replacement()
         self._coordinator: Broker | None = None
         self._heartbeat_state = HeartbeatState(settings)
@@ -354,7 +354,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         advice = "poll more often, take fewer records at a time (max_poll_records), or raise"
         advice += " max_poll_interval_ms"
         if timer.standstill:
-            because = f"{reasons.STOOD_STILL}at least {timer.standstill:.1f} s, or its clock jumped"
+            because = reasons.stood_still(timer.standstill)
             advice = "without that, no poll would have been late"
         self.log.warning(
             "poll.late",

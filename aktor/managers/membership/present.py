@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from aktor.events.present import MemberNow
-from aktor.managers.membership.heartbeat_state import HeartbeatState, Standstill
+from aktor.managers.membership.heartbeat_state import HeartbeatState, StandstillDetector
 
 __all__ = ["Present"]
 
@@ -25,12 +25,12 @@ class Present:
 
     __slots__ = (
         "_fenced_after",
+        "_joining_since",
         "_left_late_at",
         "_since",
         "_trouble",
         "_unwanted",
         "_was_answered",
-        "_way_since",
         "may_differ",
         "state",
     )
@@ -48,7 +48,7 @@ class Present:
         #: When the member came to this step.
         self._since: tuple[tuple[Enum | None, str], float] = (None, ""), -math.inf
         #: Since when it is on its way into the group, by many steps perhaps; -inf: it is not.
-        self._way_since = -math.inf
+        self._joining_since = -math.inf
         #: When it left the group because of a late poll, until the group has confirmed it again.
         self._left_late_at = -math.inf
         #: What has led to it that the group does not know the member, until it has confirmed it.
@@ -91,7 +91,7 @@ class Present:
         state: Enum,
         step: str,
         beats: HeartbeatState,
-        still: Standstill,
+        still: StandstillDetector,
         now: float,
         *,
         joins_at: float,
@@ -104,16 +104,16 @@ class Present:
         if here != self._since[0]:
             rested = self._since[0][1] == "poll" and now - self._since[1] >= RESTED
             if not step:
-                self._way_since = -math.inf
-            elif rested or self._way_since == -math.inf:
-                self._way_since = now
+                self._joining_since = -math.inf
+            elif rested or self._joining_since == -math.inf:
+                self._joining_since = now
             self._since = here, now
         unwanted = self._unwanted
         return MemberNow(
             state=state.value,
             step=step,
             since=self._since[1],
-            way_since=self._way_since,
+            joining_since=self._joining_since,
             asked_at=beats.asked_at if beats.in_flight else math.inf,
             answered_at=beats.answered_at,
             failing_since=beats.failing_since,

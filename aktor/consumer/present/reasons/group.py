@@ -241,7 +241,7 @@ def no_assignment(p: Picture) -> Reason | None:
         text = f"the group has given this member no partitions{for_long(member.since, p.now)}"
         then = "It gets some when another member gives some up, or more partitions match."
         return no_topic(p) or Reason(WaitingFor.GROUP, text, member.since, False, then)
-    since = member.since if member.way_since == -math.inf else member.way_since
+    since = member.since if member.joining_since == -math.inf else member.joining_since
     long = p.now - since >= max(p.session_timeout, 3 * FAULT_AFTER)
     text = _step_text(p, member)
     if member.step in _UNANSWERED:

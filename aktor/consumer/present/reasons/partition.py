@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from aktor.consumer.core.partition import Stage
+from aktor.consumer.present.ends import source_of
 from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.application import elsewhere, late_text, lateness
 from aktor.consumer.present.reasons.brokers import (
@@ -38,8 +39,8 @@ from aktor.structs import TopicPartition
 from aktor.values import replace
 
 __all__ = [
-    "UNTOLD",
-    "hinders",
+    "LEADER_CANNOT_TELL",
+    "is_or_becomes_fault",
     "is_fed",
     "lasting",
     "of_partition",
@@ -123,18 +124,12 @@ def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     return Reason(waiting_for, text, since, True, then, only_new=True)
 
 
-def _source_node(p: Picture, tp: TopicPartition) -> int | None:
-    """The broker from which it is read: a replica near us (KIP-392), else its leader."""
-    leader = p.cluster.leader(*tp)
-    return p.fetch.replicas.get(tp, None if leader is None else leader.leader)
-
-
 def _source_word(p: Picture, tp: TopicPartition) -> str:
     return "the replica that is read" if tp in p.fetch.replicas else "its leader"
 
 
 def _source(p: Picture, tp: TopicPartition) -> BrokerNow | None:
-    node = _source_node(p, tp)
+    node = source_of(p.fetch, p.cluster, tp)
     return None if node is None else p.network.brokers.get(node)
 
 
@@ -225,7 +220,7 @@ def _refused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
 
 
 def _late_answer(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
-    node = _source_node(p, tp)
+    node = source_of(p.fetch, p.cluster, tp)
     broker = _source(p, tp)
     since = math.inf if node is None else p.fetch.late.get(node, math.inf)
     since = max(since, p.awake_since)  # nobody could read an answer before
@@ -372,14 +367,14 @@ def of_partitions(p: Picture) -> Mapping[TopicPartition, Reason]:
 
 
 #: What a partition waits for although its leader cannot tell whether there is anything new.
-UNTOLD: Final = frozenset(
+LEADER_CANNOT_TELL: Final = frozenset(
     {WaitingFor.BROKER, WaitingFor.LEADER, WaitingFor.POSITION, WaitingFor.REFUSED}
 )
 
 
-def hinders(reason: Reason) -> bool:
+def is_or_becomes_fault(reason: Reason) -> bool:
     """Whether it is a fault, or will be one if it lasts."""
-    return reason.fault or reason.waiting_for in UNTOLD
+    return reason.fault or reason.waiting_for in LEADER_CANNOT_TELL
 
 
 def lasting(
@@ -390,9 +385,13 @@ def lasting(
     longer: dict[TopicPartition, Reason] = {}
     #: Thousands of partitions may wait for the same since the same time.
     made: dict[tuple[int, float], Reason] = {}
-    for tp, since in p.held_back.items():
+    for tp, since in p.faulty_since.items():
         reason = waiting.get(tp)
-        if reason is None or not hinders(reason) or not -math.inf < since < reason.since:
+        if (
+            reason is None
+            or not is_or_becomes_fault(reason)
+            or not -math.inf < since < reason.since
+        ):
             continue
         if p.partitions[tp].given_at > since:
             continue

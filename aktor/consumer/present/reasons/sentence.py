@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from aktor.consumer.present.picture import LATE_POLL, Picture
@@ -31,6 +31,15 @@ __all__ = ["Findings", "sentence", "why", "wrong"]
 
 def _named(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    some = ", ".join(map(_named, partitions[:5]))
+    return f"{some} ..." if len(partitions) > 5 else some
+
+
+def _and_more(first: TopicPartition, these: Collection[TopicPartition]) -> str:
+    return _named(first) + (f" (and {len(these) - 1} more)" if len(these) > 1 else "")
 
 
 class Findings(NamedTuple):
@@ -103,9 +112,8 @@ def wrong(findings: Findings) -> str:
         topic = no_topic(p) if p.subscribed else None
         return topic.text if topic is not None and topic.fault else commits_fail(p)
     first = _oldest(faulty)
-    more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
     new = "new " if is_fed(p, p.partitions[first], faulty[first]) else ""
-    return f"nothing {new}from {_named(first)}{more} is delivered: {faulty[first].text}"
+    return f"nothing {new}from {_and_more(first, faulty)} is delivered: {faulty[first].text}"
 
 
 def _oldest(reasons: Mapping[TopicPartition, Reason]) -> TopicPartition:
@@ -144,14 +152,13 @@ def _without_coordinator(findings: Findings, reason: Reason) -> str:
         said = f"Records {are} delivered, but {_stopped(reason.text)}"
         if findings.faulty:
             worst = _oldest(findings.faulty)
-            more = f" (and {len(findings.faulty) - 1} more)" if len(findings.faulty) > 1 else ""
-            said += f" Nothing from {_named(worst)}{more}: {_stopped(findings.faulty[worst].text)}"
+            named = _and_more(worst, findings.faulty)
+            said += f" Nothing from {named}: {_stopped(findings.faulty[worst].text)}"
         return said
     first = _oldest(findings.faulty or waiting)
     hinders = waiting[first].text
     if len(findings.distinct) > 1 or covering(p) is None:
-        more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
-        hinders = f"{_named(first)}{more}: {hinders}"
+        hinders = f"{_and_more(first, waiting)}: {hinders}"
     return f"Nothing is delivered: {hinders}; and {_stopped(reason.text)}"
 
 
@@ -212,8 +219,7 @@ def _slow_note(waiting: Mapping[TopicPartition, Reason]) -> str:
     if not slow:
         return ""
     first = _oldest(slow)
-    more = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
-    return f"Some wait for their turn: {_named(first)}{more}: {slow[first].text}."
+    return f"Some wait for their turn: {_and_more(first, slow)}: {slow[first].text}."
 
 
 #: Of these partitions records come, or would: a fault of others does not affect them.
@@ -240,8 +246,7 @@ def _held_note(waiting: Mapping[TopicPartition, Reason]) -> str:
         held = {tp: reason for tp, reason in waiting.items() if reason.waiting_for is kind}
         if held:
             first = _oldest(held)
-            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
-            notes.append(f"Nothing from {_named(first)}{more}: {_stopped(held[first].text)}")
+            notes.append(f"Nothing from {_and_more(first, held)}: {_stopped(held[first].text)}")
     return " ".join(notes)
 
 
@@ -252,7 +257,7 @@ def _of_the_partitions(findings: Findings) -> str:
         first = _oldest(faulty)
         reason = faulty[first]
         same = sorted(tp for tp, other in faulty.items() if other.waiting_for is reason.waiting_for)
-        names = ", ".join(map(_named, same[:5])) + (" ..." if len(same) > 5 else "")
+        names = _names(same)
         rest = sum(other.waiting_for in _UNHINDERED for other in waiting.values())
         are = "is" if rest == 1 else "are"
         others = f" ({rest} of {len(waiting)} partitions {are} not affected)" if rest else ""
@@ -278,7 +283,7 @@ def _of_the_partitions(findings: Findings) -> str:
         if kind in kinds and kind is not WaitingFor.RECORDS:
             these = sorted(tp for tp, reason in waiting.items() if reason.waiting_for is kind)
             text = waiting[these[0]].text
-            names = ", ".join(map(_named, these[:5])) + (" ..." if len(these) > 5 else "")
+            names = _names(these)
             if len({waiting[tp].text for tp in these}) > 1 or (
                 len(these) > 1 and _OF_ONE.search(text)
             ):

@@ -191,7 +191,7 @@ OF_PARTITIONS: dict[str, st.SearchStrategy[Any]] = {
     "fetch": FETCHES,
     "positions": st.builds(PositionsNow, waiting=of_few(POSITIONS)),
     "crowded": st.frozensets(TPS),
-    "held_back": st.dictionaries(TPS, PAST),
+    "faulty_since": st.dictionaries(TPS, PAST),
     "isolated": st.booleans(),
     "buffered": st.sampled_from([0, 950]),
     "untold": st.sampled_from([0, 950]),

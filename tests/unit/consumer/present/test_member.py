@@ -291,7 +291,7 @@ def test_a_session_is_over_since_its_end_whatever_the_member_has_waited_for_sinc
 def test_a_coordinator_that_does_not_answer_what_waits_for_nobody_is_a_fault(
     step: str, request_: str, partitions: dict[Any, Any]
 ) -> None:
-    member = a_member(state="syncing", step=step, since=NOW - 3.0, way_since=NOW - 4.0)
+    member = a_member(state="syncing", step=step, since=NOW - 3.0, joining_since=NOW - 4.0)
     p = a_picture(member=member, partitions=partitions)
     early = changed(p, member=a_member(state="syncing", step=step, since=NOW - 0.9))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from aktor.managers.membership.heartbeat_state import PollTimer, Standstill
+from aktor.managers.membership.heartbeat_state import PollTimer, StandstillDetector
 from aktor.settings import Settings
 
 #: The wall clock at the monotonic time 0.0.
 DAY = 1.8e9
 
 
-def ticking(until: float) -> Standstill:
+def ticking(until: float) -> StandstillDetector:
     """Its ticks came as they were due, once a second, until then."""
-    standstill = Standstill()
+    standstill = StandstillDetector()
     for second in range(int(until) + 1):
         assert standstill.tick(float(second), DAY + second) == 0.0
         standstill.wakes_at(second + 1.0)
