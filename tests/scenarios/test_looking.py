@@ -37,6 +37,8 @@ LOOKS: dict[str, tuple[Callable[[KafkaConsumer], Any], Any]] = {
     ),
     "metrics, raw": (lambda one: len(one.metrics(raw=True)) > 5, True),
     "status": (lambda one: one.status().partitions[T1].paused, True),
+    "why": (lambda one: "the application has paused reading" in one.why(), True),
+    "rebalances": (lambda one: [type(each).__name__ for each in one.rebalances], ["MemberPart"]),
 }
 
 
@@ -130,6 +132,8 @@ def test_a_look_sees_one_assignment_or_the_other_while_it_changes() -> None:
                     consumer.paused()
                     consumer.highwater(every[100])
                     consumer.metrics()
+                    assert len(consumer.status().partitions) == 100
+                    assert consumer.why()
                 except BaseException as error:
                     errors.append(error)
                     return
