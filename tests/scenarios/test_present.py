@@ -22,7 +22,7 @@ from kafka.errors import (
 
 from aktor import ConsumerRebalanceListener
 from aktor.consumer.facade import KafkaConsumer
-from aktor.consumer.present import watch
+from aktor.consumer.present import stack, watch
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.sentence import why
 from aktor.consumer.status import ConsumerStatus, WaitingFor
@@ -493,7 +493,9 @@ def test_a_member_that_waits_for_another_to_join_says_so(world: World) -> None:
     status = poll_for(world, consumer, 5.0)
 
     assert re.search(
-        r"the coordinator \(broker \d, b\d:9092\) has waited \d\.\d s for other", status.why
+        r"the coordinator \(broker \d, b\d:9092\) has not answered the member's JoinGroup for"
+        r" \d\.\d s: it does when every member has joined\.",
+        status.why,
     )
     assert status.waiting_for is WaitingFor.GROUP
     other.poll(timeout_ms=0)
@@ -764,7 +766,7 @@ def test_a_member_that_was_refused_once_says_when_it_joins_again_and_who_lets_it
         if at > 2.3:
             assert refused not in one
             assert re.search(
-                r"the coordinator \(broker \d, .*\) has waited \d\.\d s for other", one
+                r"the coordinator \(broker \d, .*\) has not answered the JoinGroup by which", one
             )
             assert re.search(r"; the group refused the member \d\.\d s ago: GROUP_AUTH", one)
 
@@ -1050,7 +1052,11 @@ def test_with_nothing_wrong_nothing_is_stalled(world: World) -> None:
     assert world.host(consumer).named("watch.failed") == []
 
 
-def test_an_overdue_poll_is_told_with_the_stack_that_holds_it(world: World) -> None:
+def test_an_overdue_poll_is_told_with_the_stack_that_holds_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # (The background turns on the thread of the test: its own frames are the innermost ones.)
+    monkeypatch.setattr(stack, "FRAMES_MAX", 16)
     consumer = a_member(world, max_poll_interval_ms=20_000)
     read(world, consumer, 80)
     world.sleep(15.0)
@@ -1058,7 +1064,7 @@ def test_an_overdue_poll_is_told_with_the_stack_that_holds_it(world: World) -> N
     (told,) = world.host(consumer).named("poll.overdue")
     assert 10.0 <= told["seconds"] < 14.0
     assert any(line.startswith("scenarios/test_present.py:") for line in told["stack"])
-    assert len(told["stack"]) <= 12
+    assert len(told["stack"]) <= 16
     consumer.poll(timeout_ms=0)
     world.sleep(15.0)
     assert len(world.host(consumer).named("poll.overdue")) == 2
@@ -1133,7 +1139,8 @@ def test_who_subscribes_and_never_polls_is_not_alive_when_a_poll_is_overdue(
 
     said = consumer.status()
 
-    assert said.alive.because == "the application has not polled since it has subscribed, 11 s ago"
+    late = "the application has not polled since it has subscribed, 11.0 s ago"
+    assert said.alive.because == late
     assert said.healthy.because == said.alive.because
     consumer.poll(timeout_ms=100)
     assert consumer.status().alive

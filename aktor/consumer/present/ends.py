@@ -77,8 +77,10 @@ def is_lag_known(
     """Whether its end was told so lately that the lag is known now. A broker may keep a Fetch for a
     while if there is nothing new; one that is not asked (by a Fetch) tells nothing."""
     age = p.now - known_at
-    if it.paused or it.stage is Stage.PENDING_REVOCATION or tp in p.fetch.hindered or not asked:
+    if it.paused or it.stage is Stage.PENDING_REVOCATION or not asked:
         return age < FOLLOWED
+    if tp in p.fetch.hindered:
+        return age < FAULT_AFTER  # its leader tells nothing, and is asked by no other way
     if it.is_here:
         return age < READ_FOR
     return age < (p.fetch_wait + FAULT_AFTER if _may_be_asked(p, tp) else FAULT_AFTER)

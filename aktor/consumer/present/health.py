@@ -11,6 +11,7 @@ from aktor.consumer.present.reasons.consumer import faults
 from aktor.consumer.present.reasons.group import group_refuses
 from aktor.consumer.present.reasons.reason import Reason
 from aktor.consumer.present.reasons.topics import no_topic
+from aktor.consumer.present.reasons.words import seconds
 from aktor.values import Value
 
 __all__ = ["HANGS_AFTER", "UNHEALTHY_AFTER", "WELL", "Health", "alive", "healthy"]
@@ -46,7 +47,7 @@ def alive(p: Picture) -> Health:
     if p.failure:
         return Health(False, f"the consumer has failed: {p.failure}")
     if p.overdue >= HANGS_AFTER:
-        return Health(False, f"the background thread has not turned for {p.overdue:.0f} s")
+        return Health(False, f"the background thread has not turned for {seconds(p.overdue)}")
     refused = group_refuses(p)
     if refused is not None and p.member is not None and p.member.for_good:
         return Health(False, f"{refused.text}. The member does not join again")
@@ -56,7 +57,8 @@ def alive(p: Picture) -> Health:
         late = p.now - max(app.polled_at, app.subscribed_at)
         if late >= p.max_poll_interval:
             never = app.polled_at == -math.inf
-            since = f"since it has subscribed, {late:.0f} s ago" if never else f"for {late:.0f} s"
+            since = f"since it has subscribed, {seconds(late)} ago"
+            since = since if never else f"for {seconds(late)}"
             at = f" (it is at {app.line})" if app.line else ""
             return Health(False, f"the application has not polled {since}{at}")
     return WELL
@@ -77,5 +79,6 @@ def healthy(p: Picture, of_consumer: Reason | None, of_partitions: Iterable[Reas
         joining_since = member.since if member.joining_since == -math.inf else member.joining_since
         on_the_way = p.now - joining_since
         if on_the_way >= p.session_timeout and not p.partitions:
-            return Health(False, f"the member has been {member.state} for {on_the_way:.0f} s")
+            how_long = seconds(on_the_way)
+            return Health(False, f"the member has been {member.state} for {how_long}")
     return WELL

@@ -308,3 +308,13 @@ def test_a_coordinator_that_does_not_answer_what_waits_for_nobody_is_a_fault(
     assert now is None or not now.fault
     away = changed(p, network=network(a_throttling_broker(1), a_broker(2)))
     assert (throttled := of_consumer(away)) is None or not throttled.fault
+
+
+@pytest.mark.parametrize(
+    ("ago", "are"), [(0.9, "Records are still delivered"), (1.1, "Records can still be delivered")]
+)
+def test_records_are_still_delivered_if_some_were_just_now(ago: float, are: str) -> None:
+    failing = a_member(failing_since=NOW - 3.0, failures=2)
+    p = a_picture(member=failing, application=an_application(delivered_at=NOW - ago))
+
+    assert sentence.why(p).startswith(f"{are}, but the coordinator (broker 1, kafka-1:9092) has")
