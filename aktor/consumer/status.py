@@ -312,7 +312,11 @@ def looked(later: Mapping[str, Callable[[], Any]], **now: Any) -> ConsumerStatus
 
 
 def _waiting_for(findings: Findings) -> WaitingFor | None:
-    return None if findings.main is None else findings.main.waiting_for
+    """What all of it waits for, if that is one thing."""
+    if findings.main is not None:
+        return findings.main.waiting_for
+    kinds = {reason.waiting_for for reason in findings.distinct}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _partitions(findings: Findings) -> dict[TopicPartition, PartitionStatus]:

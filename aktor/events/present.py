@@ -71,13 +71,23 @@ class Heard:
 
 class LastFetch:
     """When a broker has last answered the Fetch of its session, and for which partitions. Of these
-    the ends are known that were told last: an answer leaves out what has not changed (KIP-227). It
-    changes with each answer, so it is a slot: the fetch manager writes it, any thread reads it."""
+    the ends are known that were told last: an answer leaves out what has not changed (KIP-227).
+    `asked` is the Fetch that has no answer yet, and for which partitions. Both change with each
+    Fetch, so they are slots: the fetch manager writes them, any thread reads them."""
 
-    __slots__ = ("last",)
+    __slots__ = ("asked", "last")
 
     def __init__(self) -> None:
         self.last: tuple[float, Collection[TopicPartition]] = (-math.inf, ())
+        self.asked: tuple[float, Collection[TopicPartition]] = (math.inf, ())
+
+    def sent(self, now: float, partitions: Collection[TopicPartition]) -> None:
+        """The broker is sent a Fetch for these."""
+        self.asked = now, partitions
+
+    def ended(self) -> None:
+        """That Fetch was answered, or has failed."""
+        self.asked = math.inf, ()
 
     def note(self, now: float, partitions: Collection[TopicPartition]) -> None:
         """The broker has answered a Fetch for these."""

@@ -499,3 +499,39 @@ def test_a_stall_with_nothing_to_deliver_is_over_once_a_fetch_was_answered(
     (resumed,) = of(world, consumer, "delivery.resumed")["orders-0"]
     assert resumed["because"] == "there is nothing to deliver"
     assert 4.0 < resumed["seconds"] < 6.0
+
+
+def test_records_that_their_leader_keeps_for_fetch_min_bytes_are_a_stall(world: World) -> None:
+    """Somebody looks, so it is known that there are records."""
+    consumer = a_member(world, fetch_min_bytes=100_000, fetch_max_wait_ms=8000)
+    said: list[ConsumerStatus] = []
+    for _ in range(20):
+        poll_for(world, consumer, 1.0)
+        said.append(consumer.status())
+
+    held = [one for one in said if one.partitions[T0].waiting_for is WaitingFor.BYTES]
+    assert len(held) > 10
+    for one in held:
+        assert re.search(
+            r"^Nothing is delivered from .*its leader keeps the Fetch that was sent \d\.\d s ago"
+            r" until it has 100000 bytes \(fetch_min_bytes\), or 8\.0 s are over",
+            one.why,
+        ) or one.why.startswith("Records are "), one.why
+        assert one.partitions[T0].lag
+        assert one.healthy
+    stalled = of(world, consumer, "delivery.stalled")["orders-0"]
+    assert {one["reason"] for one in stalled} == {"more bytes"}
+    assert all(one["lag"] and one["level"] == "debug" for one in stalled)
+    resumed = of(world, consumer, "delivery.resumed")["orders-0"]
+    assert {one["because"] for one in resumed} == {"records were delivered"}
+    assert all(3.0 < one["seconds"] < 8.1 for one in resumed)
+
+
+def test_what_all_partitions_wait_for_the_whole_consumer_waits_for(world: World) -> None:
+    consumer = a_member(world)
+    poll_for(world, consumer, 2.0)
+    consumer.pause(T0)
+    assert consumer.status().waiting_for is None
+    consumer.pause(T1)
+
+    assert consumer.status().waiting_for is WaitingFor.PAUSED

@@ -98,7 +98,9 @@ class Picture(Value):
     partitions that are not fetched before the next `Poll`, if the application is late with it.
     `answers`: when brokers have last answered a Fetch, and for which partitions; `fetch_wait`: how
     long they may keep one that brings nothing. (With `fetch_min_bytes` they keep it though there is
-    something: then there are no answers, and it is how often somebody who looks has them asked.)
+    something: then it is how often somebody who looks has them asked.) `asked`: since when they
+    have a Fetch, and for which partitions; `min_bytes` and `max_wait` say how long they may keep
+    that though there are records.
     `faulty_since`: since when faults have kept records of these partitions back, one or several in
     a row. `started`: False for an asynchronous one before its `start`. `forked`: it is that of a
     parent process. `closing`: `close` is under way. `pattern`: the one that is subscribed to, if
@@ -138,6 +140,9 @@ class Picture(Value):
     fetch: FetchNow = field(default_factory=FetchNow)
     answers: Mapping[int, tuple[float, Collection[TopicPartition]]] = field(default_factory=dict)
     fetch_wait: float = 0.0
+    asked: Mapping[int, tuple[float, Collection[TopicPartition]]] = field(default_factory=dict)
+    min_bytes: int = 1
+    max_wait: float = 0.5
     crowded: frozenset[TopicPartition] = frozenset()
     positions: PositionsNow = field(default_factory=PositionsNow)
     commits: CommitsNow | None = None
@@ -207,6 +212,9 @@ def take(
         member=_only(shown.get(MEMBERSHIP), MemberNow),
         fetch=fetch,
         answers=answers,
+        asked={node: it.asked for node, it in fetch.answered.items()},
+        min_bytes=settings.fetch_min_bytes,
+        max_wait=settings.fetch_max_wait,
         fetch_wait=max(settings.fetch_max_wait, settings.fetch_idle_wait) if tells_all else EVERY,
         crowded=fetch.crowded.now if is_late and partitions else frozenset(),
         positions=positions if isinstance(positions, PositionsNow) else PositionsNow(),

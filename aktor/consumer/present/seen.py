@@ -159,7 +159,9 @@ class Partitions(Mapping[TopicPartition, PartitionSeen]):
                 end = ends and ends[isolated]
                 if partition in listed and listed[partition].at > told_at:
                     end = listed[partition].offset
-                if end is None or end > offset:
+                if end is None:
+                    kind = "no end"
+                elif end > offset:
                     kind = "behind"
                 elif ends is None or ends[0] <= offset:
                     kind = "all is read"

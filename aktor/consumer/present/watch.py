@@ -33,6 +33,7 @@ from aktor.consumer.present.reasons.partition import (
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.seen import PartitionSeen
 from aktor.consumer.present.stack import stack_of
+from aktor.events.positions import LogEnd
 from aktor.structs import TopicPartition
 from aktor.trace import Trace
 from aktor.trace.reasons import stood_still
@@ -153,7 +154,10 @@ class Watch:
         partitions = engine.delivery.partitions
         count = len(partitions)
         suspect = bool(count) and (
-            bool(self._untold_standstills) or _is_suspect(p) or _is_held(p, partitions)
+            bool(self._untold_standstills)
+            or _is_suspect(p)
+            or _is_held(p, partitions)
+            or (p.min_bytes > 1 and _is_behind(partitions, engine.core.port.ends))
         )
         if not suspect and not self._stalls:
             self._seen.clear()
@@ -433,6 +437,17 @@ def _is_held(p: Picture, partitions: Mapping[TopicPartition, Partition]) -> bool
     return p.isolated and any(one.open_at > -math.inf for one in states)
 
 
+def _is_behind(
+    partitions: Mapping[TopicPartition, Partition], listed: Mapping[TopicPartition, LogEnd]
+) -> bool:
+    """Whether there are records of one of them, as its leader was asked, that are not here."""
+    for tp, end in listed.items():
+        it = partitions.get(tp)
+        if it is not None and not it.chunks and it.offset is not None and it.offset < end.offset:
+            return True
+    return False
+
+
 def _words(still: Standstill) -> str:
     """For how long nothing ran at least, and why that may be."""
     lasted = still.until - still.due
@@ -500,6 +515,6 @@ def _is_stalled(p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reaso
         return True
     if it.stage is Stage.PENDING_REVOCATION:
         return kind in _GIVEN_UP  # nobody asks for more
-    if kind is WaitingFor.TRANSACTION:
+    if kind is WaitingFor.TRANSACTION or kind is WaitingFor.BYTES:
         return True
     return kind in _QUOTA or (kind in _HELD_UP and some)

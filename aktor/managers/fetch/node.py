@@ -62,6 +62,7 @@ class FetchNode:
     def ask(self, asked: Asked, *, turn: int, late_at: float) -> None:
         """The session's Fetch is sent; it covers all partitions that are wanted."""
         self.asked = asked
+        self.answered.sent(asked.sent_at, asked.wanted)
         self.turn = turn
         self.late_at = late_at
         self.sessionless.begin()
@@ -72,6 +73,7 @@ class FetchNode:
             self.sessionless.ended()
         else:
             self.asked = None
+            self.answered.ended()
             self.sessionless.over()
 
     def brought(self, size: int, asked: Asked, now: float) -> None:

@@ -246,9 +246,6 @@ def no_assignment(p: Picture) -> Reason | None:
     text = _step_text(p, member)
     if member.step in _UNANSWERED:
         text = _unanswered_text(p, member)
-        if member.refusal:
-            text += f"; the group refused the member{ago(member.refusal_since, p.now)}:"
-            text += f" {first_line(member.refusal, 300)}"
     if member.since - since >= FAULT_AFTER:
         text += f"; it has been rebalancing{for_long(since, p.now)}"
     waits = WaitingFor.CALLBACK if member.step == "callback" else WaitingFor.GROUP
@@ -297,7 +294,11 @@ def _unanswered_text(p: Picture, member: MemberNow) -> str:
             return f"{the_member} for a connection to {name}"
     request, answered = _UNANSWERED[member.step]
     when = f": it does {answered}" if answered else ""
-    return f"{name} has not answered {request}{for_long(member.since, p.now)}{when}"
+    text = f"{name} has not answered {request}{for_long(member.since, p.now)}{when}"
+    if member.refusal:
+        text += f"; the group refused the member{ago(member.refusal_since, p.now)}:"
+        text += f" {first_line(member.refusal, 300)}"
+    return text
 
 
 #: Why a session may be over, if nothing more is known.

@@ -327,6 +327,19 @@ def _nothing_new(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | 
     return Reason(WaitingFor.RECORDS, f"there is nothing new{told_ago}", -math.inf, fault=False)
 
 
+def _too_few(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
+    """There are records, and its leader has a Fetch for it that it may keep."""
+    if p.min_bytes <= 1 or not it.lag or it.is_here:
+        return None
+    node = source_of(p.fetch, p.cluster, tp)
+    since, asked = (math.inf, ()) if node is None else p.asked.get(node, (math.inf, ()))
+    if tp not in asked:
+        return None
+    text = f"{_source_word(p, tp)} keeps the Fetch that was sent{ago(since, p.now)} until it has"
+    text += f" {p.min_bytes} bytes (fetch_min_bytes), or {seconds(p.max_wait)} are over"
+    return Reason(WaitingFor.BYTES, f"{text} (fetch_max_wait_ms)", -math.inf, fault=False)
+
+
 #: Reasons of one partition, the most important first.
 OF_PARTITION: Final[
     tuple[Callable[[Picture, TopicPartition, PartitionSeen], Reason | None], ...]
@@ -344,6 +357,7 @@ OF_PARTITION: Final[
     _no_room,
     _open_transaction,
     _nothing_new,
+    _too_few,
 )
 
 
@@ -418,13 +432,14 @@ def _alike(p: Picture) -> dict[TopicPartition, Reason]:
     hindered, replicas = p.fetch.hindered, p.fetch.replicas
     positions, crowded = p.positions.waiting, p.crowded
     known: set[TopicPartition] = set().union(hindered, replicas, positions, crowded)
+    asked: set[TopicPartition] = set().union(*[these for _, these in p.asked.values()])
     topics = p.cluster.topics
     for tp, kind in kinds(p.partitions):
         topic = topics.get(tp[0])
         info = None if topic is None else topic.partitions.get(tp[1])
         key: tuple[object, ...] = kind, tp[0], info is None
         if info is not None and info.leader >= 0:
-            key = kind, info.leader
+            key = kind, info.leader, tp in asked
         if tp in known:
             hindrance, position = hindered.get(tp), positions.get(tp)
             key += (

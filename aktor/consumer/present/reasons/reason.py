@@ -7,12 +7,15 @@ from typing import Final
 
 from aktor.values import Value
 
-__all__ = ["FAULT_AFTER", "LONG_AGO", "Reason", "WaitingFor"]
+__all__ = ["FAULT_AFTER", "LATELY", "LONG_AGO", "Reason", "WaitingFor"]
 
 #: A failure that is younger, in seconds, is one of those that pass: a connection that the broker
 #: has closed and that is opened again. It is no reason yet.
 FAULT_AFTER: Final = 1.0
 
+
+#: While nothing new may come, records are "still" delivered if some were within so many seconds.
+LATELY: Final = 1.0
 
 #: Of records that were delivered so many seconds ago nobody says that they are being delivered.
 LONG_AGO: Final = 3.0
@@ -29,6 +32,10 @@ class WaitingFor(enum.Enum):
 
     FETCH = "fetch"
     """It is being fetched, or delivered: nothing hinders it."""
+
+    BYTES = "more bytes"
+    """Records are there, and the leader keeps them until they are `fetch_min_bytes`, or
+    `fetch_max_wait_ms` are over."""
 
     APPLICATION = "application"
     """Records are here, or could be. The application has not polled for a second or more."""

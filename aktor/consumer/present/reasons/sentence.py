@@ -20,7 +20,7 @@ from aktor.consumer.present.reasons.commits import commits_fail
 from aktor.consumer.present.reasons.consumer import covering, of_consumer
 from aktor.consumer.present.reasons.group import fenced, may_be_removed, session, session_of
 from aktor.consumer.present.reasons.partition import is_fed, lasting, of_partitions
-from aktor.consumer.present.reasons.reason import LONG_AGO, Reason, WaitingFor
+from aktor.consumer.present.reasons.reason import LATELY, LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import no_topic, no_topic_note
 from aktor.consumer.present.reasons.words import ago, plural, seconds
 from aktor.consumer.present.seen import with_records
@@ -136,7 +136,10 @@ def _head(findings: Findings, reason: Reason) -> str:
 
 #: What a partition waits for whose records need no coordinator, as long as the session lasts.
 _READ: Final = frozenset(
-    {WaitingFor.RECORDS, WaitingFor.FETCH, WaitingFor.TURN, WaitingFor.APPLICATION}
+    {
+        *(WaitingFor.RECORDS, WaitingFor.FETCH, WaitingFor.BYTES, WaitingFor.TURN),
+        WaitingFor.APPLICATION,
+    }
 )
 
 
@@ -147,7 +150,7 @@ def _without_coordinator(findings: Findings, reason: Reason) -> str:
     if (blocked := elsewhere(p)) is not None:
         return f"Nothing is delivered: {blocked.text}; and {_stopped(reason.text)}"
     if any(one.waiting_for in _READ and not one.fault for one in findings.distinct):
-        lately = p.now - p.application.delivered_at < LONG_AGO and lateness(p) < LATE_POLL
+        lately = p.now - p.application.delivered_at < LATELY
         are = "are still" if lately else "can still be"
         said = f"Records {are} delivered, but {_stopped(reason.text)}"
         if findings.faulty:
@@ -226,13 +229,19 @@ def _slow_note(waiting: Mapping[TopicPartition, Reason]) -> str:
 _UNHINDERED: Final = (
     WaitingFor.RECORDS,
     WaitingFor.FETCH,
+    WaitingFor.BYTES,
     WaitingFor.TURN,
     WaitingFor.PAUSED,
     WaitingFor.TRANSACTION,
 )
 
 #: What is no fault, and yet nothing that the application has asked for.
-_HELD: Final = (WaitingFor.THROTTLED, WaitingFor.BUFFER, WaitingFor.TRANSACTION)
+_HELD: Final = (
+    WaitingFor.THROTTLED,
+    WaitingFor.BUFFER,
+    WaitingFor.BYTES,
+    WaitingFor.TRANSACTION,
+)
 
 
 #: A text that speaks of one partition.
