@@ -61,7 +61,8 @@ class Log:
     """The way of one consumer's events into the application's log.
 
     It is made on the thread that makes the consumer, and keeps the context variables of that
-    thread: structlog's processors find these at each event, also at those of other threads.
+    thread: processors of structlog, and filters and formatters of the standard logger, find these
+    at each event, also at those of other threads.
     """
 
     __slots__ = ("_context", "_repeats")
@@ -98,12 +99,13 @@ class Log:
         try:
             structlog = _structlog()
             if structlog is None:
-                _LOGGER.log(number, "%s", _Text(event), extra={**_keys_of(event), "aktor": event})
+                extra = {**_keys_of(event), "aktor": event}
+                tell = functools.partial(_LOGGER.log, number, "%s", _Text(event), extra=extra)
             else:
                 logger = structlog.get_logger("aktor").bind(logger="aktor")
-                method = getattr(logger, _METHODS[number])
-                # A copy, since a context can be entered by one thread at a time.
-                self._context.copy().run(method, name, **_keys_of(event))
+                tell = functools.partial(getattr(logger, _METHODS[number]), name, **_keys_of(event))
+            # A copy, since a context can be entered by one thread at a time.
+            self._context.copy().run(tell)
         except Exception:
             _print_logging_error()
         except BaseException:

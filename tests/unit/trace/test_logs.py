@@ -186,6 +186,31 @@ def test_structlog_may_be_configured_after_the_consumer_was_made(
     assert "poll.late" not in written.getvalue()
 
 
+def test_a_filter_of_the_standard_logger_finds_the_context_variables_of_the_maker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    request = contextvars.ContextVar("request", default="none")
+    found: list[str] = []
+
+    def look(_record: Any) -> bool:
+        found.append(request.get())
+        return True
+
+    request.set("of the maker")
+    trace = open_trace()
+    request.set("later")
+    caplog.handler.addFilter(look)
+    try:
+        trace.warning("poll.late")
+        other = threading.Thread(target=lambda: trace.warning("poll.late"))
+        other.start()
+        other.join(20)
+    finally:
+        caplog.handler.removeFilter(look)
+
+    assert found == ["of the maker", "of the maker"]
+
+
 def test_an_application_that_has_imported_structlog_only_is_told_by_the_standard_logger(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
