@@ -794,7 +794,11 @@ class GroupTraces:
         life.calling = None
         generation = life.last_generation if life.protocol == "classic" else None
         for partition in fields.keys(event):
-            self._add(self._silences.end(life.source, partition, at))
+            silence = self._silences.end(life.source, partition, at)
+            if silence is not None and silence.reason == CALLBACK and life.part is not None:
+                life.part.called_back.append(silence)
+            else:
+                self._add(silence)
         for partition in () if life.by_hand else fields.keys(event):
             is_member = life.state in IN_GROUP and not life.departed
             self._add(
@@ -987,6 +991,11 @@ class GroupTraces:
             classic = self._protocol(assembly) == "classic"
             told += was_lost(self.group, assembly, owner, names, classic=classic)
         self._rows += told
+        # Its partitions were taken while its callback ran: that is told once.
+        known = {(row.partition, row.consumer, row.host) for row in told}
+        for silence in (one for a in made for part in a.parts for one in part.called_back):
+            if (silence.partition, silence.consumer, silence.host) not in known:
+                self._rows.append(silence)
         self._together.forget_made()
 
     def _given_later(self, assembly: Assembly) -> set[str]:

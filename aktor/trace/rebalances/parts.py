@@ -10,6 +10,7 @@ from typing import Final
 from aktor.trace import reasons
 from aktor.trace.rebalances.causes import OF_OTHERS, Cause, cause_of
 from aktor.trace.rebalances.lines import HEARTBEAT, HEARTBEAT_LATE
+from aktor.trace.rebalances.rows import Silence
 
 __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
 __all__ += ["Name", "Part", "milliseconds", "one_clock"]
@@ -188,6 +189,9 @@ class Part:
     #: (partition, the source of its owner before, or None).
     added: list[tuple[str, str | None]] = field(default_factory=list)
     revoked: set[str] = field(default_factory=set)
+    #: The silences that its revoked callback made of the partitions that it gave up, and that have
+    #: no row yet.
+    called_back: list[Silence] = field(default_factory=list)
     #: The gaps in delivery (in ms) that ended after this part had given the partition a new owner.
     gaps: list[float] = field(default_factory=list)
     #: In so many of these a member without a trace may have had the partition.

@@ -43,7 +43,7 @@ def under_way(
     rebalances that go on then; `told`: the silences that have a row anyway, by trace and
     partition."""
     going_on = list(going_on)
-    there = [life for life in lives.values() if life.in_group and not life.departed]
+    there = [life for life in lives.values() if _is_there(life, last)]
     for partition, owner in in_transit:
         since = owner.taken_since
         is_told = (owner.source, partition) in told
@@ -57,6 +57,19 @@ def under_way(
             because = f"{_GIVEN_UP}; {now_of(pending[0], ms, quiet)}"
         if because is not None:
             yield silence(group, owner.name, partition, since, None, last, REBALANCE, because)
+
+
+def _is_there(life: Life, last: float) -> bool:
+    """Whether the member may be given a partition: it is in the group, and was not killed long
+    before the traces end."""
+    if not life.in_group or life.departed:
+        return False
+    if last - life.told <= max(HEARD, 2 * life.heartbeat_interval):
+        return True
+    # Of these a trace tells nothing for long: the answer to a classic JoinGroup, which comes when
+    # all have joined, and the heartbeats of a stable member, unless it has all levels.
+    waits = life.state == "joining" and life.protocol == "classic"
+    return waits or (life.state == "stable" and not life.has_all_levels)
 
 
 def _because(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -190,6 +191,45 @@ def test_members_that_close_before_it_is_over_leave_one_row_and_the_silences(pro
         assert silence.duration_ms is not None
         assert HELD * 1000 - 100 <= silence.duration_ms <= 2 * HELD * 1000 + 500
         assert "its owner left before another member had it; bob on host-bob" in silence.sentence
+
+
+@BOTH
+def test_a_callback_of_a_member_that_closes_in_a_rebalance_is_one_silence(protocol: str) -> None:
+    """It was told by what bob said meanwhile, and by the rebalance that came to no end."""
+
+    def all_close(sim: Simulation, _: Bob) -> None:
+        for member in sim.members:
+            closes(sim, member)
+
+    told = course(protocol, calls_back_slowly, all_close).seen(1000)
+
+    its = sorted(
+        (row.partition, row.began, row.ended) for row in told.silences if row.consumer == "bob"
+    )
+    assert len(its) >= 3
+    for (before, _, ended), (partition, began, _) in pairwise(its):
+        # (A KIP-848 member has two callbacks: of what it gives up, and when it closes.)
+        assert before != partition or (ended is not None and ended <= began + 0.5), its
+
+
+@pytest.mark.parametrize("lives", [0.01, 0.05])
+def test_nobody_is_waited_for_when_all_that_are_left_of_a_group_have_closed(lives: float) -> None:
+    """Carol was killed amid its join, a minute before: it takes nothing over."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "consumer", seconds=100.0)
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=JOINS)
+        carol = group.joins()
+        sim.run(for_=lives)
+        carol.kill()
+        sim.run(for_=60.0)
+        bob.slow_listener = 2.0
+        for member in sim.members[:2]:
+            closes(sim, member)
+        sim.run(for_=5.0)
+        tables = Tables(tell(wanted(group.events()))[0])
+
+    assert silent(tables) == {}
 
 
 @BOTH
