@@ -18,7 +18,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.events.membership import MemberChanged, MemberState
+from aktor.events.membership import MemberState
 from aktor.events.metadata import Broker
 from aktor.protocol.error_codes import Answer, Do, forbids_topic, means, name_of, told_as
 from aktor.protocol.partitions import listed
@@ -256,19 +256,20 @@ class CommitErrors(Value, kw_only=False):
         error_type: Any,
         partitions: Collection[TopicPartition],
         *,
-        member: MemberChanged,
+        state: MemberState,
+        member_id: str,
         generation: int,
         by: str,
     ) -> Exception:
-        """`by`, the coordinator, refused a commit of `generation`: the error that kafka-python
-        would raise."""
+        """`by`, the coordinator, refused a commit that was sent with this id and generation; the
+        member is in this state now. Returns the error that kafka-python would raise."""
         what, code = _not_committed(partitions), name_of(error_type)
         meaning = means(Answer.OFFSET_COMMIT, error_type)
         if forbids_topic(error_type):
             topics = {partition.topic for partition in partitions}
             return topics_refused(error_type, topics, Answer.OFFSET_COMMIT, by=by)
         if Do.CONFIRM_MEMBERSHIP in meaning:
-            refusal = self._member_refused(error_type, what, member, generation, by)
+            refusal = self._member_refused(error_type, what, state, member_id, generation, by)
             refusal.__cause__ = _error(error_type, code)
             return refusal
         kind = told_as(error_type)
@@ -278,7 +279,13 @@ class CommitErrors(Value, kw_only=False):
         return _error(kind, text, cause=_error(error_type, code))
 
     def _member_refused(
-        self, error_type: Any, what: str, member: MemberChanged, generation: int, by: str
+        self,
+        error_type: Any,
+        what: str,
+        state: MemberState,
+        member_id: str,
+        generation: int,
+        by: str,
     ) -> Exception:
         """The group refused the commit because of the member or its generation.
 
@@ -287,13 +294,20 @@ class CommitErrors(Value, kw_only=False):
         """
         meaning = means(Answer.OFFSET_COMMIT, error_type)
         if Do.PARTITIONS_LOST in meaning and Do.NEXT_GENERATION not in meaning:
+            if generation < 0:
+                return _error(
+                    CommitFailedError,
+                    f"{what}: {by}, takes commits to {self._group} from its members only, as long"
+                    " as it has some, and this consumer is none: the application has chosen its"
+                    " partitions. Give it a group_id that no group uses.",
+                )
             return _error(
                 CommitFailedError,
-                f"{what}: {by}, does not know member {member.member_id!r} of {self._group} in"
+                f"{what}: {by}, does not know member {member_id!r} of {self._group} in"
                 f" generation {generation} (any more). Its partitions may be with another member"
                 " already, which reads on from the last commit; go on polling to join again.",
             )
-        if member.state is MemberState.REBALANCING:
+        if state is MemberState.REBALANCING:
             return _error(
                 RebalanceInProgressError,
                 f"{what}: {self._group} is rebalancing, and {by}, takes no commit of generation"
@@ -306,7 +320,7 @@ class CommitErrors(Value, kw_only=False):
         )
         return _error(
             CommitFailedError,
-            f"{what} in {self._group} by member {member.member_id!r}: {by}, says that {reason}; the"
+            f"{what} in {self._group} by member {member_id!r}: {by}, says that {reason}; the"
             " partitions may go to another member, which reads on from the last commit. Go on"
             " polling.",
         )

@@ -75,11 +75,12 @@ STALE_ATTEMPTS: Final = 10
 
 
 class _CommitSent(Value):
-    """Note on an OffsetCommit: its commits, the node, our generation, when it was sent, and the
-    ownership number of each partition."""
+    """Note on an OffsetCommit: its commits, the node, our id and generation, when it was sent, and
+    the ownership number of each partition."""
 
     commits: tuple[Commit, ...]
     node: int
+    member_id: str
     generation: int
     at: float
     owned: Mapping[TopicPartition, int]
@@ -492,6 +493,7 @@ class CommitManager(RequestManager):
         note = _CommitSent(
             commits=tuple(commits),
             node=node,
+            member_id=member.member_id,
             generation=member.generation,
             at=now,
             owned={partition: self._consumed.ownership(partition) for partition in offsets},
@@ -592,7 +594,8 @@ class CommitManager(RequestManager):
         error = self._errors.commit_refused(
             decides,
             {partition for partition in commit.remaining if errors[partition] is decides},
-            member=self._member.now,
+            state=self._member.now.state,
+            member_id=sent.member_id,
             generation=sent.generation,
             by=self._named(received.node),
         )

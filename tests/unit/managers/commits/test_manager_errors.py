@@ -162,6 +162,31 @@ def test_what_no_retry_mends_ends_the_commit_in_words(
     assert tick(manager, 1.0).requests == ()
 
 
+def test_a_refusal_names_the_member_that_the_commit_was_sent_for() -> None:
+    """The member may have heard meanwhile, by a heartbeat, that it is none: it has no id then."""
+    manager = committing(T0, generation=5)
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+    manager.handle(member(-1))
+
+    error = error_of(answer(manager, request, committed(request, UNKNOWN_MEMBER_ID)))
+
+    assert "does not know member 'm' of group 'g' in generation 5 (any more)" in str(error)
+
+
+def test_who_commits_without_being_a_member_is_told_that_the_group_has_members() -> None:
+    """No member id was sent that the coordinator could know."""
+    manager = committing(T0, generation=None)
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+
+    error = error_of(answer(manager, request, committed(request, UNKNOWN_MEMBER_ID)))
+
+    assert isinstance(error, CommitFailedError)
+    assert "takes commits to group 'g' from its members only" in str(error)
+    assert "Give it a group_id that no group uses." in str(error)
+
+
 def test_while_the_member_rejoins_a_refused_asynchronous_commit_says_that_polling_helps() -> None:
     manager = committing(T0)
     manager.handle(commit_async({T0: 10}))
