@@ -16,6 +16,7 @@ SUBSCRIPTION_CHANGED: Final = "the subscription changed"
 #: The leader of a classic group saw that topics have other partitions; the topics and "changed"
 #: follow.
 PARTITIONS_OF: Final = "the partitions of "
+#: A topic has another id; of a classic group the topics follow that have other partitions.
 TOPIC_RECREATED: Final = "a topic was deleted and created anew"
 #: The application polled too late; the seconds follow.
 NO_POLL_FOR: Final = "no poll for "

@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from aktor.actors.runtime.exchange import Exchange
 from aktor.events.message import Message
@@ -95,6 +96,8 @@ class Leader:
         self._assignors = assignors
         self._say = say
         self._tracked: frozenset[str] = frozenset()
+        #: Topic -> its id when it was assigned, as far as that is known.
+        self._topic_ids: Mapping[str, UUID | None] = {}
         #: Topic -> the partition ids with which it was assigned; None: the topic did not exist.
         self._assigned_by: Mapping[str, frozenset[int] | None] = {}
 
@@ -121,7 +124,7 @@ class Leader:
         """Another rebalance begins; the topics stay tracked until it is known who leads it."""
         self._on(LeaderEvent.OVER)
         self.plan = None
-        self._assigned_by = {}
+        self._assigned_by, self._topic_ids = {}, {}
 
     def track_again(self) -> None:
         """Say again what is tracked."""
@@ -148,7 +151,7 @@ class Leader:
         self._on(LeaderEvent.SYNCS)
         if self.stage is LeaderStage.LEARNING:
             return None
-        self._assigned_by = partition_ids(self._cluster, self.plan.topics)
+        self._note_topics(self.plan)
         return self.plan.assign(self._cluster)
 
     # -- what a leader that keeps the assignment has to learn
@@ -208,7 +211,7 @@ class Leader:
         assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         self._describing.answered()
         self._on(LeaderEvent.LEARNT)
-        self._assigned_by = partition_ids(self._cluster, self.plan.topics)
+        self._note_topics(self.plan)
 
     # -- what it watches
 
@@ -226,7 +229,19 @@ class Leader:
             f"{topic}: {len(before[topic] or ())}, now {len(current[topic] or ()) or 'none'}"
             for topic in changed
         )
-        return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed ({'; '.join(counts)})"
+        is_new = any(map(self._is_another, changed))
+        what = f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed"
+        return f"{reasons.TOPIC_RECREATED if is_new else what} ({'; '.join(counts)})"
+
+    def _is_another(self, topic: str) -> bool:
+        """Whether the topic was deleted since it was assigned, and created again."""
+        was, now = self._topic_ids.get(topic), self._cluster.topic_id(topic)
+        return None not in (was, now) and was != now
+
+    def _note_topics(self, plan: LeaderPlan) -> None:
+        """The topics of the plan are assigned as the metadata has them now."""
+        self._assigned_by = partition_ids(self._cluster, plan.topics)
+        self._topic_ids = {topic: self._cluster.topic_id(topic) for topic in plan.topics}
 
     def _on(self, event: LeaderEvent) -> None:
         self.stage = follow(STAGES, self.stage, event)
