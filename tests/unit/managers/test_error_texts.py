@@ -66,7 +66,7 @@ ABOUT = {
 #: Errors whose own words say what to do: they mean the same in every answer.
 WORDS: dict[type[BaseException], str] = {
     AuthenticationError: "Check the credentials",
-    CommitFailedError: "[Gg]o on polling",
+    CommitFailedError: "[Gg]o on polling|Give it a group_id that no group uses",
     CorruptRecordError: "seek past it",
     KafkaConnectionError: "Commit again|address is that of a Kafka broker",
     KafkaTimeoutError: "call again|Commit again",
