@@ -125,6 +125,8 @@ class GroupTraces:
         self.clocks = Clocks()
         #: The ids of the members, as the leader of a classic group had them last.
         self._listed: frozenset[str] | None = None
+        #: The generation of which a member has heard last.
+        self._answered: int | None = None
         #: The generations that members were done with last.
         self._done: list[int] = []
         #: The ids of the members of each generation, as leaders had them; and those of all traces.
@@ -388,7 +390,9 @@ class GroupTraces:
         generation = fields.number(event, "generation")
         if generation is not None:
             self._together.join_generation(part, generation)
-            self._pass_by(part, at, generation)
+            if generation != self._answered:
+                self._answered = generation
+                self._pass_by(part, at, generation)
             self._compare(part, event.get("member_ids"))
             listed = event.get("member_ids")
             ids = listed if isinstance(listed, Mapping) else ()
