@@ -52,6 +52,8 @@ def an_idle_consumer_is_idle(history: History) -> list[str]:
     request after the other, but for those that its user asks for; in half of all these seconds of a
     history it sends a few."""
     sent: Counter[tuple[str, int]] = Counter()
+    #: Which brokers were asked for ends: once a second, if somebody looks at the consumer.
+    listed: set[tuple[str, int, int]] = set()
     rebalances: Counter[tuple[str, int]] = Counter()
     looked_up: Counter[tuple[str, int]] = Counter()
     written: Counter[int] = Counter()
@@ -59,6 +61,10 @@ def an_idle_consumer_is_idle(history: History) -> list[str]:
     for event in history.events:
         second = event["member"], int(event["at"])
         match event["event"]:
+            case "request.sent" if (
+                event["api"] == "ListOffsets" and (*second, event["node"]) not in listed
+            ):
+                listed.add((*second, event["node"]))
             case "request.sent":
                 sent[second] += 1
             case "rebalance.triggered":

@@ -60,7 +60,9 @@ _BROKER: Final = re.compile(r"(?<!\bat )(?<!coordinator, )\bbroker (\d+), ")
 _BEGINS: Final = frozenset(
     {"partitions.assigned", "partitions.resumed", "position.sought", "position.reset"}
 )
-_BEGINS_ALL: Final = frozenset({"member.thawed", "clock.jumped", "actor.restarted"})
+_BEGINS_ALL: Final = frozenset(
+    {"member.thawed", "clock.jumped", "actor.restarted", "user.subscribed"}
+)
 
 #: What no member can see: which records followers have not got yet.
 _UNSEEN: Final = frozenset({"replica.held", "replica.released", "log.truncated", "partition.led"})

@@ -57,6 +57,13 @@ HEARTBEAT_FAILED = ("x", "heartbeat.failed", {"because": "ILLEGAL_GENERATION"})
 
 STARTED = ("x", "consumer.made", {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100})
 
+#: Who is looked at has each broker asked, once a second, where logs end.
+ENDS: Story = [
+    step
+    for node in (1, 2, 3)
+    for step in (later(-2.0), ("x", "request.sent", {"api": "ListOffsets", "node": node}))
+]
+
 LOOKS = ("x", "request.sent", {"api": "Metadata", "node": 1})
 
 FETCHES = ("x", "request.sent", {"api": "Fetch", "node": 1})
@@ -120,6 +127,10 @@ BROKEN: list[tuple[Check, Story, str]] = [
 
 #: What nobody can help.
 FORGIVEN: list[tuple[Check, Story]] = [
+    (
+        pace.an_idle_consumer_is_idle,
+        [request("x", "sent"), *[later(-2.0), request("x", "sent")] * 9, *ENDS] * 6,
+    ),
     (
         pace.an_idle_consumer_is_idle,
         [later(-2.0), written(0, 0)] * 9 + [later(-2.0), request("x", "sent")] * 45,

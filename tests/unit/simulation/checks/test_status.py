@@ -143,6 +143,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (SILENT, [*BEHIND, later(6), says("broker"), says("broker")]),
     (SILENT, [*BEHIND, later(6), *[says("fetch"), says("fetch"), says("broker")] * 2]),
     (SILENT, [*BEHIND, GIVEN, later(60), *[says("nothing new")] * status.OFTEN]),
+    (SILENT, [*BEHIND, later(6), ("x", "user.subscribed", {}), *[says("fetch")] * status.OFTEN]),
     (SILENT, [*BEHIND, PAUSED, later(60), *[says("nothing new")] * status.OFTEN]),
     (
         SILENT,
