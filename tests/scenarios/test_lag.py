@@ -178,6 +178,22 @@ def test_the_lag_of_a_partition_for_which_there_is_no_room_is_known_to_who_looks
     assert [one.lag for one in looks] == [None, 1]
 
 
+def test_what_has_come_and_no_poll_has_taken_fills_the_buffer_too(world: World) -> None:
+    """The other one was "being fetched"."""
+    consumer = world.consumer(auto_offset_reset="earliest", max_buffered_bytes=20_000)
+    consumer.assign([T0, T1])
+    read(world, consumer, 80)
+    world.cluster.produce("orders", 0, *[b"x" * 1000] * 100)
+    world.sleep(5.0)
+    world.cluster.produce("orders", 1, b"a")
+    world.sleep(1.0)
+
+    status = consumer.status()
+
+    assert status.partitions[T1].waiting_for is WaitingFor.BUFFER
+    assert "the buffer is full (" in status.partitions[T1].because
+
+
 def test_the_lag_of_many_paused_partitions_costs_one_request_a_second_to_each_leader() -> None:
     with World(1) as world:
         world.cluster.create_topic("orders", partitions=200)

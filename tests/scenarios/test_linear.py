@@ -6,7 +6,6 @@ what is done for all may cost so much for each.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
 from aktor.consumer.facade import KafkaConsumer
+from tests.executed import lines
 from tests.scenarios.world import World
 
 AKTOR = Path(aktor.__file__).parent
@@ -24,25 +24,6 @@ CLIENT = tuple(str(AKTOR / part) for part in ("actors", "consumer", "events", "m
 FEW, MANY = 100, 400
 
 Act = Callable[[KafkaConsumer, list[TopicPartition]], Any]
-
-
-def lines(act: Callable[[], Any]) -> int:
-    """How many lines of the consumer's are executed by `act`, each round of a loop counted."""
-    count = 0
-
-    def trace(frame: Any, event: str, _arg: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(CLIENT):
-            return None
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(None)
-    return count
 
 
 @contextmanager
@@ -64,7 +45,7 @@ def cost(act: Act, partitions: int) -> int:
         act(consumer, every)  # what is done only once is not counted
         world.stand_still = True
         try:
-            return lines(lambda: act(consumer, every))
+            return lines(lambda: act(consumer, every), of=CLIENT)
         finally:
             world.stand_still = False
 
@@ -106,7 +87,7 @@ def all_of_it(act: Act, partitions: int) -> int:
     """Lines that `act` executes on both sides, with whatever the background does meanwhile."""
     with reading(partitions) as (_world, consumer, every):
         act(consumer, every)
-        return lines(lambda: act(consumer, every))
+        return lines(lambda: act(consumer, every), of=CLIENT)
 
 
 def go_to_the_end(consumer: KafkaConsumer, every: list[TopicPartition]) -> None:
@@ -139,7 +120,7 @@ def busy_poll(partitions: int, *, filled: slice) -> int:
         consumer.poll(0, max_records=2)
         world.stand_still = True
         try:
-            return lines(lambda: consumer.poll(0, max_records=100))
+            return lines(lambda: consumer.poll(0, max_records=100), of=CLIENT)
         finally:
             world.stand_still = False
 

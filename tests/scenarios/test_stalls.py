@@ -20,7 +20,7 @@ from aktor.errors import RecordDeserializationError
 from aktor.simulation import Simulation
 from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
-from tests.scenarios.reading import T0, T1, a_member
+from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import Event, World, seeds
 
 
@@ -438,6 +438,30 @@ def test_a_late_poll_stalls_also_a_partition_of_which_nobody_knows_whether_there
 
         assert [(one["reason"], one["lag"]) for one in told] == [("application", None)]
         assert of(world, consumer, "delivery.resumed")["orders-1"]
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_an_application_that_has_read_all_and_polls_late_stalls_what_is_not_fetched_meanwhile(
+    seed: int,
+) -> None:
+    """It has not told that it has read the other one's records, so for the consumer the buffer is
+    full. Nobody looks: so nobody knows that there are records."""
+    with World(seed) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 10)
+        consumer = a_member(world, max_buffered_bytes=20_000)
+        poll_for(world, consumer, 3.0)
+        world.cluster.produce("orders", 0, *[b"x" * 1000] * 100)
+        read(world, consumer, 100)
+        world.sleep(2.0)
+        world.cluster.fill("orders", 10)
+        world.sleep(5.0)
+        told = of(world, consumer, "delivery.stalled")["orders-1"]
+        poll_for(world, consumer, 3.0)
+
+        assert [(one["reason"], one["lag"]) for one in told] == [("application", None)]
+        (over,) = of(world, consumer, "delivery.resumed")["orders-1"]
+        assert over["because"] == "records were delivered"
 
 
 def gaps_of(world: World, consumer: KafkaConsumer, seconds: float) -> dict[str, float]:

@@ -178,6 +178,7 @@ def take(
     # (Before the partitions are seen: an answer that comes meanwhile is younger than their ends.)
     answers = {node: it.last for node, it in fetch.answered.items()}
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
+    held = with_records(seen).values()
     return Picture(
         now=now,
         wall=dispatcher.wall(),
@@ -198,8 +199,8 @@ def take(
         session_timeout=settings.session_timeout,
         max_poll_interval=settings.max_poll_interval,
         room=settings.max_buffered_bytes,
-        buffered=engine.delivery.buffered_bytes,
-        buffered_of_paused=sum([one.buffered for one in with_records(seen).values() if one.paused]),
+        buffered=engine.delivery.buffered_bytes + sum([one.arrived for one in held]),
+        buffered_of_paused=sum([one.buffered for one in held if one.paused]),
         untold=engine.delivery.credit.unreported,
         isolated=settings.isolation_level == "read_committed",
         unreachable="" if unreachable is None else str(unreachable.args[0]),

@@ -510,11 +510,13 @@ def _is_stalled(p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reaso
     if it.paused or is_fed(p, it, reason):
         return False
     kind = reason.waiting_for
-    some = bool(it.buffered or it.lag)
-    if reason.fault and (some or _lag(p, tp, it) is None or kind in LEADER_CANNOT_TELL):
+    some = bool(it.buffered or it.lag) or _lag(p, tp, it) is None
+    if reason.fault and (some or kind in LEADER_CANNOT_TELL):
         return True
     if it.stage is Stage.PENDING_REVOCATION:
         return kind in _GIVEN_UP  # nobody asks for more
     if kind is WaitingFor.TRANSACTION or kind is WaitingFor.BYTES:
         return True
+    if kind is WaitingFor.BUFFER:  # the others are read all the time, so nobody is late
+        return bool(it.buffered or it.lag)
     return kind in _QUOTA or (kind in _HELD_UP and some)

@@ -291,14 +291,23 @@ def _unfetched(p: Picture) -> Reason | None:
     return Reason(WaitingFor.APPLICATION, text, p.application.polled_at, fault=False)
 
 
+def _asked_since(p: Picture, tp: TopicPartition) -> float | None:
+    """Since when a Fetch for it is on its way, or with the broker; None: there is none."""
+    node = source_of(p.fetch, p.cluster, tp)
+    since, asked = (math.inf, ()) if node is None else p.asked.get(node, (math.inf, ()))
+    return since if tp in asked else None
+
+
 def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     # While it is full nothing is asked for: that there was nothing new may have changed. (What is
     # buffered of paused partitions keeps no others from being fetched.)
     full, buffered = p.room * 9 // 10, p.buffered - p.buffered_of_paused
-    if it.is_here or buffered + p.untold < full:
+    if it.is_here or not buffered + p.untold or _asked_since(p, tp) is not None:
         return None
     if buffered < full:
-        return _unfetched(p)  # the rest was read; the next poll tells that
+        return _unfetched(
+            p
+        )  # the rest was read, or is less than a Fetch needs: the next poll helps
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
     return Reason(WaitingFor.BUFFER, text, -math.inf, fault=False)
 
@@ -331,9 +340,8 @@ def _too_few(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
     """There are records, and its leader has a Fetch for it that it may keep."""
     if p.min_bytes <= 1 or not it.lag or it.is_here:
         return None
-    node = source_of(p.fetch, p.cluster, tp)
-    since, asked = (math.inf, ()) if node is None else p.asked.get(node, (math.inf, ()))
-    if tp not in asked:
+    since = _asked_since(p, tp)
+    if since is None:
         return None
     text = f"{_source_word(p, tp)} keeps the Fetch that was sent{ago(since, p.now)} until it has"
     text += f" {p.min_bytes} bytes (fetch_min_bytes), or {seconds(p.max_wait)} are over"

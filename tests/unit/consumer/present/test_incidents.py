@@ -444,6 +444,25 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.BUFFER,
         "the buffer is full (990 of 1000 bytes)",
     ),
+    "nearly full, so that it is not fetched before a poll that is late": (
+        {
+            "buffered": 800,
+            "application": an_application(polled_at=NOW - 3.0),
+            "partitions": {T0: seen(lag=0)},
+        },
+        WaitingFor.APPLICATION,
+        "the application has not polled for 3.0 s; it is fetched after the next poll",
+    ),
+    "nearly full, and a Fetch for it is with its leader": (
+        {
+            "buffered": 800,
+            "application": an_application(polled_at=NOW - 3.0),
+            "partitions": {T0: seen(lag=0)},
+            "asked": {2: (NOW - 1.0, {T0})},
+        },
+        WaitingFor.RECORDS,
+        "There is nothing new",
+    ),
     "the buffer is full, mostly of paused ones": (
         {"buffered": 990, "buffered_of_paused": 940, "partitions": {T0: seen(lag=0)}},
         WaitingFor.RECORDS,

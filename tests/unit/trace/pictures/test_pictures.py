@@ -30,27 +30,14 @@ from aktor.trace.rebalances import Tables, read, tell
 from aktor.trace.rebalances.rows import At, Silence, Span
 from tests.gate import all_but_the_first
 from tests.unit.trace.pictures.many import many
-from tests.unit.trace.rebalances.incidents import Incident
+from tests.unit.trace.rebalances.incidents import Incident, slow_callback, tables_of
 from tests.unit.trace.rebalances.told import BEGAN, Member, storm_lines
-
-
-@cache
-def slow_callback() -> tuple[str, ...]:
-    """The lines of a group in which bob's listener is slow when carol joins (KIP-848)."""
-    with Simulation(1) as sim:
-        group = Incident(sim, "consumer")
-        _, bob = group.joins(), group.joins()
-        sim.run(for_=10)
-        bob.slow_listener = 4.0
-        group.joins()
-        sim.run(for_=20)
-        return tuple(json.dumps(event) for event in group.events())
 
 
 @cache
 def drawn() -> dict[str, str]:
     """The pictures of it."""
-    return draw(Tables(read(slow_callback())[0])).svgs()
+    return draw(tables_of(slow_callback("consumer"))).svgs()
 
 
 def pictures_of(tables: Tables) -> dict[str, Picture]:
@@ -191,7 +178,7 @@ def test_a_mark_tells_its_sentence_and_when_it_was() -> None:
 
 
 def test_the_waterfall_marks_the_steps_that_held_the_rebalance() -> None:
-    picture = pictures_of(Tables(read(slow_callback())[0]))["rebalance"]
+    picture = pictures_of(tables_of(slow_callback("consumer")))["rebalance"]
 
     held = [step["row"] for step in picture.data["steps"] if step["held"]]
     assert held == ["bob: revoked callback", "bob: assigned callback"]
@@ -199,7 +186,7 @@ def test_the_waterfall_marks_the_steps_that_held_the_rebalance() -> None:
 
 
 def test_the_critical_path_leads_from_who_began_over_who_held_to_the_end() -> None:
-    path = pictures_of(Tables(read(slow_callback())[0]))["timeline"].data["path"]
+    path = pictures_of(tables_of(slow_callback("consumer")))["timeline"].data["path"]
 
     assert [point["lane"] for point in path] == ["carol", *["bob"] * 4, "carol"]
     assert [point["a"] for point in path] == sorted(point["a"] for point in path)
@@ -211,7 +198,7 @@ def lanes_where_rebalances_begin(tables: Tables) -> list[str]:
 
 
 def test_a_triangle_is_on_the_lane_of_the_member_that_began_the_rebalance() -> None:
-    tables = Tables(read(slow_callback())[0])
+    tables = tables_of(slow_callback("consumer"))
 
     began = [row.initiator for row in tables.rebalances]
     assert began[-1] == "carol"

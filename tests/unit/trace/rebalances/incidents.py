@@ -48,6 +48,19 @@ class Incident:
         return sentences_of(self.events(), since)
 
 
+@cache
+def slow_callback(protocol: str) -> tuple[Event, ...]:
+    """Bob's listener takes four seconds when carol joins."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.slow_listener = 4.0
+        group.joins()
+        sim.run(for_=20)
+        return tuple(group.events())
+
+
 def sentences_of(events: Iterable[Event], since: float = 0.0) -> list[str]:
     """Of the rebalances that began so many seconds after the beginning, or later."""
     rows, _ = read(json.dumps(event) for event in events)

@@ -6,7 +6,7 @@ import pytest
 
 from aktor.simulation import Simulation
 from tests.gate import all_but_the_first
-from tests.unit.trace.rebalances.incidents import Incident, sentences_of, tables_of
+from tests.unit.trace.rebalances.incidents import Incident, sentences_of, slow_callback, tables_of
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -16,16 +16,9 @@ ONE = pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "cons
 
 @BOTH
 def test_a_slow_callback_is_named_though_the_others_are_done_last(protocol: str) -> None:
-    with Simulation(1) as sim:
-        group = Incident(sim, protocol)
-        _, bob = group.joins(), group.joins()
-        sim.run(for_=10)
-        bob.slow_listener = 4.0
-        group.joins()
-        sim.run(for_=20)
-
-        (sentence,) = group.sentences(since=9)
-        told = tables_of(group.events()).silences
+    events = slow_callback(protocol)
+    (sentence,) = sentences_of(events, since=9)
+    told = tables_of(events).silences
 
     # (What a consumer tells of a callback is as of then.)
     words = [row.sentence for row in told if (row.duration_ms or 0) > 3500]
@@ -184,14 +177,7 @@ def test_a_member_without_a_trace_is_named_by_the_leaders_list() -> None:
 def test_a_member_is_in_one_rebalance_however_many_parts_it_has_in_it() -> None:
     """A KIP-848 member has a part for each target: they were counted as rebalances, and carol, who
     was done after 12.7 s, was said to have been in three of 15 ms."""
-    with Simulation(1) as sim:
-        group = Incident(sim, "consumer")
-        _, bob = group.joins(), group.joins()
-        sim.run(for_=10)
-        bob.slow_listener = 4.0
-        group.joins()
-        sim.run(for_=20)
-        tables = tables_of(group.events())
+    tables = tables_of(slow_callback("consumer"))
 
     (carol,) = [row for row in tables.members if row.consumer == "carol"]
     its = [row for row in tables.parts if row.consumer == "carol"]

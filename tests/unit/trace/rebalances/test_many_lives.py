@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import pickle
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +16,7 @@ import aktor.trace.rebalances
 from aktor.trace.rebalances import GroupTraces, clocks, group
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import MemberTotal, Row
+from tests.executed import lines
 from tests.unit.trace.rebalances.told import BEGAN, Member, takes
 
 ANALYSIS = str(Path(aktor.trace.rebalances.__file__).parent)
@@ -133,25 +132,6 @@ def without_names(rows: list[Row]) -> tuple[list[str], Counter[str]]:
     return sorted(others), totals
 
 
-def lines(act: Callable[[], Any]) -> int:
-    """How many lines of the analysis are executed by `act`, each round of a loop counted."""
-    count = 0
-
-    def trace(frame: Any, event: str, _arg: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(ANALYSIS):
-            return None
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(None)
-    return count
-
-
 @pytest.fixture
 def few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that some hundred lives are many."""
@@ -168,7 +148,7 @@ def test_neither_memory_nor_work_grows_with_all_lives_that_ever_were(
     for first in (1, 1 + MANY):
         tell(traces, lives(loop, range(first, first + MANY - FEW)))
         few = lives(loop, range(first + MANY - FEW, first + MANY))
-        costs.append(lines(partial(tell, traces, few)))
+        costs.append(lines(partial(tell, traces, few), of=ANALYSIS))
         sizes.append(len(pickle.dumps(traces)))
 
     assert sizes[1] <= 1.1 * sizes[0] + NAME * MANY

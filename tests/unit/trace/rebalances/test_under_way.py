@@ -172,12 +172,13 @@ def test_both_rounds_of_a_cooperative_rebalance_are_one_that_goes_on(assignor: s
     check_each_moment(told, "classic", "revoked_callback", until=told.held + HELD - 0.3)
 
 
+def all_close(sim: Simulation, _: Bob) -> None:
+    for member in sim.members:
+        closes(sim, member)
+
+
 @BOTH
 def test_members_that_close_before_it_is_over_leave_one_row_and_the_silences(protocol: str) -> None:
-    def all_close(sim: Simulation, _: Bob) -> None:
-        for member in sim.members:
-            closes(sim, member)
-
     told = course(protocol, calls_back_slowly, all_close).seen(1000)
 
     (row,) = (row for row in told.rebalances if row.initiator == "carol")
@@ -196,10 +197,6 @@ def test_members_that_close_before_it_is_over_leave_one_row_and_the_silences(pro
 @BOTH
 def test_a_callback_of_a_member_that_closes_in_a_rebalance_is_one_silence(protocol: str) -> None:
     """It was told by what bob said meanwhile, and by the rebalance that came to no end."""
-
-    def all_close(sim: Simulation, _: Bob) -> None:
-        for member in sim.members:
-            closes(sim, member)
 
     told = course(protocol, calls_back_slowly, all_close).seen(1000)
 
