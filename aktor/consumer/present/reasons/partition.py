@@ -440,14 +440,15 @@ def _alike(p: Picture) -> dict[TopicPartition, Reason]:
     hindered, replicas = p.fetch.hindered, p.fetch.replicas
     positions, crowded = p.positions.waiting, p.crowded
     known: set[TopicPartition] = set().union(hindered, replicas, positions, crowded)
-    asked: set[TopicPartition] = set().union(*[these for _, these in p.asked.values()])
+    asked = {node: these for node, (_, these) in p.asked.items()}
     topics = p.cluster.topics
     for tp, kind in kinds(p.partitions):
         topic = topics.get(tp[0])
         info = None if topic is None else topic.partitions.get(tp[1])
         key: tuple[object, ...] = kind, tp[0], info is None
         if info is not None and info.leader >= 0:
-            key = kind, info.leader, tp in asked
+            source = replicas.get(tp, info.leader)
+            key = kind, info.leader, source in asked and tp in asked[source]
         if tp in known:
             hindrance, position = hindered.get(tp), positions.get(tp)
             key += (

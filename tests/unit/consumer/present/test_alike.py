@@ -126,6 +126,20 @@ DIFFER: Final[dict[str, Picture]] = {
         {},
         waiting={T0: a_look_up(), T1: a_look_up(stage="failed")},
     ),
+    "whether a Fetch for it is on its way": looked(
+        {},
+        {},
+        buffered=800,
+        application=an_application(polled_at=NOW - 9.0),
+        asked={2: (NOW - 1.0, {T0})},
+    ),
+    "whether that Fetch is with its leader": looked(
+        {},
+        {},
+        buffered=800,
+        application=an_application(polled_at=NOW - 9.0),
+        asked={1: (NOW - 1.0, {T1}), 2: (NOW - 1.0, {T0})},
+    ),
     "from where it is read": looked(
         BEHIND,
         BEHIND,
