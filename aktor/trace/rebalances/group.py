@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from aktor.trace.rebalances import fields
 from aktor.trace.rebalances.absent import ENDED, ENDED_WORDS, INTERVALS, absent
 from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
 from aktor.trace.rebalances.causes import STAYS, Cause, cause_of, departure_of, was_replaced
-from aktor.trace.rebalances.clocks import Clocks, cut
+from aktor.trace.rebalances.clocks import Clocks
+from aktor.trace.rebalances.generations import Generations
 from aktor.trace.rebalances.holds import not_there
 from aktor.trace.rebalances.lines import ALONE, DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event
 from aktor.trace.rebalances.outages import Outages
@@ -66,10 +67,6 @@ ABANDONED: Final = 600.0
 #: A member that is in a rebalance and tells nothing for so many seconds, and for two intervals of
 #: its heartbeats, is not there any more, or its trace is not.
 QUIET: Final = 30.0
-
-#: So many generations are kept that members were done with, and so many ids of members.
-KEPT: Final = 50
-IDS: Final = 10_000
 
 #: Of the consumers on which nothing depends any more so many are kept: those that told something
 #: last. Who tells something again after that is taken for another consumer. The first number is for
@@ -123,15 +120,13 @@ class GroupTraces:
         self._storms = Storms(group)
         self._totals = Totals(group)
         self.clocks = Clocks()
-        #: The ids of the members, as the leader of a classic group had them last.
-        self._listed: frozenset[str] | None = None
-        #: The generation of which a member has heard last.
-        self._answered: int | None = None
-        #: The generations that members were done with last.
-        self._done: list[int] = []
-        #: The ids of the members of each generation, as leaders had them; and those of all traces.
-        self._lists: dict[int, frozenset[str]] = {}
-        self._ids: dict[str, None] = {}
+        self._generations = Generations(
+            self._lives,
+            self._together,
+            end=self._end_part,
+            expel=self._spans.expel,
+            take_out=self._take_out,
+        )
         self._last: Event | None = None
         #: Nothing comes to its end by the mere passing of time before this.
         self._due = math.inf
@@ -302,8 +297,7 @@ class GroupTraces:
         member = fields.text(event, "member")
         if member and life.member != member:
             life.member = member
-            self._ids[member] = None
-            cut(self._ids, IDS)
+            self._generations.know(member)
         part = life.part
         if part is not None and event["event"] not in _NO_PART:
             part.seen, part.passed = event["t"], None
@@ -390,91 +384,10 @@ class GroupTraces:
         generation = fields.number(event, "generation")
         if generation is not None:
             self._together.join_generation(part, generation)
-            if generation != self._answered:
-                self._answered = generation
-                self._pass_by(part, at, generation)
-            self._compare(part, event.get("member_ids"))
             listed = event.get("member_ids")
-            ids = listed if isinstance(listed, Mapping) else ()
+            ids = listed if isinstance(listed, Mapping) else {}
+            self._generations.answered(part, at, generation, ids.keys())
             self.clocks.answered(generation, at, life.member, life.name, ids)
-            self._count(part.counted, generation)
-
-    def _compare(self, part: Part, listed: Any) -> None:
-        """The leader's list of members against those of before: who is gone, and who is new?
-
-        The list says what no member says of itself: that its session has ended. And it has the
-        members that have no trace here.
-        """
-        if not isinstance(listed, Mapping) or not listed:
-            return
-        self._name_listed(part, listed)
-        for life in self._lives.values():
-            self._end_if_passed(life, part, listed)
-            silent = life.part is None and life.in_group and not life.departed
-            # (A leader may read its list when the group is generations ahead.)
-            silent = silent and (life.generation or 0) < (part.generation or 0)
-            if silent and life.member is not None and life.member not in listed:
-                part.expelled.append(Expelled(life.name, part.seen, life.source, life.told))
-                self._spans.expel(life, part.seen)
-            if self._is_missing(life, part, listed):
-                self._take_out(life, part.seen)
-        if self._listed is not None:
-            part.came += sorted(listed.keys() - self._listed - self._ids.keys())
-            part.went += sorted(self._listed - listed.keys() - self._ids.keys())
-        self._listed = frozenset(listed)
-        if part.generation is not None:
-            self._lists[part.generation] = self._listed
-            cut(self._lists, KEPT)
-
-    def _pass_by(self, part: Part, at: float, generation: int) -> None:
-        """The coordinator answers all members that have joined at once. Who tells nothing of that
-        has joined later, or is not there any more."""
-        for life in self._lives.values():
-            own = life.part
-            if own is not None and own is not part and life.state == "joining":
-                since = own.since_generation if own.generation is None else own.generation
-                if own.passed is None and (since or 0) < generation:
-                    own.passed = at
-
-    def _name_listed(self, part: Part, listed: Mapping[Any, Any]) -> None:
-        """Who is in the list is in this generation, whether or not it has told of its answer. (A
-        new member may not even have heard of its id.)"""
-        generation = part.generation
-        if generation is None:
-            return
-        ids = listed.keys() - self._ids.keys()
-        for life in self._lives.values():
-            own = life.part
-            if own is None or own.generation is not None or own.passed is None:
-                continue
-            if life.member is None:
-                found = next((one for one in sorted(ids) if life.may_be(one)), None)
-                if found is None:
-                    continue
-                life.member = found
-                self._ids[found] = None
-                ids.remove(found)
-            if life.member in listed:
-                self._together.join_generation(own, generation)
-
-    def _end_if_passed(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> None:
-        """A member was in a generation, has told nothing of it, and is not in this one, which is
-        later: it was killed in that one, and its session has ended since."""
-        own, generation = life.part, part.generation
-        if own is None or own.generation is None or generation is None or own is part:
-            return
-        if own.generation < generation and life.member is not None and life.member not in listed:
-            self._end_part(life, max(own.seen, own.began), "lost")
-            life.in_group = True
-
-    def _is_missing(self, life: Life, part: Part, listed: Mapping[Any, Any]) -> bool:
-        """Whether a member was told that the group rebalances, and is not in what came of it."""
-        own, generation = life.part, part.generation
-        if own is None or own is part or generation is None or life.protocol != "classic":
-            return False
-        since = own.since_generation
-        was_there = own.cause is Cause.PEER and since is not None and since < generation
-        return was_there and life.member is not None and life.member not in listed
 
     def _take_out(self, life: Life, at: float) -> None:
         """The coordinator has taken this member out of the group in the midst of its part. If it
@@ -484,21 +397,6 @@ class GroupTraces:
             life.in_group = False
             self._spans.expel(life, at)
             self._due = min(self._due, at + SETTLED)
-
-    def _count(self, counted: int, generation: int) -> None:
-        """If the leader counts fewer members than seem to be in the group, some were killed and
-        their sessions have ended. Take out the members whose traces have been silent for longest.
-
-        (A static member that was killed is counted until its session ends. A member may be taken
-        out wrongly if its trace does not yet say that it is in the generation: it is back in the
-        group with its next `membership.moved` or `rebalance.completed`.)
-        """
-        members = [life for life in self._lives.values() if life.in_group]
-        if not 0 < counted < len(members):
-            return
-        others = [life for life in members if life.generation != generation]
-        for life in sorted(others, key=_told)[: len(members) - counted]:
-            life.in_group = False
 
     def _epoch(self, life: Life, at: float, event: Event) -> None:
         epoch = fields.number(event, "after") or fields.number(event, "now")
@@ -521,8 +419,8 @@ class GroupTraces:
         part = life.part or self._begin_part(life, at - ms / 1000, fields.text(event, "because"))
         life.in_group = True
         generation = fields.number(event, "generation")
-        if generation is not None and generation not in self._done:
-            self._done = [*self._done[1 - KEPT :], generation]
+        if generation is not None:
+            self._generations.completed(generation)
         if life.protocol != "consumer" and generation is not None:
             self._together.join_generation(part, generation)
         elif generation and part.generation is None and not part.revoked:
@@ -779,11 +677,9 @@ class GroupTraces:
             left, given = before.released_in, given_in.generation
             if left is None or given is None:
                 return
-            # (Of those that no trace tells of nobody knows who was there: offsets may show it.)
-            meanwhile = [between for between in self._done if left < between < given]
-            if meanwhile or left + 1 < given:
-                listed = {one for between in meanwhile for one in self._lists.get(between, ())}
-                self._ownership.had_another(partition, unseen=bool(listed - self._ids.keys()))
+            unseen = self._generations.between(left, given)
+            if unseen is not None:
+                self._ownership.had_another(partition, unseen=unseen)
             return
         revoked_in = before.revoked_in
         if (
@@ -1067,10 +963,3 @@ HANDLERS: Final[Mapping[str, _Handler]] = {
     "topic.refused": GroupTraces._topic_refused,
     DELIVERED: GroupTraces._delivered,
 }
-
-
-def _told(life: Life) -> tuple[bool, float]:
-    """A key to sort members by: first those that are in no rebalance; among equals first the one
-    whose trace told of a rebalance longest ago."""
-    part = life.part or life.last_part
-    return life.part is not None, -math.inf if part is None else part.seen
