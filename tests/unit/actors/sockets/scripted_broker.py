@@ -12,6 +12,8 @@ from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 
+from tests.unit.actors.sockets.net_client import LIMIT
+
 #: The newest version of each API that the scripts speak, by API key.
 SPOKEN = {1: 12, 3: 12, 17: 1, 18: 3, 36: 2}
 
@@ -97,18 +99,26 @@ class ScriptedBroker:
         self._tls = tls
         self._listener = socket.create_server(address)
         self._open: list[socket.socket] = []
+        self._scripts: list[threading.Thread] = []
         self.port: int = self._listener.getsockname()[1]
         self.errors: list[BaseException] = []
-        threading.Thread(target=self._accept, name="scripted-broker", daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, name="scripted-broker", daemon=True)
+        self._accepting.start()
 
     def __enter__(self) -> ScriptedBroker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sock in (self._listener, *self._open):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-            sock.close()
+        """Each thread closes its own socket. One that was closed from here, amid a call of another
+        thread, would give its number to the next file: OpenSSL would read and write that one."""
+        _hang_up(self._listener)
+        self._accepting.join(LIMIT)
+        self._listener.close()
+        for sock in self._open:
+            _hang_up(sock)
+        for script in self._scripts:
+            script.join(LIMIT)
+        assert not any(script.is_alive() for script in self._scripts), "a script does not end"
 
     def _accept(self) -> None:
         while True:
@@ -117,7 +127,9 @@ class ScriptedBroker:
             except OSError:
                 return
             self._open.append(sock)
-            threading.Thread(target=self._run, args=(sock,), daemon=True).start()
+            script = threading.Thread(target=self._run, args=(sock,), daemon=True)
+            self._scripts.append(script)
+            script.start()
 
     def _run(self, sock: socket.socket) -> None:
         try:
@@ -132,6 +144,12 @@ class ScriptedBroker:
             self.errors.append(error)
         finally:
             sock.close()
+
+
+def _hang_up(sock: socket.socket) -> None:
+    """Whoever waits for it hears that it is over."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def framed(request: Request, response: Any) -> bytes:

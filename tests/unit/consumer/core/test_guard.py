@@ -436,7 +436,7 @@ def said_in_a_child(act: Callable[[], Any]) -> str:
     os.close(ours)
     with os.fdopen(theirs) as told:
         said = told.read()
-    os.waitpid(child, 0)
+    assert os.waitpid(child, 0)[1] == 0, "the child was killed"
     return said.replace(str(child), "the child's")
 
 
