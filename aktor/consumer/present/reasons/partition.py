@@ -304,10 +304,8 @@ def _no_room(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None
     full, buffered = p.room * 9 // 10, p.buffered - p.buffered_of_paused
     if it.is_here or not buffered + p.untold or _asked_since(p, tp) is not None:
         return None
-    if buffered < full:
-        return _unfetched(
-            p
-        )  # the rest was read, or is less than a Fetch needs: the next poll helps
+    if buffered < full:  # the rest was read, or is less than a Fetch needs: the next poll helps
+        return _unfetched(p)
     text = f"the buffer is full ({p.buffered} of {p.room} bytes) of other partitions' records"
     return Reason(WaitingFor.BUFFER, text, -math.inf, fault=False)
 
