@@ -12,7 +12,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import ref
 
 from kafka.errors import IllegalStateError
@@ -126,6 +126,7 @@ class Guarded:
         guard = self._guard
         if turn.name in READS:
             self._attendance.end()
+            guard.reads(turn)
         if not guard.enter(turn):
             if guard.in_callback_of is not None:
                 raise guard.refusal(turn.name)
@@ -169,7 +170,7 @@ class Guarded:
         if self._loop is not None:
             self._check_loop()
         self._check_beside_process(name)
-        turn = Turn(name, _current_task())
+        turn = Turn(name, tasks.current_task())
         holder = guard.holder.setdefault(None, turn)
         if holder is not turn:
             if name not in NEVER_NESTED:
@@ -225,10 +226,3 @@ def running_loop() -> asyncio.AbstractEventLoop:
             "no event loop runs in this thread: call the consumer in a coroutine; from another"
             " thread, by asyncio.run_coroutine_threadsafe or loop.call_soon_threadsafe"
         ) from None
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop runs
-        return None

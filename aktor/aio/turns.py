@@ -12,15 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Final
 from weakref import ref
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
-from aktor.aio.waits import waits_for
+from aktor.aio.tasks import current_task
+from aktor.aio.waits import frames_awaiting, waits_for
+from aktor.consumer.core.caller import CallerRef, frames_of, thread_of
 from aktor.consumer.core.guard import Guard
 from aktor.consumer.core.waiting import Patience
 from aktor.errors import ConsumerStoppedError
@@ -109,7 +113,7 @@ class _Place:
 class TaskGuard(Guard[Turn]):
     """The guard of calls that await. It is used on the event loop's thread only."""
 
-    __slots__ = ("_callback", "_nested", "_nested_over", "_queue", "away")
+    __slots__ = ("_callback", "_nested", "_nested_over", "_queue", "_reader", "away")
 
     CLOSED = ConsumerStoppedError
 
@@ -119,6 +123,8 @@ class TaskGuard(Guard[Turn]):
         #: Calls that have let others in while they wait for the cluster.
         self.away: set[Turn] = set()
         self._callback: ref[asyncio.Task[Any]] | None = None
+        #: The last call that reads.
+        self._reader: Turn | None = None
         self._queue: deque[_Place] = deque()
         #: How many nested calls are under way; and what is set when the last of them is over.
         self._nested = 0
@@ -127,6 +133,23 @@ class TaskGuard(Guard[Turn]):
     def start(self) -> None:
         """The consumer is started."""
         self.started = True
+
+    def reads(self, turn: Turn) -> None:
+        """This call is to read."""
+        self._reader = turn
+
+    def frames(self, caller: CallerRef, *, in_callback: bool) -> Iterable[FrameType]:
+        """Those of the task of the listener, or of the last call that reads: what it awaits now.
+        If it awaits nothing, or has ended, those of the event loop's thread; but what looks there
+        itself is not what keeps the consumer waiting."""
+        reader = self._reader
+        task = self.callback if in_callback else None if reader is None else reader.task
+        if task is not None and (frames := frames_awaiting(task)):
+            return frames
+        thread = thread_of(caller)
+        if thread == threading.get_ident() and current_task() is not task:
+            return ()
+        return frames_of(thread)
 
     @property
     def waiting_calls(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which task waits for which, as far as asyncio knows it.
+"""Where a task waits, and which task waits for which, as far as asyncio knows it.
 
 A task that awaits a task, `gather`, `wait`, `wait_for`, `shield` or the end of a `TaskGroup` is
 found. What waits for a lock, a queue or an event is not: nobody knows who will set it.
@@ -9,9 +9,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
-__all__ = ["waits_for"]
+__all__ = ["frames_awaiting", "waits_for"]
+
+#: Of a coroutine and of a generator: its frame, whether it runs, and what it awaits.
+_OF_KIND: Final = (
+    ("cr_frame", "cr_running", "cr_await"),
+    ("gi_frame", "gi_running", "gi_yieldfrom"),
+)
+
+
+def frames_awaiting(task: asyncio.Task[Any]) -> list[FrameType]:
+    """The frames in which this task is suspended, the innermost first; none if it runs now, or has
+    ended. From any thread."""
+    frames: list[FrameType] = []
+    at: Any = task.get_coro()
+    while at is not None:
+        kind = next((names for names in _OF_KIND if hasattr(at, names[0])), None)
+        if kind is None:
+            break
+        frame, runs, awaited = (getattr(at, name) for name in kind)
+        if runs:
+            return []
+        if frame is not None:
+            frames.append(frame)
+        at = awaited
+    return frames[::-1]
 
 
 def waits_for(waiter: asyncio.Task[Any], other: asyncio.Task[Any]) -> bool:

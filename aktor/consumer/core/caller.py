@@ -7,12 +7,23 @@ not list these, as it does threads (`sys._current_frames`): hence the weak refer
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = ["Caller", "CallerRef", "is_another", "is_this", "nobody", "this_caller", "thread_of"]
+__all__ = [
+    "Caller",
+    "CallerRef",
+    "frames_of",
+    "is_another",
+    "is_this",
+    "nobody",
+    "this_caller",
+    "thread_of",
+]
 
 
 class Caller:
@@ -68,3 +79,11 @@ def thread_of(caller: CallerRef) -> int | None:
     # The main thread has a frame to the end: once its code is done, it waits for other threads.
     main = threading.main_thread()
     return one.ident if one.ident != main.ident or main.is_alive() else None
+
+
+def frames_of(thread: int | None) -> Iterator[FrameType]:
+    """The frames of this thread, the innermost first; none if it has ended."""
+    frame = None if thread is None else sys._current_frames().get(thread)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -21,11 +21,12 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from aktor.actors.runtime.dispatcher import Bell
+from aktor.consumer.core.caller import CallerRef, frames_of, thread_of
 from aktor.consumer.core.questions import ANSWER_GRACE
 from aktor.consumer.core.waiting import Patience
 from aktor.errors import ConsumerClosedError, ConsumerForkedError
@@ -111,6 +112,12 @@ class Guard(Generic[H]):
     def forked(self) -> bool:
         """Whether this is a child of the process that made the consumer."""
         return self._forks != _forks
+
+    def frames(self, caller: CallerRef, *, in_callback: bool) -> Iterable[FrameType]:
+        """Where the code is that is to poll next, or, `in_callback`, the rebalance listener's: its
+        frames, the innermost first, as far as they are known. `caller`: who has polled last, or
+        runs the listener. From any thread."""
+        return frames_of(thread_of(caller))
 
     def check_process(self) -> None:
         """Raise in a forked child."""

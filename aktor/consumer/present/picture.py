@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import field
+from types import FrameType
 from typing import Any, Final, Protocol
 
 from aktor.actors.runtime.dispatcher import Dispatcher
-from aktor.consumer.core.caller import thread_of
+from aktor.consumer.core.caller import CallerRef, frames_of
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.present.seen import PartitionSeen, see, with_records
@@ -70,6 +71,9 @@ class CallsNow(Protocol):
     @property
     def waiting_calls(self) -> Collection[str]:
         """The names of these calls."""
+
+    def frames(self, caller: CallerRef, *, in_callback: bool) -> Iterable[FrameType]:
+        """See `Guard.frames`."""
 
 
 class ApplicationNow(Value):
@@ -233,7 +237,7 @@ def _line_of(background: int | None, overdue: float) -> str:
     # The watch looks on the background thread itself: where it is now says nothing.
     if overdue < LATE_POLL or background is None or background == threading.get_ident():
         return ""
-    return line_of(background, ours=True)
+    return line_of(frames_of(background), ours=True)
 
 
 def _only(value: Value | None, kind: type[Any]) -> Any:
@@ -250,13 +254,16 @@ def _application(
     handed_at = engine.iteration.handed_at
     polled_at = max(heartbeat.polled_at, handed_at)
     late = not waits and now - max(polled_at, since) >= LATE_POLL
+    line = ""
+    if (late or running) and dispatcher.on_threads:
+        line = line_of(guard.frames(caller, in_callback=running is not None))
     return ApplicationNow(
         polled_at=polled_at,
         waits=waits,
         waits_in=_other_call(guard) if waits else "",
         callback=callback,
         callback_since=since,
-        line=line_of(thread_of(caller)) if (late or running) and dispatcher.on_threads else "",
+        line=line,
         delivered_at=max(engine.delivered_at, handed_at),
         subscribed_at=heartbeat.subscribed_at,
         handlers=(0, 0, math.inf) if handlers is None else handlers(),

@@ -1,10 +1,9 @@
-"""Where a thread is, in the lines of the application: files, lines and functions, never values."""
+"""Where code is, in the lines of the application: files, lines and functions, never values."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from types import FrameType
 from typing import Final
 
@@ -17,34 +16,22 @@ FRAMES_MAX: Final = 12
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-def stack_of(thread: int | None) -> tuple[str, ...]:
-    """The stack of this thread as "folder/file.py:12 function", the innermost frame first; empty if
-    the thread has ended."""
-    frames = _frames(_innermost(thread))
+def stack_of(frames: Iterable[FrameType]) -> tuple[str, ...]:
+    """These frames, the innermost of which is the first, as "folder/file.py:12 function"."""
     return tuple(_place(frame) for frame, _ in zip(frames, range(FRAMES_MAX), strict=False))
 
 
-def line_of(thread: int | None, *, ours: bool = False) -> str:
-    """The innermost line of this thread that is the application's, neither ours nor one of Python's
-    own; `ours`: the innermost line at all. "" if there is none, or no thread."""
-    innermost = _innermost(thread)
-    if ours:
-        return "" if innermost is None else _place(innermost)
-    for frame in _frames(innermost):
+def line_of(frames: Iterable[FrameType], *, ours: bool = False) -> str:
+    """The innermost line of these frames that is the application's, neither ours nor one of
+    Python's own; `ours`, or if there is none: the innermost line at all. "" if there is no
+    frame."""
+    innermost = None
+    for frame in frames:
+        innermost = innermost or frame
         name = frame.f_code.co_filename
-        if not name.startswith((_OURS, "<")) and not _is_pythons(name):
+        if ours or not (name.startswith((_OURS, "<")) or _is_pythons(name)):
             return _place(frame)
     return "" if innermost is None else _place(innermost)
-
-
-def _innermost(thread: int | None) -> FrameType | None:
-    return None if thread is None else sys._current_frames().get(thread)
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 #: Where Python's own modules are.

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from aktor.actors.runtime.dispatcher import Dispatcher, Standstill, Wake
-from aktor.consumer.core.caller import thread_of
 from aktor.consumer.core.engine import Engine
 from aktor.consumer.core.partition import Partition, Stage
 from aktor.consumer.present import picture
@@ -401,12 +400,13 @@ class Watch:
             return
         self._late_poll = p.application.polled_at
         running = engine.rebalancing.user_code.running
-        thread = thread_of(engine.poll_heartbeat.caller if running is None else running[2])
+        caller = engine.poll_heartbeat.caller if running is None else running[2]
+        frames = self._guard.frames(caller, in_callback=running is not None)
         self._log.warning(
             "poll.overdue",
             seconds=round(late, 3),
             callback=p.application.callback or None,
-            stack=stack_of(thread) if self._dispatcher.on_threads else (),
+            stack=stack_of(frames) if self._dispatcher.on_threads else (),
         )
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aktor.consumer.core.caller import thread_of
+from aktor.consumer.core.caller import frames_of, thread_of
 from aktor.consumer.core.rebalancing import UserCode
 from aktor.consumer.present import picture
 from aktor.consumer.present.stack import line_of, stack_of
@@ -58,8 +58,8 @@ def test_no_line_is_named_of_a_thread_that_has_ended_since_another_may_have_its_
     assert in_callback.running is not None
     for caller in (harness.engine.poll_heartbeat.caller, in_callback.running[2]):
         assert thread_of(caller) is None
-    assert line_of(None) == ""
-    assert stack_of(None) == ()
+    assert line_of(frames_of(None)) == ""
+    assert stack_of(frames_of(None)) == ()
 
 
 def test_the_line_of_the_thread_that_polls_is_named() -> None:
@@ -67,4 +67,4 @@ def test_the_line_of_the_thread_that_polls_is_named() -> None:
     harness.clock.now += 100.0
     harness.poll()
 
-    assert "test_stack.py" in line_of(thread_of(harness.engine.poll_heartbeat.caller))
+    assert "test_stack.py" in line_of(frames_of(thread_of(harness.engine.poll_heartbeat.caller)))
