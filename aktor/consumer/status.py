@@ -378,15 +378,15 @@ def _behind(p: Picture, it: PartitionSeen, lag: int | None) -> float | None:
 
 
 def _broker(one: BrokerNow, now: float) -> BrokerStatus:
-    begun = one.failing_since if one.fails else None
+    begun = one.failing_since if one.fails_at(now) else None
     return BrokerStatus(
         node=one.node,
         address=one.address,
         connected=one.connected,
         last_answer=_age(one.heard_at, now),
         failing=None if begun is None else _age(begun, now),
-        attempts=one.attempts if one.fails else 0,
-        error=one.error if one.fails else "",
+        attempts=0 if begun is None else one.attempts,
+        error="" if begun is None else one.error,
     )
 
 

@@ -49,23 +49,29 @@ def was_unused(retry_at: float, now: float) -> bool:
 
 
 class Heard:
-    """When a broker has last answered on one connection. It changes with each answer, so it is a
-    slot: the network actor writes it, any thread reads it."""
+    """When a broker has last answered on one connection, and when it was last asked. Both change
+    with each request, so they are slots: the network actor writes them, any thread reads them."""
 
-    __slots__ = ("at",)
+    __slots__ = ("asked_at", "at")
 
     def __init__(self) -> None:
         self.at = -math.inf
+        self.asked_at = -math.inf
 
     def note(self, now: float) -> None:
         """The broker has answered."""
         self.at = now
 
+    def ask(self, now: float) -> None:
+        """A request is sent to the broker."""
+        self.asked_at = now
+
     @classmethod
     def until_now(cls, slots: Iterable[Heard]) -> Heard:
         """A slot that nobody writes any more, with the last answer that these have."""
-        last = cls()
+        last, slots = cls(), list(slots)
         last.note(max([one.at for one in slots], default=-math.inf))
+        last.ask(max([one.asked_at for one in slots], default=-math.inf))
         return last
 
 
@@ -130,9 +136,10 @@ class BrokerNow(Value):
 
     `failing_since`: the first failure in a row, or, if that was an answer which did not come, when
     it was asked for; `failed_at` the last one. `attempts` counts the failures, `error` says how the
-    last one ended ("": it hung up), `retry_at` when the next attempt may begin. `refused`: it
-    refuses our credentials. It throttles each connection for itself: that for ordinary requests
-    (`throttle`), for Fetches, and those to it as the group's coordinator.
+    last one ended ("": it hung up), `retry_at` when the next attempt may begin. `refused_since`:
+    when it first refused our credentials (None: it does not). It throttles each connection for
+    itself: that for ordinary requests (`throttle`), for Fetches, and those to it as the group's
+    coordinator.
     """
 
     node: int
@@ -144,7 +151,7 @@ class BrokerNow(Value):
     attempts: int
     error: str
     retry_at: float
-    refused: bool
+    refused_since: float | None
     throttle: Throttle
     fetch_throttle: Throttle
     group_throttle: Throttle
@@ -166,9 +173,12 @@ class BrokerNow(Value):
 
     def fails_at(self, now: float) -> bool:
         """Whether it fails, and has been tried lately: nobody knows how a broker is now that
-        nobody needs."""
-        idle = not self.connected and self.connecting_since is None
-        return self.fails and not (idle and was_unused(self.retry_at, now))
+        nobody needs. (A connection to it may have been open for long.)"""
+        if not self.fails:
+            return False
+        asked_at = max([one.asked_at for one in self.heard], default=-math.inf)
+        is_tried = self.connecting_since is not None or asked_at > self.failed_at
+        return is_tried or not was_unused(self.retry_at, now)
 
 
 class NetworkNow(Value):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from aktor.actors.runtime.manager import NEVER, Backoff
 from aktor.address import written
+from aktor.errors import AuthenticationError
 from aktor.events.network import Request
 from aktor.events.present import Heard, Throttle, was_unused
 from aktor.state_table import follow
@@ -32,6 +33,7 @@ class ConnectionAttempts:
         "failed_at",
         "failing_since",
         "failure",
+        "refused_since",
         "silent_since",
     )
 
@@ -44,6 +46,8 @@ class ConnectionAttempts:
         self.failing_since: float | None = None
         #: The same, but if that failure was an answer which did not come: when it was asked for.
         self.silent_since: float | None = None
+        #: When the broker first refused our login; None: its last failure was another one.
+        self.refused_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
         #: How the last attempt or connection ended, also one on which the broker had answered.
@@ -67,7 +71,7 @@ class ConnectionAttempts:
         """An attempt begins. If the broker was not needed for long, another row of failures
         begins with it."""
         if self.was_unused(now):
-            self.failing_since = self.silent_since = None
+            self.failing_since = self.silent_since = self.refused_since = None
         self.begun_at = now
 
     def failed(
@@ -83,6 +87,10 @@ class ConnectionAttempts:
         before. `asked_at`: when what it has not answered in time was sent, if it is that."""
         self.ended = ended
         self.failure = None if proven else ended
+        if not isinstance(self.failure, AuthenticationError):
+            self.refused_since = None
+        elif self.refused_since is None:
+            self.refused_since = now
         if self.failing_since is None:
             self.failing_since = now
             self.silent_since = now if asked_at is None else asked_at
@@ -91,7 +99,8 @@ class ConnectionAttempts:
 
     def succeeded(self) -> None:
         """The broker has answered."""
-        self.failure = self.ended = self.failing_since = self.silent_since = None
+        self.failure = self.ended = None
+        self.failing_since = self.silent_since = self.refused_since = None
         self._backoff.reset()
 
     def pause(self, until: float) -> None:
@@ -271,6 +280,7 @@ class Link:
         waiting.sent(now)
         self.in_flight[waiting.request_id] = waiting
         self.used_at = now
+        self.heard.ask(now)
 
     def answered(self, now: float, throttle: float) -> None:
         """An answer came; the broker wants no request for `throttle` seconds."""
@@ -307,6 +317,7 @@ class Link:
         self.proven, self.proven_at = other.proven, other.proven_at
         self.used_at = other.used_at
         self.heard.note(other.heard.at)
+        self.heard.ask(other.heard.asked_at)
         self.throttle = other.throttle
 
     def give(self) -> tuple[str, dict[int, ClientRequest]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from aktor.actors.network.links import Link, LinkState
 from aktor.actors.sockets.diagnosis import reason_of, without_guess
-from aktor.errors import AuthenticationError
 from aktor.events.present import BrokerNow, NetworkNow, Throttle
 
 __all__ = ["network_now"]
@@ -71,7 +70,10 @@ def _broker_now(
         attempts=sum(link.attempts.failures for link in failing),
         error="" if last is None else _how_it_ended(last, has_answered),
         retry_at=min(due, default=-math.inf),
-        refused=any(isinstance(link.failure, AuthenticationError) for link in links),
+        refused_since=min(
+            [at for link in links if (at := link.attempts.refused_since) is not None],
+            default=None,
+        ),
         throttle=_throttle(set(links) - fetching - to_coordinator),
         fetch_throttle=_throttle(fetching.intersection(links)),
         group_throttle=_throttle(to_coordinator.intersection(links)),

@@ -196,7 +196,7 @@ def with_a_dead_broker(node: int) -> NetworkNow:
         attempts=14,
         error="Connection refused",
         retry_at=BEGIN + 1.0,
-        refused=False,
+        refused_since=None,
         throttle=Throttle(),
         fetch_throttle=Throttle(),
         group_throttle=Throttle(),

@@ -25,6 +25,8 @@ __all__ = [
     "next_attempt",
     "nobody_there",
     "refusal",
+    "refused_since",
+    "refuses",
     "silence",
     "throttling",
 ]
@@ -101,26 +103,37 @@ def _not_answered(p: Picture, broker: BrokerNow) -> list[float]:
 def login_refused(p: Picture) -> Reason | None:
     """Our login is refused, and no broker serves us by one that it has accepted before."""
     asked = (*p.network.brokers.values(), *p.network.servers)
-    refusing = [one for one in asked if one.refused and one.fails]
+    refusing = [one for one in asked if refuses(one)]
     if not refusing or any(one.connected and not one.fails for one in p.network.brokers.values()):
         return None
-    last = max(refusing, key=lambda one: one.failed_at)
+    # (All refuse by the same fault: it has lasted for as long as the first does.)
+    first = min(refusing, key=refused_since)
     # A bootstrap server is one of the brokers, mostly.
-    same = [one for one in p.network.brokers.values() if one.address == last.address]
-    if any(one.heard_at > last.failed_at for one in same):
+    same = [one for one in p.network.brokers.values() if one.address == first.address]
+    if any(one.heard_at > first.failed_at for one in same):
         return None
-    last = same[0] if same and same[0].refused else last
-    then = a_sentence(next_attempt(last, p.now))
-    text, since = refusal(last, p.now), last.failing_since or -math.inf
+    named = same[0] if same and refuses(same[0]) else first
+    text, since = refusal(named, p.now, since=refused_since(first)), refused_since(first)
+    then = a_sentence(next_attempt(named, p.now))
     return Reason(
-        WaitingFor.REFUSED, f"{broker_name(last)} {text}", since, True, then, only_new=True
+        WaitingFor.REFUSED, f"{broker_name(named)} {text}", since, True, then, only_new=True
     )
 
 
-def refusal(broker: BrokerNow, now: float) -> str:
+def refuses(broker: BrokerNow) -> bool:
+    """Whether it refuses our login."""
+    return broker.refused_since is not None and broker.fails
+
+
+def refused_since(broker: BrokerNow) -> float:
+    """Since when; -inf: it does not."""
+    return -math.inf if broker.refused_since is None else broker.refused_since
+
+
+def refusal(broker: BrokerNow, now: float, *, since: float | None = None) -> str:
     """ "has refused our login for 7.2 s (wrong password)"."""
-    since = broker.failing_since or -math.inf
-    return f"has refused our login{for_long(since, now)} ({first_line(broker.error)})"
+    lasts = for_long(refused_since(broker) if since is None else since, now)
+    return f"has refused our login{lasts} ({first_line(broker.error)})"
 
 
 def nobody_there(p: Picture) -> Reason | None:
@@ -142,7 +155,9 @@ def nobody_there(p: Picture) -> Reason | None:
         return None  # one of them has answered just now, even if not what it was asked
     named = ", ".join(f"{broker_name(one)}{how_it_failed(one)}" for one in down[:3])
     more = f" and {len(down) - 3} more" if len(down) > 3 else ""
-    text = f"no broker has been reachable{for_long(since, p.now)}: {named}{more}"
+    tried_all = len(down) == len(brokers) and p.cluster.brokers.keys() <= p.network.brokers.keys()
+    no_broker = "no broker" if tried_all else "none of the brokers that were asked"
+    text = f"{no_broker} has been reachable{for_long(since, p.now)}: {named}{more}"
     return Reason(WaitingFor.BROKER, text, since, True, _soonest(p, down), only_new=True)
 
 
@@ -162,9 +177,12 @@ def _all_down_since(p: Picture, brokers: list[BrokerNow]) -> float:
 
 
 def next_attempt(broker: BrokerNow, now: float) -> str:
-    """ "the next attempt is made in 0.3 s"; "is due": it begins with the next request."""
-    at = broker.retry_at if broker.connecting_since is None else -math.inf
-    return made_in(at, now, "the next attempt")
+    """ "the next attempt is made in 0.3 s"."""
+    if broker.connecting_since is not None:
+        return "the next attempt is under way"
+    if broker.retry_at <= now:  # nobody needs it just now
+        return "the next attempt is made with the next request to it"
+    return made_in(broker.retry_at, now, "the next attempt")
 
 
 def _all_brokers(p: Picture) -> list[BrokerNow]:

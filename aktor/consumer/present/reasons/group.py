@@ -32,6 +32,7 @@ from aktor.events.present import BrokerNow, MemberNow
 __all__ = [
     "NO_HEARTBEAT",
     "coordinator",
+    "coordinator_away",
     "fenced",
     "group_refuses",
     "may_be_removed",
@@ -60,7 +61,13 @@ _WITHOUT_HEARTBEATS: Final = frozenset({"backoff", "poll", *_UNANSWERED})
 
 
 def coordinator(p: Picture) -> Reason | None:
-    """The coordinator does not answer, or is not known."""
+    """The coordinator does not answer the member, or is not known."""
+    return coordinator_away(p) if p.in_group else None
+
+
+def coordinator_away(p: Picture) -> Reason | None:
+    """The coordinator does not answer, or is not known. It keeps records back from members, and
+    from partitions whose committed offsets are looked up; who assigns needs it for nothing else."""
     it, member = p.coordinator, p.member
     if p.group_id is None or it is None:
         return None
@@ -79,14 +86,14 @@ def coordinator(p: Picture) -> Reason | None:
             text += f"; no heartbeat has been answered{for_long(since, p.now)}"
         then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
         return Reason(WaitingFor.COORDINATOR, text, since, True, then)
-    failing = broker is not None and broker.refused and broker.failing_since is not None
-    if failing and member is not None and p.now - member.failing_since >= FAULT_AFTER:
-        assert broker is not None, "a broker that refuses is known"
+    unanswered_since = math.inf if member is None else member.failing_since
+    refused = broker is not None and broker.refused_since is not None
+    if broker is not None and refused and p.now - unanswered_since >= FAULT_AFTER:
         # (Another connection to it may be open, and answer: login_refused.)
         text = f"the coordinator ({broker_name(broker)}) {refusal(broker, p.now)};"
-        text += f" no heartbeat has been answered{for_long(member.failing_since, p.now)}"
+        text += f" no heartbeat has been answered{for_long(unanswered_since, p.now)}"
         then = _session_end(p) or a_sentence(next_attempt(broker, p.now))
-        return Reason(WaitingFor.COORDINATOR, text, member.failing_since, True, then)
+        return Reason(WaitingFor.COORDINATOR, text, unanswered_since, True, then)
     if not it.known and p.now - it.since >= FAULT_AFTER:
         last = f", last: {first_line(it.trouble)}" if it.trouble else ""
         looked = plural(it.asked, "look-up")

@@ -17,11 +17,13 @@ from aktor.consumer.present.reasons.brokers import (
     is_down,
     next_attempt,
     refusal,
+    refused_since,
+    refuses,
     silence,
     throttling,
 )
 from aktor.consumer.present.reasons.consumer import covering
-from aktor.consumer.present.reasons.group import session
+from aktor.consumer.present.reasons.group import coordinator_away, session
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, LONG_AGO, Reason, WaitingFor
 from aktor.consumer.present.reasons.topics import AGAIN_AND_AGAIN, is_fault, refused_topic
 from aktor.consumer.present.reasons.words import (
@@ -114,14 +116,22 @@ def _led_before(p: Picture, hindrance: Hindrance | None) -> str:
 
 def _leader_down(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     broker = _source(p, tp)
-    if broker is None or not is_down(broker, p.now):
+    if broker is None or not is_down(broker, p.now) or _keeps_a_fetch(p, tp, broker):
         return None
-    refused = broker.refused and broker.fails
+    refused = refuses(broker)
     said = refusal(broker, p.now) if refused else silence(p, broker)
     text = f"{_source_word(p, tp)} ({broker_name(broker)}) {said}"
     waiting_for = WaitingFor.REFUSED if refused else WaitingFor.BROKER
-    since, then = down_since(p, broker), a_sentence(next_attempt(broker, p.now))
+    since = refused_since(broker) if refused else down_since(p, broker)
+    then = a_sentence(next_attempt(broker, p.now))
     return Reason(waiting_for, text, since, True, then, only_new=True)
+
+
+def _keeps_a_fetch(p: Picture, tp: TopicPartition, broker: BrokerNow) -> bool:
+    """Whether it has a Fetch for the partition, and is not late with its answer. It may have failed
+    on another connection only: as the coordinator, say, that cannot write."""
+    is_asked = broker.connected and _asked_since(p, tp) is not None
+    return is_asked and broker.node not in p.fetch.late
 
 
 def _source_word(p: Picture, tp: TopicPartition) -> str:
@@ -158,6 +168,9 @@ def _position(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
     begun = " is under way" if waiting.since == -math.inf else f" began{ago(waiting.since, p.now)}"
     if waiting.stage == "truncated":
         what, begun = "its log was truncated below the position", ago(waiting.since, p.now)
+    if waiting.stage == "committed" and not p.in_group and (cause := coordinator_away(p)):
+        text = f"{what}{begun}: {cause.text}"
+        return Reason(WaitingFor.POSITION, text, waiting.since, old, cause.then)
     text = f"{what}{begun}{_asked(p, waiting)}"
     broker = None if waiting.node is None else p.network.brokers.get(waiting.node)
     if _throttled_look_up(waiting, broker, p.now):

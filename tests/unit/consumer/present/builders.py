@@ -52,7 +52,7 @@ def a_broker(node: int = 1, *, answered: float = NOW - 0.1, **said: Any) -> Brok
         "attempts": 0,
         "error": "",
         "retry_at": -math.inf,
-        "refused": False,
+        "refused_since": None,
         "throttle": Throttle(),
         "fetch_throttle": Throttle(),
         "group_throttle": Throttle(),
@@ -61,7 +61,9 @@ def a_broker(node: int = 1, *, answered: float = NOW - 0.1, **said: Any) -> Brok
     return BrokerNow(**known | said)
 
 
-def a_dead_broker(node: int = 1, *, since: float = 7.2, **said: Any) -> BrokerNow:
+def a_dead_broker(
+    node: int = 1, *, since: float = 7.2, refused: bool = False, **said: Any
+) -> BrokerNow:
     failing: dict[str, Any] = {
         "connected": False,
         "answered": NOW - since - 0.1,
@@ -70,6 +72,7 @@ def a_dead_broker(node: int = 1, *, since: float = 7.2, **said: Any) -> BrokerNo
         "attempts": 14,
         "error": "Connection refused",
         "retry_at": NOW + 0.3,
+        "refused_since": NOW - since if refused else None,
     }
     return a_broker(node, **failing | said)
 

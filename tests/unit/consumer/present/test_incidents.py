@@ -222,7 +222,7 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
             "network": network(
                 a_broker(
                     1,
-                    refused=True,
+                    refused_since=NOW - 7.2,
                     failing_since=NOW - 7.2,
                     failed_at=NOW - 0.2,
                     attempts=14,

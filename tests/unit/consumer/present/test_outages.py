@@ -14,6 +14,9 @@ from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.events.present import (
     BrokerNow,
     FetchNow,
+    Heard,
+    PositionNow,
+    PositionsNow,
 )
 from tests.unit.consumer.present.builders import (
     NOW,
@@ -24,6 +27,7 @@ from tests.unit.consumer.present.builders import (
     a_member,
     a_picture,
     an_application,
+    heard,
     network,
     seen,
     wrong,
@@ -83,6 +87,116 @@ def test_a_failure_of_long_ago_says_nothing_of_a_broker_that_nobody_has_needed_s
 
     assert wrong(p) == ""
     assert health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def asked_last(at: float, *, answered: float) -> tuple[Heard, ...]:
+    (one,) = heard(answered)
+    one.ask(at)
+    return (one,)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_told"),
+    [(NOW - 56.0, False), (NOW - 3.0, True)],
+    ids=["nobody has asked it since", "it was asked 3 s ago"],
+)
+def test_an_open_connection_on_which_nobody_asks_does_not_keep_a_failure_alive(
+    asked: float, is_told: bool
+) -> None:
+    """A broker stood still for some seconds. It has been well for long, and is not asked."""
+    was_still = {"connected": True, "failed_at": NOW - 55.0, "retry_at": NOW - 54.9}
+    coordinator = a_dead_broker(
+        1, since=60.0, **was_still, heard=asked_last(asked, answered=NOW - 61.0)
+    )
+    p = a_picture(network=network(coordinator, a_broker(2)))
+
+    assert ("the coordinator" in wrong(p)) is is_told
+    assert bool(health.healthy(p, of_consumer(p), of_partitions(p).values())) is not is_told
+
+
+def test_brokers_that_nobody_has_asked_are_not_said_to_be_unreachable() -> None:
+    stopped = a_dead_broker(1, since=3.2, error="it did not answer Metadata in time")
+    p = a_picture(network=network(stopped), partitions={}, topics=frozenset())
+
+    assert "none of the brokers that were asked has been reachable for 3.2 s: broker 1" in wrong(p)
+
+
+def test_while_all_brokers_refuse_the_login_the_time_is_that_of_the_first_whoever_is_asked() -> (
+    None
+):
+    """Each look found another one to be the last, and healthy changed its mind each time."""
+    for last in (1, 2):
+        failed = {node: NOW - (0.1 if node == last else 0.9) for node in (1, 2)}
+        p = a_picture(
+            network=network(
+                a_dead_broker(1, since=11.9, refused=True, failed_at=failed[1]),
+                a_dead_broker(2, since=6.2, refused=True, failed_at=failed[2]),
+            )
+        )
+        assert "has refused our login for 11.9 s" in wrong(p)
+        assert not health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_a_refused_login_counts_from_the_refusal_and_not_from_a_restart_before_it() -> None:
+    refused = a_dead_broker(2, since=10.7, refused_since=NOW - 0.2)
+    p = a_picture(network=network(a_broker(1), refused), partitions={T0: seen(lag=3)})
+
+    assert "its leader (broker 2, kafka-2:9092) has refused our login for 0.2 s" in wrong(p)
+    assert health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_who_assigns_needs_no_coordinator_to_get_records() -> None:
+    """It has no session that could be over."""
+    said = {"in_group": False, "subscribed": False, "assigned_by_user": True, "member": None}
+    p = a_picture(
+        **said,
+        network=network(a_dead_broker(1, since=15.9), a_broker(2)),
+        session_until=-math.inf,
+        partitions={T0: seen(lag=3)},
+    )
+
+    assert sentence.why(p).startswith("Records are being fetched")
+    assert wrong(p) == ""
+    assert health.healthy(p, of_consumer(p), of_partitions(p).values())
+
+
+def test_who_assigns_is_told_of_the_coordinator_that_is_asked_for_committed_offsets() -> None:
+    said = {"in_group": False, "subscribed": False, "assigned_by_user": True, "member": None}
+    look_up = PositionNow(
+        stage="committed",
+        since=NOW - 8.0,
+        node=None,
+        asked_at=math.inf,
+        trouble="",
+        retry_at=-math.inf,
+    )
+    p = a_picture(
+        **said,
+        network=network(a_dead_broker(1), a_broker(2)),
+        session_until=-math.inf,
+        partitions={T0: seen(position=None, lag=None)},
+        positions=PositionsNow(waiting={T0: look_up}),
+    )
+
+    assert (
+        "Nothing is delivered from orders-0: orders-0: the look-up of its committed offset began"
+        " 8.0 s ago: the coordinator (broker 1, kafka-1:9092) has not answered for 7.2 s"
+    ) in sentence.why(p)
+
+
+def test_a_leader_that_keeps_a_fetch_is_not_down_though_it_fails_as_the_coordinator() -> None:
+    """Only its heartbeats had no answer: that connection was closed. The Fetch waits on another."""
+    failed = a_dead_broker(
+        2, since=6.0, connected=True, answered=NOW - 1.9, error="it did not answer Heartbeat"
+    )
+    fetching = {"asked": {2: (NOW - 1.9, (T0,))}, "network": network(a_broker(1), failed)}
+    well = a_picture(**fetching)
+    late = a_picture(**fetching, fetch=FetchNow(late={2: NOW - 1.2}))
+    not_asked = a_picture(network=fetching["network"])
+
+    assert wrong(well) == ""
+    assert "its leader (broker 2, kafka-2:9092) has not answered" in wrong(late)
+    assert "its leader (broker 2, kafka-2:9092) has not answered" in wrong(not_asked)
 
 
 def test_records_that_were_delivered_long_ago_are_not_said_to_be_delivered() -> None:
@@ -154,7 +268,11 @@ def test_an_outage_counts_from_its_first_failure_and_not_from_the_last_answer(wh
 #: is there, when it last answered anything, and words of the sentence.
 FETCH_IS_OLDER: dict[str, tuple[list[BrokerNow], float, str]] = {
     "the leader": ([a_broker(1)], 60.0, "kafka-2:9092) has not answered for 4.5 s (it did"),
-    "all brokers": ([], 60.0, "no broker has been reachable for 4.5 s"),
+    "all brokers that were asked": (
+        [],
+        60.0,
+        "none of the brokers that were asked has been reachable for 4.5 s: broker 2",
+    ),
     "it has answered something since": ([a_broker(1)], 4.2, "has not answered for 4.2 s (it did"),
     "another has answered since": (
         [a_dead_broker(1, since=3.0, answered=NOW - 4.2)],
@@ -182,7 +300,7 @@ def test_an_outage_counts_from_a_fetch_that_is_older_than_what_failed_first(what
     ("said", "then"),
     [
         ({"retry_at": NOW + 0.3}, "The next attempt is made in 0.3 s."),
-        ({"retry_at": NOW - 0.3}, "The next attempt is due."),
+        ({"retry_at": NOW - 0.3}, "The next attempt is made with the next request to it."),
         ({"retry_at": NOW - 0.3, "connecting_since": NOW - 0.1}, "The next attempt is under way."),
     ],
     ids=["it waits", "nothing was asked yet", "it connects"],
