@@ -163,6 +163,11 @@ class BrokerNow(Value):
         return max([one.at for one in self.heard], default=-math.inf)
 
     @property
+    def asked_at(self) -> float:
+        """When it was last asked for something; -inf: never."""
+        return max([one.asked_at for one in self.heard], default=-math.inf)
+
+    @property
     def fails(self) -> bool:
         """Whether it has not answered since the last failure."""
         return self.failing_since is not None and self.heard_at < self.failed_at
@@ -176,8 +181,7 @@ class BrokerNow(Value):
         nobody needs. (A connection to it may have been open for long.)"""
         if not self.fails:
             return False
-        asked_at = max([one.asked_at for one in self.heard], default=-math.inf)
-        is_tried = self.connecting_since is not None or asked_at > self.failed_at
+        is_tried = self.connecting_since is not None or self.asked_at > self.failed_at
         return is_tried or not was_unused(self.retry_at, now)
 
 

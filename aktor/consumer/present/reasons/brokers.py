@@ -9,6 +9,7 @@ from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
 from aktor.consumer.present.reasons.words import (
     a_sentence,
+    ago,
     first_line,
     for_long,
     made_in,
@@ -180,6 +181,8 @@ def next_attempt(broker: BrokerNow, now: float) -> str:
     """ "the next attempt is made in 0.3 s"."""
     if broker.connecting_since is not None:
         return "the next attempt is under way"
+    if broker.connected and broker.asked_at > broker.failed_at:
+        return f"it was asked again{ago(broker.asked_at, now)}"
     if broker.retry_at <= now:  # nobody needs it just now
         return "the next attempt is made with the next request to it"
     return made_in(broker.retry_at, now, "the next attempt")

@@ -329,10 +329,11 @@ def _open_transaction(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reas
     behind = (it.high_watermark or 0) - (it.position or 0)
     if behind <= 0:
         return None
-    verb = "belongs" if behind == 1 else "belong"
-    text = f"{plural(behind, 'record')} after the position {verb} to an open transaction"
+    # (Not all of them belong to it: what others wrote behind its first record waits, too.)
+    waits = "waits" if behind == 1 else "wait"
+    text = f"{plural(behind, 'record')} after the position {waits} for the end of a transaction"
     if it.open_at > -math.inf:
-        text += f", as its leader said{ago(it.open_at, p.now)}"
+        text += f", which has been open{for_long(it.open_at, p.now)} at least"
     return Reason(WaitingFor.TRANSACTION, text, it.open_at, fault=False)
 
 

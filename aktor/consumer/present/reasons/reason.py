@@ -54,7 +54,7 @@ class WaitingFor(enum.Enum):
     """The buffer (`max_buffered_bytes`) is full of other partitions' records."""
 
     TRANSACTION = "open transaction"
-    """With read_committed: what follows belongs to a transaction that is still open."""
+    """With read_committed: what follows waits for the end of a transaction that is open."""
 
     SESSION = "session unconfirmed"
     """The session may be over, so another member may own the partition. What is buffered is

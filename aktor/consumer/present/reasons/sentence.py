@@ -299,7 +299,9 @@ def _of_the_partitions(findings: Findings) -> str:
                 names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
                 return f"Nothing is delivered: {text}. {poll_deadline(p)}".strip()
-            return f"Nothing is delivered from {names}: {_stopped(text)}"
+            unlike = {tp: it for tp, it in waiting.items() if it.waiting_for is not kind}
+            head = f"Nothing is delivered from {names}: {_stopped(text)}"
+            return " ".join(filter(None, (head, _held_note(unlike))))
     last = p.application.delivered_at
     told = (
         "none was delivered yet" if last == -math.inf else f"the last {seconds(p.now - last)} ago"

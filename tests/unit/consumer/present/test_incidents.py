@@ -471,12 +471,12 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
     "a transaction is open": (
         {"isolated": True, "partitions": {T0: seen(high_watermark=9)}},
         WaitingFor.TRANSACTION,
-        "4 records after the position belong to an open transaction",
+        "4 records after the position wait for the end of a transaction",
     ),
     "a transaction is open for some time": (
         {"isolated": True, "partitions": {T0: seen(high_watermark=9, open_at=NOW - 7.0)}},
         WaitingFor.TRANSACTION,
-        "belong to an open transaction, as its leader said 7.0 s ago",
+        "wait for the end of a transaction, which has been open for 7.0 s at least",
     ),
     "a rebalance has waited too long": (
         {"member": a_member(rebalance_until=NOW - 1.2), "session_until": NOW - 1.2},

@@ -302,8 +302,17 @@ def test_an_outage_counts_from_a_fetch_that_is_older_than_what_failed_first(what
         ({"retry_at": NOW + 0.3}, "The next attempt is made in 0.3 s."),
         ({"retry_at": NOW - 0.3}, "The next attempt is made with the next request to it."),
         ({"retry_at": NOW - 0.3, "connecting_since": NOW - 0.1}, "The next attempt is under way."),
+        (
+            {
+                "retry_at": NOW - 6.3,
+                "failed_at": NOW - 6.4,
+                "connected": True,
+                "heard": asked_last(NOW - 6.2, answered=NOW - 8.0),
+            },
+            "It was asked again 6.2 s ago.",
+        ),
     ],
-    ids=["it waits", "nothing was asked yet", "it connects"],
+    ids=["it waits", "nothing was asked yet", "it connects", "a request is on its way"],
 )
 def test_only_an_attempt_that_has_begun_is_under_way(said: dict[str, Any], then: str) -> None:
     p = a_picture(network=network(a_dead_broker(1, **said), a_broker(2)), session_until=NOW - 1.2)

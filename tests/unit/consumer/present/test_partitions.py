@@ -60,6 +60,18 @@ def test_a_partition_that_is_throttled_is_told_of_though_records_of_another_are_
     )
 
 
+def test_what_a_transaction_holds_back_is_told_beside_what_the_application_has_paused() -> None:
+    behind = seen(high_watermark=9, open_at=NOW - 7.0)
+    paused = seen(paused=True, paused_at=NOW - 3.0)
+    p = a_picture(**two_partitions(behind, paused), isolated=True)
+
+    assert sentence.why(p) == (
+        "Nothing is delivered from orders-1: the application has paused reading 3.0 s ago. Nothing"
+        " from orders-0: 4 records after the position wait for the end of a transaction, which has"
+        " been open for 7.0 s at least."
+    )
+
+
 def test_each_leader_that_is_down_is_named() -> None:
     p = a_picture(
         cluster=cluster(1, 2),
