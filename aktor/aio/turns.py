@@ -156,6 +156,12 @@ class TaskGuard(Guard[Turn]):
         """The names of the calls that wait for the cluster."""
         return tuple(turn.name for turn in self.away.copy())
 
+    @property
+    def call_inside(self) -> str:
+        """The name of the call that is inside; "": none is."""
+        turn = self.holder.get(None)
+        return "" if turn is None else turn.name
+
     # -- listeners
 
     @property

@@ -274,6 +274,28 @@ def test_what_was_read_and_not_told_by_a_poll_keeps_a_partition_from_being_fetch
     assert poll_for(world, consumer, 2.0).why.startswith("There is nothing new")
 
 
+@pytest.mark.parametrize("how", ["poll", "iteration"])
+def test_a_deserializer_that_takes_long_is_a_poll_that_has_not_returned(
+    world: World, how: str
+) -> None:
+    said: list[str] = []
+
+    def slow(data: bytes) -> bytes:
+        world.sleep(4.0)
+        said.append(consumer.why())
+        return data
+
+    world.cluster.produce("orders", 0, b"new")
+    consumer = world.consumer(auto_offset_reset="earliest", value_deserializer=slow)
+    consumer.assign([T0])
+    read(world, consumer, 1) if how == "poll" else next(consumer)
+
+    assert re.search(
+        r"a poll of the application has not returned for 4\.\d s \(it is at scenarios/", said[0]
+    ), said
+    consumer.close()
+
+
 def test_a_partition_whose_records_wait_behind_others_says_so_and_is_no_stall(
     world: World,
 ) -> None:

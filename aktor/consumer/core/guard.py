@@ -262,6 +262,12 @@ class ThreadGuard(Guard[FrameType]):
         (A guarded call has its method in a variable.)"""
         return tuple(_method_of(frame) for frame in self.away.copy())
 
+    @property
+    def call_inside(self) -> str:
+        """The name of the method that is inside, as the application has called it; "": none is."""
+        frame = self.holder.get(None)
+        return "" if frame is None else _method_of(frame)
+
     def check_iterable(self) -> None:
         """End an iteration over a consumer that was closed, or is to be closed."""
         if self.ending and (self.closed or not self.is_inside(sys._getframe())):

@@ -72,6 +72,10 @@ class CallsNow(Protocol):
     def waiting_calls(self) -> Collection[str]:
         """The names of these calls."""
 
+    @property
+    def call_inside(self) -> str:
+        """The name of the call that is at work, and lets no others in; "": there is none."""
+
     def frames(self, caller: CallerRef, *, in_callback: bool) -> Iterable[FrameType]:
         """See `Guard.frames`."""
 
@@ -79,8 +83,9 @@ class CallsNow(Protocol):
 class ApplicationNow(Value):
     """The application's thread: when it last polled and subscribed (-inf: never), whether a call of
     it waits for the cluster now (`waits_in`: which one, if that is none that reads), and which
-    method of its rebalance listener runs, since when. `line` is where it is, if it is late: not in
-    a call that waits, and it has not polled for a second. `handlers` of `process`: see `Engine`."""
+    method of its rebalance listener runs, since when. `in_poll`: a call that reads is at work, in a
+    deserializer, say. `line` is where it is, if it is late: not in a call that waits, and it has
+    not polled for a second. `handlers` of `process`: see `Engine`."""
 
     polled_at: float
     waits: bool
@@ -90,6 +95,7 @@ class ApplicationNow(Value):
     line: str
     delivered_at: float
     subscribed_at: float = -math.inf
+    in_poll: bool = False
     handlers: tuple[int, int, float] = 0, 0, math.inf
 
 
@@ -266,17 +272,21 @@ def _application(
         line=line,
         delivered_at=max(engine.delivered_at, handed_at),
         subscribed_at=heartbeat.subscribed_at,
+        in_poll=late and running is None and guard.call_inside in _POLLS,
         handlers=(0, 0, math.inf) if handlers is None else handlers(),
     )
 
 
-#: Calls that wait for records. (The attendance of the asyncio consumer polls in their place.)
-_READERS: Final = frozenset(
+#: Calls that give out records.
+_POLLS: Final = frozenset(
     {
         *("__next__", "_next", "_poll_arrow", "_poll_once", "poll", "poll_arrow"),
-        *("getmany", "getone", "iteration", "process", "process (poll)", "start"),
+        *("getmany", "getone", "iteration"),
     }
 )
+
+#: Calls that wait for records. (The attendance of the asyncio consumer polls in their place.)
+_READERS: Final = _POLLS | {"process", "process (poll)", "start"}
 
 
 def _other_call(guard: CallsNow) -> str:

@@ -80,7 +80,10 @@ def late_text(p: Picture) -> str:
         lasts = for_long(app.polled_at, p.now)
         return f"the application waits in {app.waits_in}, and has not polled{lasts}"
     at = f" (it is at {app.line})" if app.line else ""
-    return f"the application has not polled{for_long(app.polled_at, p.now)}{at}"
+    lasts = for_long(app.polled_at, p.now)
+    if app.in_poll:
+        return f"a poll of the application has not returned{lasts}{at}"
+    return f"the application has not polled{lasts}{at}"
 
 
 def never_polled(p: Picture) -> Reason | None:

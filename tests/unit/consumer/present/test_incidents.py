@@ -444,6 +444,14 @@ INCIDENTS: dict[str, tuple[dict[str, Any], WaitingFor, str]] = {
         WaitingFor.BUFFER,
         "the buffer is full (990 of 1000 bytes)",
     ),
+    "a poll decodes": (
+        {
+            "application": an_application(polled_at=NOW - 3.0, in_poll=True, line="app.py:3 slow"),
+            "partitions": {T0: seen(buffered=9, records=1, lag=1)},
+        },
+        WaitingFor.APPLICATION,
+        "a poll of the application has not returned for 3.0 s (it is at app.py:3 slow)",
+    ),
     "nearly full, so that it is not fetched before a poll that is late": (
         {
             "buffered": 800,
