@@ -15,6 +15,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.core.waiting import Patience
 from aktor.errors import CorruptBatchError, HandlerError, RecordDeserializationError
 from aktor.processing.commits import Commits
@@ -70,7 +71,7 @@ class Handling:
         before = rebalancing.listener
         rebalancing.set_listener(make_listener(before))
         call.poll_ends = self._has_news
-        self._around.engine.show_handlers(self._work.now)
+        self._around.engine.show_handlers(self._now)
         stop = weakref.WeakMethod(self.stop)  # the handler does not keep a dropped consumer alive
 
         def on_sigterm() -> None:
@@ -91,6 +92,10 @@ class Handling:
         """End once what runs has ended. From a signal handler, or a callback."""
         self._stopping = self._stopping or because
         self._around.engine.core.port.bell.ring()
+
+    def _now(self) -> HandlersNow:
+        """What is shown of the handlers. From any thread."""
+        return HandlersNow(*self._work.now(), self._pausing.paused)
 
     def _has_news(self) -> bool:
         return self._pools.has_news or bool(self._stopping)

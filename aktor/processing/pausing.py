@@ -75,6 +75,11 @@ class Pausing:
         share = self._plan.max_pending // owned if owned else 0
         return max(min(LEAST, self._plan.max_pending), share)
 
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What we have paused. From any thread."""
+        return frozenset(self._paused.copy())
+
     def note(self, partitions: Iterable[TopicPartition]) -> None:
         """Records of these came."""
         self._came.update(partitions)

@@ -910,7 +910,12 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
             "the application does not own these partitions any more",
             "partitions",
         ),
-        _event("partitions.paused", "debug", "by a call of the application", "partitions"),
+        _event(
+            "partitions.paused",
+            "debug",
+            "by a call of the application; `because` (else null): why `process` did",
+            "partitions because",
+        ),
         _event("partitions.resumed", "debug", "by a call of the application", "partitions"),
         _event(
             "position.sought",
@@ -922,8 +927,8 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "delivery.stalled",
             "debug warning",
-            "an owned partition, not paused, gets nothing for a second, or goes on so for another"
-            " reason; a fault is one warning for each reason, with the `others`",
+            "an owned partition, not paused by the user, gets nothing for a second, or goes on"
+            " for another reason; a fault is one warning a reason, with the `others`",
             "topic partition reason because since lag",
             "others",
         ),

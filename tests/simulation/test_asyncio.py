@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError
 
+from aktor import WaitingFor
 from aktor.aio import AsyncConsumerRebalanceListener, KafkaConsumer
 from aktor.broker.faults import Fault, Swallow
 from aktor.events.lifecycle import Tick
@@ -293,3 +294,29 @@ def test_stop_in_a_process_that_stood_still_commits_and_leaves(seed: int) -> Non
         names = [event["event"] for event in sim.history.events]
     assert raised == []
     assert "member.left" in names
+
+
+def test_what_process_has_paused_waits_for_its_handlers() -> None:
+    said: list[tuple[WaitingFor, str]] = []
+
+    async def reads(topic: Topic) -> None:
+        async def handle(_record: Any) -> None:
+            await asyncio.sleep(4.0)
+            (status,) = consumer.status().partitions.values()
+            said.append((status.waiting_for, status.because))
+
+        async with KafkaConsumer[Any, Any](
+            topic,
+            bootstrap_servers="kafka:9092",
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            await consumer.process(handle, concurrency=1, max_pending=10)
+
+    with Simulation(seed=5) as sim:
+        sim.member(reads, sim.topic("orders", partitions=1, records=30))
+        sim.run(for_=6.0)
+    (waiting_for, because), *_ = said
+    assert waiting_for is WaitingFor.APPLICATION
+    assert because.startswith("the handlers of process() have yet to finish 10 delivered records")

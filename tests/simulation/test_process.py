@@ -6,13 +6,14 @@ import itertools
 import random
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaError
 
-from aktor import KafkaConsumer
+from aktor import ConsumerRebalanceListener, KafkaConsumer, WaitingFor
 from aktor.broker.faults import CorruptRecords, Fault
 from aktor.consumer.core.partition_errors import TRIES
 from aktor.errors import ConsumerClosedError, CorruptBatchError
@@ -20,6 +21,7 @@ from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink
 from aktor.simulation.programs.loop import ONLY_A_NEW_ONE_HELPS
 from aktor.simulation.world.interrupts import HANDLERS, INTERRUPTS
+from aktor.structs import TopicPartition
 from tests.gate import all_but_the_first
 from tests.scenarios.world import seeds
 
@@ -284,10 +286,58 @@ def test_why_says_how_many_records_the_handlers_have_yet_to_finish() -> None:
         sim.run(for_=15.0)
 
     finished = [
-        re.search(r"(\d+) delivered records are not finished by the handlers of process\(\)", one)
+        re.search(r"he handlers of process\(\) have yet to finish (\d+) delivered records", one)
         for one in said[:5]
     ]
     assert [one and one[1] for one in finished] == ["10", "9", "8", "7", "6"]
     for one, left in zip(said, (10, 9, 8, 7, 6), strict=False):
         assert f"the first was given to one 2.0 s ago; {left - 1} wait for one" in one
     assert all("nothing new" in one for one in said[:5])
+
+
+def test_a_partition_that_process_has_paused_waits_for_the_handlers() -> None:
+    """And the one that the user has paused for the user."""
+    seen: list[Any] = []
+    told: list[Mapping[str, Any]] = []
+
+    def work() -> None:
+        with a_consumer("classic") as consumer:
+            consumer.on_event(told.append, level="debug")
+
+            def slowly(record: Any) -> None:
+                if record.partition == 0 and record.offset == 0:
+                    for _ in range(8):
+                        time.sleep(1.0)
+                        seen.append(consumer.status())
+
+            class PausesOne(ConsumerRebalanceListener):
+                def on_partitions_assigned(self, _assigned: Any) -> None:
+                    consumer.pause(TopicPartition("orders", 1))
+
+                def on_partitions_revoked(self, _revoked: Any) -> None:
+                    """Not of interest."""
+
+            consumer.subscribe(["orders"], listener=PausesOne())
+            consumer.process(slowly, concurrency=1, max_pending=10)
+
+    with Simulation(1) as sim:
+        sim.trickle(sim.topic("orders", partitions=2, records=60), per_second=10, seconds=20)
+        sim.member(work)
+        sim.run(for_=15.0)
+
+    of_process, of_user = (TopicPartition("orders", number) for number in range(2))
+    for number, status in enumerate(seen[2:8], 3):
+        assert status.partitions[of_process].waiting_for is WaitingFor.APPLICATION
+        assert status.partitions[of_process].because.startswith(
+            f"the handlers of process() have yet to finish 10 delivered records: the first was"
+            f" given to one {number}.0 s ago; 9 wait for one"
+        )
+        assert status.why.count("the handlers of process()") == 1
+        assert "the application has paused reading" not in status.why
+        assert status.healthy
+        assert status.partitions[of_user].waiting_for is WaitingFor.PAUSED
+    stalls = [one for one in told if one["event"] == "delivery.stalled"]
+    assert {(one["partition"], one["reason"]) for one in stalls} == {("orders-0", "application")}
+    (over, *_) = [one for one in told if one["event"] == "delivery.resumed"]
+    assert over["because"] == "records were delivered"
+    assert 7.0 < over["seconds"] < 9.0

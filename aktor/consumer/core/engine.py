@@ -27,6 +27,7 @@ from aktor.consumer.core.caller import is_another
 from aktor.consumer.core.commits import CommitCallbacks, Commits
 from aktor.consumer.core.core import Core
 from aktor.consumer.core.delivery import NO_OFFSETS, InHand
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.core.iteration import Iteration
 from aktor.consumer.core.leaving import Leaving
 from aktor.consumer.core.partition import Partition
@@ -96,9 +97,8 @@ class Engine:
         self.in_hand = InHand()
         #: When a poll last gave records out.
         self.delivered_at = -math.inf
-        #: What `process` shows of its handlers: how many records they have yet to finish, how many
-        #: of these they were given, and when the oldest (inf: none was). None: it does not run.
-        self.handlers: Callable[[], tuple[int, int, float]] | None = None
+        #: What `process` shows of its handlers. None: it does not run.
+        self.handlers: Callable[[], HandlersNow] | None = None
         #: Since when faults have kept records of these partitions back, and none was given out.
         self.faulty_since: Mapping[TopicPartition, float] = {}
         self.commits = Commits(self.questions, callbacks)
@@ -117,7 +117,7 @@ class Engine:
         """The parts that must act in a waiting poll at a certain time; each owns that time."""
         return (self.poll_heartbeat, self.session, self.errors, self.corrupt_batches)
 
-    def show_handlers(self, handlers: Callable[[], tuple[int, int, float]] | None) -> None:
+    def show_handlers(self, handlers: Callable[[], HandlersNow] | None) -> None:
         """`process` begins, and shows this; None: it ends."""
         self.handlers = handlers
 
@@ -597,13 +597,15 @@ class Engine:
                 self.seek(one, Position(offset=offset))
         return offsets
 
-    def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+    def pause(self, topic_partitions: Collection[TopicPartition], *, paused: bool) -> None:
         """Pause or resume these partitions."""
         self.iteration.stow()
-        if paused:
-            self.positions.pause(topic_partitions)
-        else:
+        if not paused:
             self.positions.resume(topic_partitions)
+        elif self.handlers is not None and self.handlers().paused.issuperset(topic_partitions):
+            self.positions.pause(topic_partitions, because="process() waits for its handlers")
+        else:
+            self.positions.pause(topic_partitions)
 
     def known_position(self, topic_partition: TopicPartition) -> int | None:
         """The consumed position of an assigned partition. None: `position` finds it, or says why

@@ -320,13 +320,16 @@ class Positions:
 
     # -- pausing
 
-    def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Pause: give out no records of these."""
+    def pause(
+        self, topic_partitions: Iterable[TopicPartition], *, because: str | None = None
+    ) -> None:
+        """Pause: give out no records of these. `because`: why, if the user has not asked for it."""
         core = self._core
         in_order = tuple(topic_partitions)
         core.delivery.pause(in_order, paused=True)
         if core.log.hears_debug():
-            core.log.debug("partitions.paused", partitions=core.delivery.offsets(in_order))
+            offsets = core.delivery.offsets(in_order)
+            core.log.debug("partitions.paused", partitions=offsets, because=because)
         core.publish(PausePartitions(partitions=frozenset(in_order)))
         self._drop_surplus(in_order)
 

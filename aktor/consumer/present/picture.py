@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from aktor.actors.runtime.dispatcher import Dispatcher
 from aktor.consumer.core.caller import CallerRef, frames_of
 from aktor.consumer.core.engine import Engine
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.core.subscription import Subscription
 from aktor.consumer.present.seen import PartitionSeen, see, with_records
 from aktor.consumer.present.stack import line_of
@@ -85,7 +86,7 @@ class ApplicationNow(Value):
     it waits for the cluster now (`waits_in`: which one, if that is none that reads), and which
     method of its rebalance listener runs, since when. `in_poll`: a call that reads is at work, in a
     deserializer, say. `line` is where it is, if it is late: not in a call that waits, and it has
-    not polled for a second. `handlers` of `process`: see `Engine`."""
+    not polled for a second. `handlers`: those of `process`."""
 
     polled_at: float
     waits: bool
@@ -96,7 +97,7 @@ class ApplicationNow(Value):
     delivered_at: float
     subscribed_at: float = -math.inf
     in_poll: bool = False
-    handlers: tuple[int, int, float] = 0, 0, math.inf
+    handlers: HandlersNow = HandlersNow()
 
 
 class Picture(Value):
@@ -273,7 +274,7 @@ def _application(
         delivered_at=max(engine.delivered_at, handed_at),
         subscribed_at=heartbeat.subscribed_at,
         in_poll=late and running is None and guard.call_inside in _POLLS,
-        handlers=(0, 0, math.inf) if handlers is None else handlers(),
+        handlers=HandlersNow() if handlers is None else handlers(),
     )
 
 

@@ -27,6 +27,7 @@ from aktor.consumer.present.reasons.partition import (
     LEADER_CANNOT_TELL,
     is_fed,
     is_or_becomes_fault,
+    is_paused_by_user,
     of_partitions,
 )
 from aktor.consumer.present.reasons.reason import FAULT_AFTER, Reason, WaitingFor
@@ -204,7 +205,7 @@ class Watch:
         told: dict[tuple[WaitingFor, str], list[tuple[TopicPartition, float]]] = {}
         for tp, reason in waiting.items():
             it = p.partitions[tp]
-            if it.paused:
+            if is_paused_by_user(p, tp, it):
                 self._paused[tp] = p.now
             known = self._stalls.get(tp)
             if known is not None and known.of is not partitions.get(tp):
@@ -220,7 +221,8 @@ class Watch:
                 if known is None:
                     continue
                 if over := _is_over(p, tp, it, reason, known.since):
-                    ended = max(known.since, it.paused_at) if it.paused else None
+                    wanted = is_paused_by_user(p, tp, it)
+                    ended = max(known.since, it.paused_at) if wanted else None
                     self._resumed(tp, p, over, ended)
                 else:
                     known.follow(reason, p.now)
@@ -414,6 +416,7 @@ def _is_suspect(p: Picture) -> bool:
     """Whether any partition may be stalled. It costs the same for any number of partitions."""
     return bool(
         p.application.callback
+        or p.application.handlers.paused
         or (p.member is not None and p.member.step)  # it may be about to give some up
         or p.fetch.hindered
         or p.fetch.late
@@ -495,7 +498,7 @@ def _is_over(
     for a second; or another fault is more important now (the session), and of that nobody knows
     whether it keeps back anything. Nothing can be delivered all the same.
     """
-    if it.paused:
+    if is_paused_by_user(p, tp, it):
         return "the application has paused it"
     if it.is_here or it.lag != 0 or is_or_becomes_fault(reason) or reason.waiting_for in _QUOTA:
         return ""
@@ -507,7 +510,7 @@ def _is_over(
 def _is_stalled(p: Picture, tp: TopicPartition, it: PartitionSeen, reason: Reason) -> bool:
     """Whether the partition, which is owned and not paused, gets nothing though there is, or may
     be, something."""
-    if it.paused or is_fed(p, it, reason):
+    if is_paused_by_user(p, tp, it) or is_fed(p, it, reason):
         return False
     kind = reason.waiting_for
     some = bool(it.buffered or it.lag) or _lag(p, tp, it) is None

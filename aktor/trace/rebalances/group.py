@@ -746,13 +746,16 @@ class GroupTraces:
             self._add(self._silences.end(life.source, partition, ended, seconds))
 
     def _paused(self, life: Life, at: float, event: Event) -> None:
+        if event.get("because") is not None:
+            return  # `process` waits for its handlers: the consumer tells when that is a silence
         for partition in fields.names(event):
             self._add(self._silences.end(life.source, partition, at))
             self._silences.begin(*(life.source, life.name, partition, at, at), PAUSED, PAUSED_WORDS)
 
     def _unpaused(self, life: Life, at: float, event: Event) -> None:
         for partition in fields.names(event):
-            self._add(self._silences.end(life.source, partition, at))
+            if self._silences.is_for(life.source, partition, PAUSED):
+                self._add(self._silences.end(life.source, partition, at))
 
     # -- what went wrong
 

@@ -6,11 +6,12 @@ import math
 
 from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.reason import Reason, WaitingFor
-from aktor.consumer.present.reasons.words import for_long, seconds
+from aktor.consumer.present.reasons.words import ago, for_long, plural, seconds
 from aktor.consumer.present.seen import with_records
 
 __all__ = [
     "elsewhere",
+    "handlers_are_busy",
     "held_up",
     "in_callback",
     "late_text",
@@ -111,3 +112,16 @@ def held_up(p: Picture) -> Reason | None:
     if unpolled_for(p) < LATE_POLL:
         return None
     return Reason(WaitingFor.APPLICATION, late_text(p), p.application.polled_at, fault=False)
+
+
+def handlers_are_busy(p: Picture) -> str:
+    """How many of the records that were delivered the handlers of `process` have yet to finish."""
+    handlers = p.application.handlers
+    unfinished, given = handlers.unfinished, handlers.given
+    if not unfinished:
+        return ""
+    said = f"the handlers of process() have yet to finish {plural(unfinished, 'delivered record')}"
+    if not given:
+        return f"{said}: none is with a handler"
+    waits = f"; {unfinished - given} wait for one" if unfinished > given else ""
+    return f"{said}: the first was given to one{ago(handlers.since, p.now)}{waits}"

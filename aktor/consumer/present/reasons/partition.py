@@ -10,7 +10,12 @@ from typing import Final
 from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.ends import source_of
 from aktor.consumer.present.picture import LATE_POLL, Picture
-from aktor.consumer.present.reasons.application import elsewhere, late_text, lateness
+from aktor.consumer.present.reasons.application import (
+    elsewhere,
+    handlers_are_busy,
+    late_text,
+    lateness,
+)
 from aktor.consumer.present.reasons.brokers import (
     broker_name,
     down_since,
@@ -44,6 +49,7 @@ __all__ = [
     "LEADER_CANNOT_TELL",
     "is_or_becomes_fault",
     "is_fed",
+    "is_paused_by_user",
     "lasting",
     "of_partition",
     "of_partitions",
@@ -63,9 +69,18 @@ def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | Non
     return None
 
 
+def is_paused_by_user(p: Picture, tp: TopicPartition, it: PartitionSeen) -> bool:
+    """Whether the user has paused it: `process` pauses some, too, until its handlers have done
+    more."""
+    return it.paused and tp not in p.application.handlers.paused
+
+
 def _paused(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     if not it.paused:
         return None
+    if not is_paused_by_user(p, tp, it):
+        text = handlers_are_busy(p) or "process() is about to resume it"
+        return Reason(WaitingFor.APPLICATION, text, it.paused_at, fault=False)
     text = f"the application has paused reading{ago(it.paused_at, p.now)}"
     return Reason(WaitingFor.PAUSED, text, it.paused_at, fault=False)
 
@@ -451,7 +466,8 @@ def _alike(p: Picture) -> dict[TopicPartition, Reason]:
     reasons: dict[object, Reason] = {}
     hindered, replicas = p.fetch.hindered, p.fetch.replicas
     positions, crowded = p.positions.waiting, p.crowded
-    known: set[TopicPartition] = set().union(hindered, replicas, positions, crowded)
+    busy = p.application.handlers.paused
+    known: set[TopicPartition] = set().union(hindered, replicas, positions, crowded, busy)
     asked = {node: these for node, (_, these) in p.asked.items()}
     topics = p.cluster.topics
     for tp, kind in kinds(p.partitions):
@@ -468,6 +484,7 @@ def _alike(p: Picture) -> dict[TopicPartition, Reason]:
                 position and _OF_POSITION(position),
                 replicas.get(tp),
                 tp in crowded,
+                tp in busy,
             )
         reason = reasons.get(key)
         if reason is None:

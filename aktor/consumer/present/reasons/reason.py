@@ -38,7 +38,8 @@ class WaitingFor(enum.Enum):
     `fetch_max_wait_ms` are over."""
 
     APPLICATION = "application"
-    """Records are here, or could be. The application has not polled for a second or more."""
+    """Records are here, or could be. The application has not polled for a second or more, or its
+    `process` waits for the handlers."""
 
     TURN = "its turn"
     """Its next records have been here for three seconds. The application polls, and is given those

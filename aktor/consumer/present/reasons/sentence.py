@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from aktor.consumer.present.picture import LATE_POLL, Picture
 from aktor.consumer.present.reasons.application import (
     elsewhere,
+    handlers_are_busy,
     late_text,
     lateness,
     poll_deadline,
@@ -74,7 +75,9 @@ def sentence(findings: Findings) -> str:
     commits = commits_fail(p)
     commits = _stopped(f"{commits[0].upper()}{commits[1:]}") if commits else ""
     if reason is None:
-        return " ".join(filter(None, (_of_the_partitions(findings), _handlers(p), commits)))
+        now, busy = _of_the_partitions(findings), handlers_are_busy(p)
+        busy = "" if not busy or busy in now else _stopped(f"{busy[0].upper()}{busy[1:]}")
+        return " ".join(filter(None, (now, busy, commits)))
     said = _head(findings, reason), _withheld(p), reason.then, _not_yours(p, reason), commits
     return " ".join(filter(None, said))
 
@@ -87,19 +90,6 @@ def _each(
     shown = sorted(one_of.items(), key=lambda item: item[1] != first)[:3]
     more = f"; and {len(one_of) - 3} more such reasons" if len(one_of) > 3 else ""
     return _stopped("; ".join(f"{_named(tp)}: {text}" for text, tp in shown) + more)
-
-
-def _handlers(p: Picture) -> str:
-    """How many of the records that were delivered the handlers of `process` have yet to finish."""
-    unfinished, given, since = p.application.handlers
-    if not unfinished:
-        return ""
-    said = f"{plural(unfinished, 'delivered record')} {'is' if unfinished == 1 else 'are'}"
-    said += " not finished by the handlers of process()"
-    if not given:
-        return f"{said}: none is with a handler."
-    waits = f"; {unfinished - given} wait for one" if unfinished > given else ""
-    return f"{said}: the first was given to one{ago(since, p.now)}{waits}."
 
 
 def wrong(findings: Findings) -> str:
@@ -298,7 +288,8 @@ def _of_the_partitions(findings: Findings) -> str:
             ):
                 names = f"{names}: {_named(these[0])}"
             if kind is WaitingFor.APPLICATION:
-                return f"Nothing is delivered: {text}. {poll_deadline(p)}".strip()
+                then = poll_deadline(p) if lateness(p) >= LATE_POLL else ""
+                return f"Nothing is delivered: {text}. {then}".strip()
             unlike = {tp: it for tp, it in waiting.items() if it.waiting_for is not kind}
             head = f"Nothing is delivered from {names}: {_stopped(text)}"
             return " ".join(filter(None, (head, _held_note(unlike))))

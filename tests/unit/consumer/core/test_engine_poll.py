@@ -11,6 +11,7 @@ import pytest
 from kafka.errors import UnsupportedCodecError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.core.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
 from aktor.errors import ActorCrashedError, BootstrapError, ConsumerClosedError, WakeupError
 from aktor.events.answers import Answered
@@ -362,13 +363,21 @@ def test_the_trace_tells_what_the_user_seeks_pauses_and_resumes() -> None:
     harness.engine.reset([B], ResetStrategy.EARLIEST)
     harness.engine.pause([A], paused=True)
     harness.engine.pause([A], paused=False)
+    harness.engine.show_handlers(lambda: HandlersNow(paused=frozenset({B})))
+    harness.engine.pause([A], paused=True)
+    harness.engine.pause([B], paused=True)
 
+    assert [one["because"] for one in harness.told("partitions.paused")] == [
+        *(None, None, "process() waits for its handlers")
+    ]
     names = "position.sought", "partitions.paused", "partitions.resumed"
     assert [(one["event"], one["partitions"]) for one in harness.told(*names)] == [
         ("position.sought", {"orders-0": 7}),
         ("position.sought", {"orders-1": None}),
         ("partitions.paused", {"orders-0": 7}),
         ("partitions.resumed", {"orders-0": 7}),
+        ("partitions.paused", {"orders-0": 7}),
+        ("partitions.paused", {"orders-1": None}),
     ]
 
 

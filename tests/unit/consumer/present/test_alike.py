@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.picture import Picture
 from aktor.consumer.present.reasons.partition import of_partition, of_partitions
@@ -93,6 +94,11 @@ DIFFER: Final[dict[str, Picture]] = {
     "whether it is paused": looked({}, {"paused": True, "paused_at": NOW - 4.0}),
     "since when it is paused": looked(
         {"paused": True, "paused_at": NOW - 4.0}, {"paused": True, "paused_at": NOW - 9.0}
+    ),
+    "who has paused it": looked(
+        {"paused": True, "paused_at": NOW - 4.0},
+        {"paused": True, "paused_at": NOW - 4.0},
+        application=an_application(handlers=HandlersNow(9, paused=frozenset({T1}))),
     ),
     "whether it has a position": looked({}, {"offset": None}),
     "whether it is behind": looked({}, BEHIND),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kafka.structs import TopicPartition
 
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.present import health
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.consumer import of_consumer
@@ -184,27 +185,25 @@ def test_a_member_that_is_started_again_and_again_is_not_healthy_if_its_session_
 @pytest.mark.parametrize(
     ("handlers", "said"),
     [
-        ((0, 0, math.inf), None),
+        (HandlersNow(), None),
         (
-            (88, 2, NOW - 3.0),
-            "88 delivered records are not finished by the handlers of process(): the first was"
-            " given to one 3.0 s ago; 86 wait for one.",
+            HandlersNow(88, 2, NOW - 3.0),
+            "The handlers of process() have yet to finish 88 delivered records: the first was given"
+            " to one 3.0 s ago; 86 wait for one.",
         ),
         (
-            (1, 1, NOW - 3.0),
-            "1 delivered record is not finished by the handlers of process(): the first was given"
+            HandlersNow(1, 1, NOW - 3.0),
+            "The handlers of process() have yet to finish 1 delivered record: the first was given"
             " to one 3.0 s ago.",
         ),
         (
-            (2, 0, math.inf),
-            "2 delivered records are not finished by the handlers of process(): none is with a"
+            HandlersNow(2),
+            "The handlers of process() have yet to finish 2 delivered records: none is with a"
             " handler.",
         ),
     ],
 )
-def test_records_that_handlers_hold_are_told(
-    handlers: tuple[int, int, float], said: str | None
-) -> None:
+def test_records_that_handlers_hold_are_told(handlers: HandlersNow, said: str | None) -> None:
     why = sentence.why(a_picture(application=an_application(handlers=handlers)))
 
     assert why.startswith("There is nothing new")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kafka.structs import TopicPartition
 
+from aktor.consumer.core.handlers import HandlersNow
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.partition import of_partitions
 from aktor.consumer.present.reasons.reason import WaitingFor
@@ -151,6 +152,24 @@ def test_several_partitions_that_are_paused_are_told_apart() -> None:
     assert sentence.why(p) == (
         "Nothing is delivered from orders-0, orders-1:"
         " orders-0: the application has paused reading 2.0 s ago."
+    )
+
+
+def test_what_process_has_paused_waits_for_its_handlers_and_not_for_the_user() -> None:
+    busy = HandlersNow(21, 2, NOW - 7.0, frozenset({T0}))
+    of_user = TopicPartition("orders", 1)
+    p = a_picture(
+        application=an_application(handlers=busy),
+        partitions={tp: seen(paused=True, paused_at=NOW - 6.0) for tp in (T0, of_user)},
+    )
+
+    assert {tp: one.waiting_for for tp, one in of_partitions(p).items()} == {
+        T0: WaitingFor.APPLICATION,
+        of_user: WaitingFor.PAUSED,
+    }
+    assert sentence.why(p) == (
+        "Nothing is delivered: the handlers of process() have yet to finish 21 delivered records:"
+        " the first was given to one 7.0 s ago; 19 wait for one."
     )
 
 

@@ -142,6 +142,27 @@ def test_a_silence_ends_when_the_partition_is_given_up_or_another_member_gets_it
     assert row.ended == BEGAN + 13
 
 
+def test_a_pause_by_process_is_a_silence_as_its_consumer_has_told_it(
+    events: list[Event], alice: Member
+) -> None:
+    """It ends with the first record, not when the partition is resumed. A pause is no end of what
+    was told before, either."""
+    words = "the handlers of process() have yet to finish 21 delivered records"
+    for number, partition in enumerate(("t-0", "t-1")):
+        because = "process() waits for its handlers"
+        alice.tells(BEGAN + number, "partitions.paused", partitions=[partition], because=because)
+        alice.tells(BEGAN + number + 0.5, "partitions.resumed", partitions=[partition])
+    stalls(alice, BEGAN + 4, "application", words, since=BEGAN + 2)
+    alice.tells(BEGAN + 5, "partitions.paused", partitions=["t-0"], because="process() waits")
+    alice.tells(BEGAN + 8, "partitions.resumed", partitions=["t-0"])
+    alice.tells(BEGAN + 9, "delivery.resumed", topic="t", partition="t-0", seconds=7.0)
+
+    (row,) = rows_of(events, Silence)
+
+    assert (row.reason, row.because) == ("application", words)
+    assert (row.began, row.ended) == (BEGAN + 2, BEGAN + 9)
+
+
 def test_a_pause_of_less_than_a_second_is_no_silence(events: list[Event], alice: Member) -> None:
     alice.tells(BEGAN, "partitions.paused", partitions={"t-0": 5})
     alice.tells(BEGAN + 0.9, "partitions.resumed", partitions={"t-0": 5})
