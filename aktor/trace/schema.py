@@ -935,8 +935,8 @@ SECTIONS: Final[Mapping[str, tuple[EventRow, ...]]] = {
         _event(
             "delivery.resumed",
             "debug info",
-            "it ended: with the first record given out, or there is nothing to deliver, or the"
-            " partition is paused, or taken away; info after a fault",
+            "it ended: a record was given out, there is nothing to deliver, the process runs again,"
+            " the partition is paused or taken away; info after a fault",
             "topic partition reason seconds ended_ago because",
         ),
         _event(

@@ -259,6 +259,58 @@ def test_a_process_that_stood_still_within_its_session_says_so_when_it_goes_on(
         assert frozen_at - LONGEST_SLEEP - 0.01 < ended - over["seconds"] <= frozen_at + 0.01
 
 
+@pytest.mark.parametrize(("lasts", "tells"), [(0.6, False), (3.0, True)])
+def test_what_waits_for_its_turn_after_its_process_stood_still_does_not_wait_for_that(
+    world: World, lasts: float, tells: bool
+) -> None:
+    """Each of thirty partitions has its turn every nine seconds, with or without a standstill."""
+    world.cluster.create_topic("many", partitions=30)
+    world.cluster.fill("many", 3000)
+    options = {"auto_offset_reset": "earliest", "max_poll_records": 1}
+    consumer = world.consumer("many", group_id="g", **options)
+
+    def take_slowly(seconds: float) -> None:
+        until = world.now + seconds
+        while world.now < until:
+            consumer.poll(timeout_ms=200)
+            world.sleep(0.3)
+
+    take_slowly(12.0)
+    world.freeze(consumer)
+    world.sleep(lasts)
+    world.thaw(consumer)
+    thawed_at = world.now
+    take_slowly(12.0)
+
+    assert len(world.host(consumer).named("process.stood_still")) == 1
+    stalls = world.host(consumer).named("delivery.stalled")
+    assert {one["reason"] for one in stalls} == ({"consumer"} if tells else set())
+    over = world.host(consumer).named("delivery.resumed")
+    assert len(over) == len(stalls)
+    assert all(one["at"] - one["ended_ago"] < thawed_at + 1.0 for one in over)
+    assert {one["because"] for one in over} >= ({"the process runs again"} if tells else set())
+
+
+@pytest.mark.parametrize("earlier", [0.0, 4.0])
+def test_what_was_paused_while_its_process_stood_still_did_not_wait_for_that(
+    world: World, earlier: float
+) -> None:
+    consumer = a_member(world)
+    poll_for(world, consumer, 4.0)
+    consumer.pause(T0)
+    poll_for(world, consumer, 0.4 + earlier)
+    world.freeze(consumer)
+    world.sleep(3.0)
+    world.thaw(consumer)
+    world.sleep(0.01)
+    consumer.resume(T0)
+    poll_for(world, consumer, 4.0)
+
+    stalled = of(world, consumer, "delivery.stalled")
+    assert stalled["orders-0"] == []
+    assert [one["reason"] for one in stalled["orders-1"]] == ["consumer"]
+
+
 def test_who_stands_still_twice_within_a_second_tells_of_both(world: World) -> None:
     consumer = a_member(world)
     poll_for(world, consumer, 4.0)

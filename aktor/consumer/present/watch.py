@@ -220,7 +220,11 @@ class Watch:
                 self._seen.pop(tp, None)
                 if known is None:
                     continue
-                if over := _is_over(p, tp, it, reason, known.since):
+                if known.reason is WaitingFor.CONSUMER and self._still is not None:
+                    # What is here now waits for no fault, but for its turn, say.
+                    ran_at = max(known.since, self._still.until)
+                    self._resumed(tp, p, "the process runs again", ran_at)
+                elif over := _is_over(p, tp, it, reason, known.since):
                     wanted = is_paused_by_user(p, tp, it)
                     ended = max(known.since, it.paused_at) if wanted else None
                     self._resumed(tp, p, over, ended)
@@ -254,18 +258,23 @@ class Watch:
         records: by the first look after what came meanwhile was read."""
         while self._untold_standstills:
             still = self._untold_standstills.popleft()
-            for tp, it in p.partitions.items():
-                if tp in self._stalls or it.paused or (of := partitions.get(tp)) is None:
-                    continue
-                if (silence := _silence_over(still, it)) is not None:
-                    since, ended = silence
+            silences = {
+                tp: silence
+                for tp, it in p.partitions.items()
+                if not it.paused and (silence := _silence_over(still, it)) is not None
+            }
+            # The process ran as long as records of any partition were given out.
+            since = max((begun for begun, _ in silences.values()), default=math.inf)
+            for tp, (_, ended) in silences.items():
+                if tp not in self._stalls and (of := partitions.get(tp)) is not None:
                     self._tell_who_waited(tp, p, still, _Stall(since, of), ended)
 
     def _tell_who_waited(
         self, tp: TopicPartition, p: Picture, still: Standstill, stall: _Stall, ended: float
     ) -> None:
-        """Nothing of this partition was given out meanwhile, until `ended` (inf: still so)."""
-        if min(ended, p.now) - stall.since < STALLED_AFTER:
+        """Nothing of this partition was given out meanwhile, until `ended` (inf: still so). What
+        follows a short standstill is not because of that."""
+        if min(ended, still.until) - stall.since < STALLED_AFTER:
             return
         goes_on = ended == math.inf
         if not p.partitions[tp].is_here if goes_on else ended > still.until + LOOK_EVERY:
@@ -464,9 +473,11 @@ def _words(still: Standstill) -> str:
 
 def _silence_over(still: Standstill, it: PartitionSeen) -> tuple[float, float] | None:
     """From when to when (inf: still) nothing of the partition was given out, if that was so while
-    nothing ran: not from before that on."""
+    nothing ran, and it was not paused: not from before that on."""
     for begun, ended in (*it.gaps, (it.given_at, math.inf)):
         if begun <= still.due and ended >= still.until - SAME_TIME:
+            if begun <= it.paused_at <= still.until:
+                return None  # nobody knows when it was resumed
             return max(begun, still.since), ended
     return None
 
