@@ -15,6 +15,7 @@ from aktor.trace.rebalances.causes import OF_OTHERS, STAYS, Cause
 from aktor.trace.rebalances.holds import SESSION, Gone, Hold, called, hold_of, seconds
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
+    KILLED,
     PHASES,
     Expelled,
     Name,
@@ -45,19 +46,14 @@ EXPELLED: Final = "the coordinator took it out of the group, and it had not said
 #: What is added to that: what the member itself has told when it came back (see `Standstill` of the
 #: membership managers), or that it has not.
 _CAME_BACK: Final = re.compile(r"(?:^| after )(the (?:process|machine) (?:stood still|slept) .*)")
-NOT_KNOWN: Final = " (it was killed, stopped or cut off)"
 
 #: The same, if its own trace shows that it lived, and what a KIP-848 group waited for.
 _GAVE_UP: Final = (
-    ": it had been giving partitions up for {} (its group waits for max_poll_interval_ms, not"
-    " longer)"
+    "it had been giving partitions up for {} (its group waits for max_poll_interval_ms, not longer)"
 )
 
 #: What may have been between two owners of a partition.
 UNSEEN: Final = "a member without a trace may have had the partition"
-
-#: The trace of a member that lives tells something within so many seconds.
-_GOES_ON: Final = 1.0
 
 #: How the leader's list of members shows a member that has no trace.
 _BY_LIST: Final = {
@@ -198,7 +194,7 @@ class Assembly:
     def trigger(
         self,
         departures: Iterable[Departure],
-        later: Iterable[Departure],
+        later: Sequence[Departure],
         resized: Mapping[str, Resized],
         earlier: Iterable[tuple[int, Departure]],
         skew: float = SKEW,
@@ -217,9 +213,7 @@ class Assembly:
         of_later = {id(left) for left in departures if left.source in self.given_later}
         first = min(in_time, key=lambda one: (id(one) in of_later, one.at), default=None)
         if first is None:
-            # Of clocks that are apart nobody knows by how much at most.
-            differ = math.inf if skew > SKEW else SKEW
-            first = self._seen_by_others(later, resized, differ)
+            first = self._seen_by_others(later, resized, skew)
             first = first or self._told_before(earlier, skew)
         if first is None:
             return None
@@ -273,28 +267,26 @@ class Assembly:
         return left.source in self.givers or left.source in back
 
     @property
+    def expelled(self) -> Iterator[Expelled]:
+        """Who was taken out of the group, as others saw."""
+        return (expelled for part in self.parts for expelled in part.expelled)
+
+    @property
     def givers(self) -> set[str]:
         """Whose partitions have another owner now."""
         return {owner for part in self.parts for _, owner in part.added if owner is not None}
 
     def _seen_by_others(
-        self, later: Iterable[Departure], resized: Mapping[str, Resized], skew: float
+        self, later: Sequence[Departure], resized: Mapping[str, Resized], skew: float
     ) -> Departure | None:
         """Who triggered it, by what others saw: the coordinator took a member out of the group, a
         topic has other partitions, or the leader's list has another member that has no trace. None
         if no trace shows it."""
+        for expelled, by_itself in self._expelled(later, skew):
+            why, name, source = _why_gone(later, expelled), expelled.name, expelled.source
+            because = f"{EXPELLED} ({why})" if why == expelled.how else f"{EXPELLED}: {why}"
+            return by_itself or Departure(self.began, Cause.EXPELLED, because, name, source)
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
-        for part in parts:
-            for expelled in part.expelled:
-                # A member that was expelled hears of it by its next heartbeat. If it leaves by
-                # itself, it was not, and its clock is another one.
-                told = [left for left in later if left.source == expelled.source]
-                heard_by = (self.ended or self.began) + skew
-                if told and told[0].at <= heard_by and _may_be_earlier(told[0], part):
-                    return told[0]
-                if expelled.is_sure(skew, part.name):
-                    because = EXPELLED + _what_kept(told, expelled)
-                    return Departure(self.began, Cause.EXPELLED, because, expelled.name)
         added = {partition for part in parts for partition, owner in part.added if owner is None}
         revoked = {partition for part in parts for partition in part.revoked}
         for topic, change in sorted(resized.items()):
@@ -314,6 +306,27 @@ class Assembly:
                     because = f"{_BY_LIST[cause]} {called(part.name)}, which leads; it has no trace"
                     return Departure(self.began, cause, because, (member, None))
         return None
+
+    def _expelled(
+        self, later: Iterable[Departure], skew: float
+    ) -> list[tuple[Expelled, Departure | None]]:
+        """The members that the coordinator took out of the group, in the order in which their
+        sessions ended; at last those of which another row has told it. A member hears of it by its
+        next heartbeat: if it leaves by itself, as it tells by then, it was none of these, and its
+        clock is another one."""
+        found: dict[str, tuple[Expelled, Departure | None]] = {}
+        # Of clocks that are apart nobody knows by how much at most.
+        differ = math.inf if skew > SKEW else SKEW
+        heard_by = (self.ended or self.began) + differ
+        first_told = {left.source: left for left in reversed(list(later)) if left.at <= heard_by}
+        for part in sorted(self.parts, key=lambda part: (part.began, part.source)):
+            for expelled in part.expelled:
+                left = first_told.get(expelled.source)
+                if left is not None and _may_be_earlier(left, part):
+                    found.setdefault(expelled.source, (expelled, left))
+                elif expelled.is_sure(differ, part.name):
+                    found.setdefault(expelled.source, (expelled, None))
+        return sorted(found.values(), key=lambda one: (one[0].is_told_of, one[0].heard))
 
     def _told_before(
         self, earlier: Iterable[tuple[int, Departure]], skew: float
@@ -357,31 +370,42 @@ class Assembly:
         ]
         return min(came, key=lambda departure: departure.at, default=None)
 
-    def _waited_for(self, trigger: Departure | None, later: Sequence[Departure]) -> Gone | None:
-        """A member that the others waited for until its session was over. It was to take part; or
-        of a classic group all that were there had joined, and its trace tells nothing of that."""
-        taken = [part for part in self.parts if part.is_gone]
-        if taken:
-            part = max(taken, key=lambda part: (part.duration_ms, part.source))
-            because = _as_told([left for left in later if left.source == part.source])
-            return Gone(part.name, part.duration_ms, part.pending, because)
-        joined = [part for part in self.parts if "join" in part.spent and part.ended is not None]
-        if trigger is None or trigger.cause is Cause.EXPELLED or not joined:
-            return None
-        # (If nobody else was there, the group may have been empty before.)
-        was_there = any(part.cause is Cause.PEER for part in joined)
-        ms = min(part.spent["join"] for part in joined) if was_there else 0.0
-        gone: list[Expelled] = [
-            expelled
-            for part in self.parts
-            if part.counted
-            for expelled in part.expelled
-            if expelled.source != trigger.source and expelled.told <= expelled.at - ms / 2000
+    def _gone(
+        self, trigger: Departure | None, later: Sequence[Departure], skew: float
+    ) -> list[Gone]:
+        """Members that the coordinator took out of the group before they came; the first one is
+        that for which the others waited longest. It was to take part; or of a classic group all
+        that were there had joined, and its trace tells nothing of that."""
+        taken = {part.source: part for part in self.parts if part.is_gone}
+        gone = [
+            Gone(part.name, part.duration_ms, part.pending, _as_told(later, part.source))
+            for part in taken.values()
         ]
-        if not gone:
-            return None
-        because = _as_told([left for left in later if left.source == gone[0].source])
-        return Gone(gone[0].name, ms, None, because)
+        known = {trigger.source if trigger else None, *taken}
+        expelled = [
+            one
+            for one, left in self._expelled(later, skew)
+            if one.source not in known
+            and not one.is_told_of
+            and (left is None or left.cause is not Cause.LEAVE)
+        ]
+        for one in expelled:
+            ms = 0.0 if taken or one is not expelled[-1] else self._waited_for(one)
+            why = _why_gone(later, one)
+            gone.append(Gone(one.name, ms, None, "" if why == KILLED else why))
+        return sorted(gone, key=lambda one: -one.ms)
+
+    def _waited_for(self, expelled: Expelled) -> float:
+        """For how many milliseconds a classic group waited for this member, of all that it took out
+        the last one."""
+        joined = [part for part in self.parts if "join" in part.spent and part.ended is not None]
+        # (If nobody else was there, the group may have been empty before.)
+        if not any(part.counted for part in joined) or not any(
+            part.cause is Cause.PEER for part in joined
+        ):
+            return 0.0
+        ms = min(part.spent["join"] for part in joined)
+        return ms if expelled.told <= expelled.at - ms / 2000 else 0.0
 
     @property
     def own_causes(self) -> Iterator[tuple[int, Departure]]:
@@ -410,7 +434,7 @@ class Assembly:
             if owner in kept:
                 kept[owner] += 1
         revoked = {partition for part in self.parts for partition in part.revoked}
-        expelled = {None, *(one.source for part in self.parts for one in part.expelled)}
+        expelled = {None, *(one.source for one in self.expelled)}
         given = sum(owner not in expelled for one, owner in before.items() if one not in revoked)
         taken = len(revoked - self.owners.keys())
         counted, seen = self.counted
@@ -432,7 +456,7 @@ class Assembly:
         group: str,
         protocol: str | None,
         departures: Iterable[Departure],
-        later: Iterable[Departure],
+        later: Sequence[Departure],
         resized: Mapping[str, Resized],
         earlier: Iterable[tuple[int, Departure]] = (),
         apart: Mapping[tuple[Name, Name], float] = MappingProxyType({}),
@@ -447,8 +471,8 @@ class Assembly:
         trigger = self.trigger(departures, later, resized, earlier, skew)
         moves = self.moves()
         slowest = self.slowest
-        gone = self._waited_for(trigger, list(later))
-        hold = hold_of(parts, milliseconds(began, ended), gone)
+        gone = self._gone(trigger, later, skew)
+        hold = hold_of(parts, milliseconds(began, ended), gone[0] if gone else None)
         if self.not_there is not None and not any(part.holds_now for part in parts):
             hold = self.not_there
         self.hold = hold
@@ -493,7 +517,7 @@ class Assembly:
             sentence=_sentence(
                 *(group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves),
                 *(gaps, unseen, self.goes_on),
-                "" if gone is None or (hold is not None and hold.what == SESSION) else gone.beside,
+                [one.beside for one in gone[hold is not None and hold.what == SESSION :]],
             )
             + _clocks(parts, apart),
         )
@@ -505,21 +529,21 @@ def _may_be_earlier(left: Departure, part: Part) -> bool:
     return left.cause is not Cause.LEAVE or not one_clock(left.name, part.name)
 
 
-def _as_told(told: Iterable[Departure]) -> str:
-    """Why the coordinator did not hear of a member, as that one told when it was back; "" if it has
+def _as_told(later: Iterable[Departure], source: str) -> str:
+    """Why the coordinator did not hear of this member, as it told when it was back; "" if it has
     not."""
-    found = (_CAME_BACK.search(departure.because or "") for departure in told)
+    told = (departure.because or "" for departure in later if departure.source == source)
+    found = (_CAME_BACK.search(because) for because in told)
     return next((one[1] for one in found if one is not None), "")
 
 
-def _what_kept(told: Sequence[Departure], expelled: Expelled) -> str:
-    """Why the coordinator did not hear of a member, as that one told when it was back; or what it
-    was to do meanwhile, if its trace went on."""
-    if because := _as_told(told):
-        return f": {because}"
-    went_on = told or expelled.released is not None or expelled.at - expelled.told < _GOES_ON
-    if expelled.gives_up_since is None or not went_on:
-        return NOT_KNOWN
+def _why_gone(later: Iterable[Departure], expelled: Expelled) -> str:
+    """Why the coordinator did not hear of this member, as it told when it was back; or what it was
+    to do meanwhile, if its trace went on."""
+    if because := _as_told(later, expelled.source):
+        return because
+    if expelled.gives_up_since is None or not expelled.goes_on:
+        return expelled.how
     return _GAVE_UP.format(seconds(1000 * (expelled.at - expelled.gives_up_since)))
 
 
@@ -570,7 +594,7 @@ def _sentence(
     gaps: list[float],
     unseen: int,
     goes_on: bool,
-    beside: str,
+    beside: Sequence[str],
 ) -> str:
     """All of it in one sentence, for people."""
     if trigger is None:
@@ -587,8 +611,7 @@ def _sentence(
         words += _waits_longest(slowest)
     else:
         words += [hold.words] if hold is not None else _done_last(took, slowest)
-    if beside:
-        words.append(beside)
+    words += beside
     if outcomes:
         counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
         words.append(f"not completed by all members: {counted}")

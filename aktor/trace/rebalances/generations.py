@@ -13,7 +13,7 @@ from typing import Final
 
 from aktor.trace.rebalances.causes import Cause
 from aktor.trace.rebalances.clocks import cut
-from aktor.trace.rebalances.parts import Expelled, Life, Part
+from aktor.trace.rebalances.parts import Life, Part
 from aktor.trace.rebalances.together import Together
 
 __all__ = ["Generations"]
@@ -91,7 +91,7 @@ class Generations:
             # (A leader may read its list when the group is generations ahead.)
             silent = silent and (life.generation or 0) < generation
             if silent and life.member is not None and life.member not in listed:
-                part.expelled.append(Expelled(life.name, part.seen, life.source, life.told))
+                part.expelled.append(life.expel(part.seen))
                 self._expel(life, part.seen)
             if _is_missing(life, part, generation, listed):
                 self._take_out(life, part.seen)

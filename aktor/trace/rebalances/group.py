@@ -28,7 +28,6 @@ from aktor.trace.rebalances.parts import (
     CALLBACKS,
     IN_GROUP,
     OUT_OF_GROUP,
-    Expelled,
     Life,
     Name,
     Part,
@@ -651,10 +650,7 @@ class GroupTraces:
                 if owner.departed and gone_in is not None and gone_in.outcome in ("lost", "left"):
                     before.revoked_in = gone_in
                 elif part is not None and not owner.departed:
-                    since = owner.since if owner.state == "reconciling" else None
-                    before.expelled = Expelled(
-                        before.name, at, owner.source, owner.told, gives_up_since=since
-                    )
+                    before.expelled = owner.expel(at)
                     part.expelled.append(before.expelled)
                     owner.expelled = before.expelled
                 if not owner.departed:
@@ -869,6 +865,13 @@ class GroupTraces:
             later = [left for left in self._departures if ended < left.at <= until]
             self._causes = [one for one in self._causes if one[1].at >= assembly.began - REACH]
             assembly.given_later = self._given_later(assembly)
+            expelled = [
+                (life, one)
+                for one in assembly.expelled
+                if (life := self._lives.get(one.source)) is not None
+            ]
+            for life, one in expelled:
+                one.told_since, one.is_told_of = life.told, life.is_told_of
             row, parts = assembly.rows(
                 self.group,
                 self._protocol(assembly),
@@ -878,6 +881,8 @@ class GroupTraces:
                 self._causes,
                 apart,
             )
+            for life, _ in expelled:
+                life.is_told_of = not life.in_group
             self._causes += assembly.own_causes
             self._rows += [row, *parts]
             self._rows += self._storms.add(row)

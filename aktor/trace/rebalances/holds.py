@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from aktor.trace.rebalances.parts import Name, Part
+from aktor.trace.rebalances.parts import KILLED, Name, Part
 
 __all__ = ["SESSION", "Gone", "Hold", "called", "hold_of", "not_there", "now_of"]
 __all__ += ["of_group", "seconds"]
@@ -58,7 +58,7 @@ _GONE: Final = (
 )
 _GONE_TOO: Final = "then all waited for {} for {}, until the coordinator took it out of the group"
 _GONE_ANYWAY: Final = "the coordinator has taken {} out of the group"
-_WHY_GONE: Final = " (its trace ends before: it was killed, stopped or cut off{})"
+_WHY_GONE: Final = f" (its trace ends before: {KILLED}{{}})"
 
 
 @dataclass(frozen=True, slots=True)

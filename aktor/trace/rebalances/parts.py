@@ -12,8 +12,8 @@ from aktor.trace.rebalances.causes import OF_OTHERS, Cause, cause_of
 from aktor.trace.rebalances.lines import HEARTBEAT, HEARTBEAT_LATE
 from aktor.trace.rebalances.rows import Silence
 
-__all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "WAITS", "Away", "Expelled", "Life"]
-__all__ += ["Name", "Part", "milliseconds", "one_clock"]
+__all__ = ["CALLBACKS", "GOES_ON", "IN_GROUP", "KILLED", "OUT_OF_GROUP", "PHASES", "WAITS", "Away"]
+__all__ += ["Expelled", "Life", "Name", "Part", "milliseconds", "one_clock"]
 
 #: The phases of a part, by the states of `membership.moved`.
 PHASES: Final = {
@@ -77,6 +77,15 @@ _FRESH: Final = 1.0
 USUAL_INTERVAL: Final = 3.0
 LONGEST_INTERVAL: Final = 15.0
 
+#: The trace of a member that lives tells something within so many seconds.
+GOES_ON: Final = 1.0
+
+#: What became of a member that the coordinator took out of the group: if its trace ends before
+#: that; if it has told nothing for a while, and goes on after that; and if it goes on all the time.
+KILLED: Final = "it was killed, stopped or cut off"
+STOPPED: Final = "it was stopped or cut off"
+CUT_OFF: Final = "it was cut off from the coordinator, and its trace goes on"
+
 #: So many characters has a UUID.
 UUID: Final = 36
 
@@ -106,8 +115,10 @@ class Expelled:
     name: Name
     at: float
     source: str
-    #: When its trace told of it last before that.
+    #: When its trace told of it last before that; and when the coordinator answered its last
+    #: heartbeat, if the trace says it: from then on its session runs.
     told: float
+    heard: float
     #: When it released that partition: if soon, by the clock of its host, it was no expulsion.
     released: float | None = None
     #: It was still a member then, as it says: the coordinator had asked for the partition, and its
@@ -117,6 +128,22 @@ class Expelled:
     delivered: float = -math.inf
     #: Since when it had been giving partitions up, as a KIP-848 member.
     gives_up_since: float | None = None
+    #: When its row is made: when its trace told of it last, and whether another row has told that
+    #: it was taken out.
+    told_since: float = -math.inf
+    is_told_of: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its trace does not end before that."""
+        return self.told_since > self.at or self.at - self.told < GOES_ON
+
+    @property
+    def how(self) -> str:
+        """Why the coordinator did not hear of it, as far as its own trace shows it."""
+        if not self.goes_on:
+            return KILLED
+        return CUT_OFF if self.at - self.told < GOES_ON else STOPPED
 
     def is_sure(self, skew: float, seen_by: Name) -> bool:
         """Whether its own trace does not say that it was in the group for more than `skew` seconds
@@ -310,6 +337,8 @@ class Life:
     last_part: Part | None = None
     #: The epoch that came last, and when.
     epoch: tuple[int, float] | None = None
+    #: A row has told that it was taken out of the group.
+    is_told_of: bool = False
     #: Another member was given its partition, and it has not said since that it left or was lost.
     expelled: Expelled | None = None
     #: When its trace told of it last; when the coordinator last answered a heartbeat, and the times
@@ -341,6 +370,12 @@ class Life:
         longest = LONGEST_INTERVAL if self.protocol == "consumer" else USUAL_INTERVAL
         known = self.heartbeat_setting if self.protocol != "consumer" else None
         return max(self.intervals, default=longest if known is None else known)
+
+    def expel(self, at: float) -> Expelled:
+        """Others tell at this time that it is no member any more, and it has not said so."""
+        heard = self.told if self.heartbeat is None else self.heartbeat
+        since = self.since if self.state == "reconciling" else None
+        return Expelled(self.name, at, self.source, self.told, heard, gives_up_since=since)
 
     def may_be(self, member: str) -> bool:
         """Whether the coordinator may have given this id to it: brokers make it of the client id,
@@ -382,7 +417,7 @@ class Life:
         self.state, self.since = state, at
         self.in_group = state in IN_GROUP
         if self.in_group:
-            self.departed = False
+            self.departed = self.is_told_of = False
         if state in _APPLIED:
             self.calling = None
         self.revocation_asked = at if state in _REVOKES else None

@@ -11,8 +11,8 @@ import pytest
 
 from aktor.simulation import Simulation
 from aktor.trace.pictures.members import holding
-from aktor.trace.rebalances.assembly import NOT_KNOWN
 from aktor.trace.rebalances.lines import Event
+from aktor.trace.rebalances.parts import KILLED
 from aktor.trace.rebalances.rows import Rebalance, Span
 from aktor.trace.rebalances.spans import AWAY
 from tests.unit.trace.rebalances.incidents import Incident, closes, sentences_of, tables_of
@@ -490,7 +490,7 @@ def test_who_is_killed_amid_its_first_join_is_in_no_rebalance_a_minute_later(aft
     assert not any("carol-" in row.sentence for row in rows)
     gone = [row for row in rows if row.initiator == "carol" and row is not joined]
     led_to = joined.last_generation
-    assert [row.because for row in gone] == [f"{EXPELLED}{NOT_KNOWN}"] * (led_to is not None)
+    assert [row.because for row in gone] == [f"{EXPELLED} ({KILLED})"] * (led_to is not None)
     assert all(row.first_generation == (led_to or 0) + 1 for row in gone)
 
 
@@ -532,6 +532,62 @@ def test_who_is_gone_while_a_callback_holds_the_others_for_longer_is_told_beside
     (held,) = (row for row in rows if row.initiator == "dave" and row.trigger == "join")
     assert (held.held_by, held.held_in) == ("carol", "revoked_callback")
     assert "; then all waited for bob on host-bob for " in held.sentence
+
+
+@BOTH
+@pytest.mark.parametrize("between", [0.0, 2.5])
+def test_each_of_two_that_were_killed_is_named(protocol: str, between: float) -> None:
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        _, bob, carol, _ = (group.joins() for _ in range(4))
+        sim.run(for_=10)
+        bob.kill()
+        if between:
+            sim.run(for_=between)
+        carol.kill()
+        sim.run(for_=60)
+        events, sentences = group.events(), group.sentences(since=10)
+
+    # Sessions end in the order of the last heartbeats.
+    last = {
+        event["consumer"]: event["t"]
+        for event in events
+        if event["event"] == "request.answered" and "Heartbeat" in event["api"]
+    }
+    first, second = sorted(("bob", "carol"), key=lambda name: last[name])
+    assert f"triggered by {first} on host-{first}: {EXPELLED} ({KILLED})" in sentences[0]
+    whom = f"{second} on host-{second}"
+    if protocol == "classic" and between:
+        assert f"; {whom} held it: all waited for a process of it for " in sentences[0]
+    else:
+        beside = f"; the coordinator has taken {whom} out of the group (its trace ends before: "
+        assert beside in sentences[0]
+    told = " ".join(sentences)
+    assert [told.count(f"{name} on host-{name}") for name in ("bob", "carol")] == [1, 1]
+
+
+@BOTH
+def test_a_member_that_was_cut_off_and_lives_is_not_said_to_be_killed(protocol: str) -> None:
+    """It is back after the other one, which is fenced and takes its partitions."""
+    with Simulation(2) as sim:
+        group = Incident(sim, protocol)
+        members = [group.joins(), group.joins()]
+        sim.run(for_=10)
+        links = [(member.name, node) for member in members for node in (1, 2, 3)]
+        for link in links:
+            sim.network.cut_link(*link)
+        sim.run(for_=9 if protocol == "classic" else 55)
+        for name, node in links:
+            if (name, node) == ("bob", 1):
+                sim.run(for_=1.5)
+            sim.network.mend_link(name, node)
+        sim.run(for_=20)
+        sentences = group.sentences(since=10)
+
+    assert "triggered by alice on host-alice: fenced: UNKNOWN_MEMBER_ID" in sentences[0]
+    beside = "; the coordinator has taken bob on host-bob out of the group (it was cut off from the"
+    assert f"{beside} coordinator, and its trace goes on); " in sentences[0]
+    assert KILLED not in " ".join(sentences)
 
 
 def test_a_leader_that_reads_its_list_late_says_of_nobody_that_came_since_that_it_is_gone(
