@@ -292,9 +292,9 @@ class TraceFile:
 def trace_file(path: str) -> TraceFile:
     """The writer of this file."""
     given = os.environ.get(MAX_BYTES, "").strip()
-    if given and not given.isdigit():
+    if given and not given.isdecimal():
         _say_once(path, f"may have {DEFAULT_MAX_BYTES} bytes: {MAX_BYTES} is {given!r}")
-    file = TraceFile(path, int(given) if given.isdigit() else DEFAULT_MAX_BYTES)
+    file = TraceFile(path, int(given) if given.isdecimal() else DEFAULT_MAX_BYTES)
     atexit.register(file.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=file.after_fork_in_child)

@@ -15,6 +15,7 @@ from aktor.trace.plain import copied
 __all__ = ["NEVER", "Hook", "Hooks"]
 
 Hook = Callable[[dict[str, Any]], object]
+_Wanted = tuple[int, Hook, Set[str] | None]
 
 #: A level above all.
 NEVER: Final = 100
@@ -24,35 +25,42 @@ class Hooks:
     """Owns the hooks of one trace. `least` is the lowest level of which one of them wants all
     events; besides them, some want the events that are `named`."""
 
-    __slots__ = ("_hooks", "_lock", "least", "named")
+    __slots__ = ("_given", "_hooks", "least", "named")
 
     def __init__(self) -> None:
         self.least = NEVER
         self.named: Set[str] = frozenset()
-        #: Of each: the level, and the names of the events that it wants; None: all.
-        self._hooks: tuple[tuple[int, Hook, Set[str] | None], ...] = ()
-        #: Two threads that hook at the same time must not forget each other's hook.
-        self._lock = threading.Lock()
+        #: Of each: the level, and the names of the events that it wants; None: all. `_hooks`
+        #: follows `_given`, of which no change is lost. (A lock would be kept by a fork, and by a
+        #: thread whose signal handler wants it.)
+        self._given: dict[object, _Wanted] = {}
+        self._hooks: tuple[_Wanted, ...] = ()
 
     def add(self, hook: Hook, level: str, only: Set[str] | None = None) -> Callable[[], None]:
         """Call it for events of this level and above (and of these names, if they are given), until
         the returned function is called."""
         if level not in LEVELS:
             raise ValueError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
-        entry = LEVELS[level], hook, only
-        with self._lock:
-            self._set((*self._hooks, entry))
+        key = object()
+        self._given[key] = LEVELS[level], hook, only
+        self._follow()
 
         def remove() -> None:
-            with self._lock:
-                self._set(tuple(other for other in self._hooks if other is not entry))
+            self._given.pop(key, None)
+            self._follow()
 
         return remove
 
-    def _set(self, hooks: tuple[tuple[int, Hook, Set[str] | None], ...]) -> None:
-        self.least = min((least for least, _, only in hooks if only is None), default=NEVER)
-        self.named = frozenset().union(*(only for _, _, only in hooks if only is not None))
-        self._hooks = hooks
+    def _follow(self) -> None:
+        """What is given counts. Again if it has changed meanwhile, by another thread or by a signal
+        handler: what was done of it may have been overwritten here."""
+        given: dict[object, _Wanted] | None = None
+        while given is None or given.keys() != self._given.copy().keys():
+            given = self._given.copy()
+            hooks = tuple(given.values())
+            self.least = min((least for least, _, only in hooks if only is None), default=NEVER)
+            self.named = frozenset().union(*(only for _, _, only in hooks if only is not None))
+            self._hooks = hooks
 
     @property
     def is_empty(self) -> bool:

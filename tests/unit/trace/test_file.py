@@ -278,13 +278,14 @@ def test_a_length_of_nothing_is_no_bound(path: Path, monkeypatch: pytest.MonkeyP
     assert not path.with_name("trace.jsonl.1").exists()
 
 
+@pytest.mark.parametrize("given", ["1 GB", "²", "-1"])
 def test_a_length_that_is_no_number_is_said_and_the_trace_goes_on(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], given: str
 ) -> None:
-    monkeypatch.setenv(MAX_BYTES, "1 GB")
+    monkeypatch.setenv(MAX_BYTES, given)
     open_trace().info("thing.happened")
 
-    assert "AKTOR_TRACE_MAX_BYTES is '1 GB'" in capfd.readouterr().err
+    assert f"AKTOR_TRACE_MAX_BYTES is {given!r}" in capfd.readouterr().err
     assert len(lines_of(path)) == 1
 
 

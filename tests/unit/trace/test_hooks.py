@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,66 @@ def test_what_no_hook_has_named_is_not_even_numbered(trace: Trace) -> None:
     unsubscribe()
     trace.info("a.state")
     assert len(got) == 2
+
+
+class _Interrupted(Set[str]):
+    """Names of events; a signal handler runs while they are read for the first time."""
+
+    def __init__(self, name: str, handler: Callable[[], object]) -> None:
+        self.name = name
+        self.handler: Callable[[], object] = handler
+
+    def __contains__(self, name: object) -> bool:
+        return name == self.name
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        handler, self.handler = self.handler, lambda: None
+        handler()
+        yield self.name
+
+
+def test_a_signal_handler_may_hook_while_its_thread_does(trace: Trace) -> None:
+    got: list[str] = []
+    names = _Interrupted(
+        "a.state", lambda: trace.subscribe(lambda event: got.append(event["event"]))
+    )
+
+    def hook() -> None:
+        trace.subscribe(lambda _: None, only=names)
+        trace.info("another.state")
+
+    thread = threading.Thread(target=hook, daemon=True)
+    thread.start()
+    thread.join(10.0)
+
+    assert not thread.is_alive()
+    assert got == ["another.state"]
+
+
+def test_no_thread_forgets_the_hook_of_another(trace: Trace) -> None:
+    got: list[int] = []
+
+    def hook(number: int) -> None:
+        for _ in range(200):
+            trace.subscribe(lambda _: None)()
+        trace.subscribe(lambda _: got.append(number))
+
+    threads = [threading.Thread(target=hook, args=(number,)) for number in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    trace.info("a.state")
+
+    assert sorted(got) == [0, 1, 2, 3]
 
 
 def test_what_a_hook_raises_is_printed_and_stops_nothing(
