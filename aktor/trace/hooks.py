@@ -6,13 +6,14 @@ import contextlib
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
+from types import FrameType
 from typing import Any, Final
 
 from aktor.trace.logs import LEVELS
 from aktor.trace.plain import copied
 
-__all__ = ["NEVER", "Hook", "Hooks"]
+__all__ = ["NEVER", "Hook", "Hooks", "runs_hook"]
 
 Hook = Callable[[dict[str, Any]], object]
 _Wanted = tuple[int, Hook, Set[str] | None]
@@ -87,6 +88,11 @@ def _call(hook: Hook, event: dict[str, Any]) -> None:
         if threading.current_thread() is threading.main_thread():
             raise
         _print_error()
+
+
+def runs_hook(frames: Iterable[FrameType]) -> bool:
+    """Whether the thread with these frames is in a hook of the application."""
+    return any(frame.f_code is _call.__code__ for frame in frames)
 
 
 def _print_error() -> None:

@@ -305,8 +305,9 @@ class Guarded:
             self._processor.check_thread()
         if self._dispatcher.turns_here:
             raise IllegalStateError(
-                "the consumer was called on its own background thread, by a callback of a Future."
-                " Give commit_async() a `callback`: it runs on the application thread"
+                "the consumer was called on its own background thread, by a callback of a Future"
+                " or a hook of on_event(). Give commit_async() a `callback`: it runs on the"
+                " application thread"
             )
 
     def _wake_for_records(self) -> None:
@@ -401,7 +402,7 @@ class Guarded:
             return IllegalStateError(f"{method} may not be called from {callback}")
         return IllegalStateError(
             f"{method} was called while this thread was in the middle of another call, by a signal"
-            " handler or a deserializer. Only close(), wakeup() and what only looks (status(),"
-            " assignment(), ...) may be called there: call one of them, or set a flag to be looked"
-            " at between calls"
+            " handler, a deserializer or a hook of on_event(). Only close(), wakeup() and what only"
+            " looks (status(), assignment(), ...) may be called there: call one of them, or set a"
+            " flag to be looked at between calls"
         )

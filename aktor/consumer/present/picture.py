@@ -42,6 +42,7 @@ from aktor.events.routes import (
 )
 from aktor.managers.positions.ends import EVERY
 from aktor.structs import TopicPartition
+from aktor.trace.hooks import runs_hook
 from aktor.values import Value
 
 __all__ = ["ApplicationNow", "CallsNow", "Picture", "take"]
@@ -102,7 +103,8 @@ class ApplicationNow(Value):
 
 class Picture(Value):
     """All that is known of the consumer now. `now` is the dispatcher's clock, `wall` seconds since
-    the epoch. `overdue`: for how long the background thread has not turned, and where it is.
+    the epoch. `overdue`: for how long the background thread has not turned, where it is, and
+    whether that is `in_hook`, a hook of `on_event`.
     `awake_since`: when it last went on after its process had stood still.
     `buffered_of_paused`: those of the buffered bytes that are of paused partitions.
     `untold`: bytes that were read, and that no `Poll` has told to the fetch manager yet. `crowded`:
@@ -127,6 +129,7 @@ class Picture(Value):
     overdue: float = 0.0
     awake_since: float = -math.inf
     background_line: str = ""
+    in_hook: bool = False
     group_id: str | None = None
     in_group: bool = False
     topics: frozenset[str] = frozenset()
@@ -190,6 +193,8 @@ def take(
     answers = {node: it.last for node, it in fetch.answered.items()}
     seen: Mapping[TopicPartition, PartitionSeen] = see(engine) if partitions else {}
     held = with_records(seen).values()
+    background = _frames_of_late(dispatcher.thread_id, overdue)
+    in_hook = runs_hook(background)
     return Picture(
         now=now,
         wall=dispatcher.wall(),
@@ -200,7 +205,8 @@ def take(
         failure="" if failure is None else str(failure),
         overdue=overdue,
         awake_since=-math.inf if still is None else still.until,
-        background_line=_line_of(dispatcher.thread_id, overdue),
+        background_line=line_of(background, ours=not in_hook),
+        in_hook=in_hook,
         group_id=settings.group_id,
         in_group=subscription.in_group,
         topics=subscription.topics,
@@ -240,11 +246,11 @@ def _pattern(subscription: Subscription) -> str:
     return "" if subscription.pattern is None else subscription.pattern.pattern.pattern
 
 
-def _line_of(background: int | None, overdue: float) -> str:
+def _frames_of_late(background: int | None, overdue: float) -> list[FrameType]:
     # The watch looks on the background thread itself: where it is now says nothing.
     if overdue < LATE_POLL or background is None or background == threading.get_ident():
-        return ""
-    return line_of(frames_of(background), ours=True)
+        return []
+    return [*frames_of(background)]
 
 
 def _only(value: Value | None, kind: type[Any]) -> Any:

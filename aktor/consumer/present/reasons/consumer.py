@@ -68,6 +68,9 @@ def _hangs(p: Picture) -> Reason | None:
         where = f" (it is at {p.background_line})" if p.background_line else ""
         text = f"the background thread has not turned for {seconds(p.overdue)}{where}"
         since = p.now - p.overdue
+    if p.in_hook:
+        text = f"{text}: it waits for a hook of on_event() to return"
+        return Reason(WaitingFor.APPLICATION, text, since, fault=True)
     return Reason(WaitingFor.CONSUMER, text, since, fault=True)
 
 
