@@ -103,7 +103,7 @@ class Ending:
         wiring.port.close()
         self.failed = _run_last_callbacks(self._made.half, self._to_close)
         close_reporters()
-        self._is_over(because)
+        yield from self._is_over(because)
 
     def give_up(self, close_reporters: Callable[[], None], because: str) -> Blocking:
         """End a consumer that cannot begin. The user's deserializers are not closed: they may be
@@ -112,12 +112,16 @@ class Ending:
         yield partial(self._made.dispatcher.stop, GIVE_UP_WAIT)
         self._made.half.wiring.port.close()
         close_reporters()
-        self._is_over(because)
+        yield from self._is_over(because)
 
-    def _is_over(self, because: str) -> None:
-        if not self.over:
-            self.over = True
-            self._made.half.wiring.log.info("consumer.closed", because=because)
+    def _is_over(self, because: str) -> Blocking:
+        if self.over:
+            return
+        self.over = True
+        log = self._made.half.wiring.log
+        log.info("consumer.closed", because=because)
+        if log.has_file:
+            yield log.flush
 
 
 def assemble(

@@ -39,9 +39,6 @@ Listener = Callable[[Event], None]
 _MODULES: Final = sys.modules
 _LOGGER: Final = logging.getLogger("aktor")
 
-#: After these nothing may come for a long time: they are written at once.
-_LAST_EVENTS: Final = frozenset({"consumer.closed", "dispatcher.failed"})
-
 #: Who listens to every trace that is opened from now on.
 _LISTENING_TO_ALL: tuple[Listener, ...] = ()
 
@@ -156,8 +153,12 @@ class _Outlet:
             self._lines += 1
             if not file.add({**event, **self._origin, "line": self._lines}):
                 self._file = None
-        if event["event"] in _LAST_EVENTS:
+        if event["event"] == "dispatcher.failed":  # it may be the last one for a long time
             file.flush()
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
 
 
 class Trace:
@@ -224,11 +225,20 @@ class Trace:
             }
         )
 
+    def flush(self) -> None:
+        """Wait until the lines of the trace file are written, but not for long: it may hang."""
+        self._outlet.flush()
+
     # (Not a property: that takes twice as long, and each poll asks.)
     def hears_debug(self) -> bool:
         """Whether a debug event goes anywhere: to be asked before its values are worked out."""
         outlet = self._outlet
         return outlet.has_file or outlet.wants(logging.DEBUG)
+
+    @property
+    def has_file(self) -> bool:
+        """Whether events go to the file that AKTOR_TRACE names."""
+        return self._outlet.has_file
 
     @property
     def may_hold(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -20,6 +21,8 @@ from typing import Any
 import pytest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor import aio
+from aktor.broker.embedded import EmbeddedKafka
 from aktor.trace import open_trace
 from aktor.trace.file import AT_CLOSE, MAX_BYTES, PAUSE, WAITING_MAX, TraceFile, trace_file
 
@@ -157,6 +160,7 @@ def test_the_last_event_of_a_consumer_is_written_at_once(path: Path) -> None:
     trace = open_trace()
     trace.info("thing.happened")
     trace.info("consumer.closed")
+    trace.flush()
 
     assert len(path.read_text().splitlines()) == 2
 
@@ -316,6 +320,7 @@ def test_a_file_that_another_process_has_locked_is_written_all_the_same(path: Pa
     trace, begins = open_trace(), time.monotonic()
     for lines in (1, 2, 3):
         trace.info("consumer.closed")
+        trace.flush()
         assert len(path.read_text().splitlines()) == lines
 
     assert time.monotonic() - begins < SOON / 2
@@ -359,9 +364,11 @@ def test_a_consumer_waits_for_a_file_that_hangs_once_and_not_for_long(
 ) -> None:
     one, other, begins = open_trace(), open_trace(), time.monotonic()
     one.info("consumer.closed")
+    one.flush()
     first = time.monotonic() - begins
     for _ in range(100):
         other.info("consumer.closed")
+        other.flush()
 
     assert AT_CLOSE <= first < SOON / 2
     assert time.monotonic() - begins < SOON / 2
@@ -374,6 +381,33 @@ def test_a_consumer_waits_for_a_file_that_hangs_once_and_not_for_long(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.usefixtures("path", "goes_on")
+def test_a_file_that_hangs_does_not_keep_the_tasks_of_a_loop_waiting() -> None:
+    gaps: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - before)
+
+    async def main() -> None:
+        with EmbeddedKafka(topics={"orders": 1}) as kafka:
+            consumer = aio.KafkaConsumer[Any, Any](
+                "orders", bootstrap_servers=kafka.bootstrap_servers
+            )
+            await consumer.start()
+            await consumer.getmany()
+            beating, begins = asyncio.create_task(beat()), time.monotonic()
+            await consumer.stop()
+            beating.cancel()
+            assert time.monotonic() - begins >= AT_CLOSE  # so the file does hang
+
+    asyncio.run(main())
+
+    assert max(gaps) < AT_CLOSE / 2
+
+
 def test_a_fork_does_not_wait_for_a_file_that_hangs_nor_does_the_child(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     begins = time.monotonic()
@@ -398,7 +432,9 @@ hangs.wait()
 if child := os.fork():
     os.waitpid(child, 0)
     os._exit(0)
-open_trace().info("consumer.closed")
+trace = open_trace()
+trace.info("consumer.closed")
+trace.flush()
 os._exit(0)
 """,
         path,
@@ -424,6 +460,7 @@ os.write = lambda file, data: time.sleep({2 * SOON})
 trace = open_trace()
 trace.info("thing.happened")
 trace.info("consumer.closed")
+trace.flush()
 """,
         tmp_path / "trace",
     )
@@ -458,6 +495,7 @@ if child := os.fork():
     ends.set()
 else:
     trace.info("consumer.closed")
+    trace.flush()
     os._exit(0)
 """,
         path,
