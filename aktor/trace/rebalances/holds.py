@@ -133,7 +133,7 @@ def hold_of(parts: Iterable[Part], took: float, gone: Gone | None = None) -> Hol
     waits = [
         (ms, part, what)
         for part in parts
-        for what, ms in {**part.waits, **part.callbacks}.items()
+        for what, ms in part.held_in.items()
         if ms >= (LEAST if part.is_pending(what) else max(LEAST, SHARE * took))
     ]
     # Of a rebalance that goes on, what holds it is asked, not what held it before.

@@ -281,6 +281,16 @@ class Part:
             self.waits[what] = round(self.waits.get(what, 0.0) + ms, 3)
             self.waited_for.append((what, since, until))
 
+    @property
+    def held_in(self) -> dict[str, float]:
+        """Milliseconds by what it waited for, and by callback. (As long as the coordinator is away,
+        a commit waits for that.)"""
+        held = {**self.waits, **self.callbacks}
+        for _, since, until in (wait for wait in self.waited_for if wait[0] == "commit"):
+            for _, lost, found in (wait for wait in self.waited_for if wait[0] == "coordinator"):
+                held["commit"] -= milliseconds(max(since, lost), min(until, found))
+        return held
+
     def waited_for_coordinator(self, who: str, since: float, until: float) -> None:
         """It waited for this one."""
         self.waited("coordinator", since, until)

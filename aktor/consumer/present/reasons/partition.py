@@ -59,7 +59,11 @@ __all__ = [
 def _given_up(p: Picture, tp: TopicPartition, it: PartitionSeen) -> Reason | None:
     since = -math.inf if p.member is None else p.member.since
     if it.stage is Stage.PENDING_REVOCATION:
-        return Reason(WaitingFor.GROUP, "it is about to be revoked", since, fault=False)
+        text = "it is about to be revoked"
+        commits = p.member is not None and p.member.step == "commit"
+        if commits and (cause := coordinator_away(p)):
+            text += f", after a last commit: {cause.text}"
+        return Reason(WaitingFor.GROUP, text, since, fault=False)
     if not it.subscribed:
         text = "its topic is not subscribed any more"
         return Reason(WaitingFor.GROUP, text, -math.inf, fault=False)

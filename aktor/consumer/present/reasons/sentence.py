@@ -152,7 +152,9 @@ def _without_coordinator(findings: Findings, reason: Reason) -> str:
     hinders = waiting[first].text
     if len(findings.distinct) > 1 or covering(p) is None:
         hinders = f"{_and_more(first, waiting)}: {hinders}"
-    return f"Nothing is delivered: {hinders}; and {_stopped(reason.text)}"
+    if reason.text not in hinders:
+        hinders += f"; and {reason.text}"
+    return f"Nothing is delivered: {_stopped(hinders)}"
 
 
 def _stopped(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aktor.consumer.core.partition import Stage
 from aktor.consumer.present.reasons import sentence
 from aktor.consumer.present.reasons.consumer import of_consumer
 from aktor.consumer.present.reasons.group import session
@@ -94,6 +95,24 @@ def test_records_that_something_else_keeps_back_are_not_delivered_until_the_sess
     assert "the coordinator (broker 1, kafka-1:9092) has not answered a heartbeat for 3.0 s" in (
         sentence.why(p)
     )
+
+
+def test_what_is_given_up_waits_for_the_coordinator_that_does_not_answer_its_commit() -> None:
+    giving_up = {T0: seen(stage=Stage.PENDING_REVOCATION)}
+    away = a_picture(
+        member=a_member(step="commit", since=NOW - 3.0, failing_since=NOW - 3.0, failures=1),
+        partitions=giving_up,
+    )
+    well = a_picture(member=a_member(step="commit", since=NOW - 3.0), partitions=giving_up)
+
+    (reason,) = of_partitions(away).values()
+    assert reason.text == (
+        "it is about to be revoked, after a last commit: the coordinator (broker 1, kafka-1:9092)"
+        " has not answered a heartbeat for 3.0 s (1 heartbeat failed)"
+    )
+    assert sentence.why(away).startswith(f"Nothing is delivered: orders-0: {reason.text}. ")
+    (reason,) = of_partitions(well).values()
+    assert reason.text == "it is about to be revoked"
 
 
 def test_a_member_that_left_since_nobody_polled_is_not_said_to_wait_for_a_heartbeat() -> None:

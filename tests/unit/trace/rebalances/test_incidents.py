@@ -7,6 +7,7 @@ import pytest
 from aktor.simulation import Simulation
 from tests.gate import all_but_the_first
 from tests.unit.trace.rebalances.incidents import Incident, sentences_of, slow_callback, tables_of
+from tests.unit.trace.rebalances.told import BEGAN
 
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -117,6 +118,43 @@ def test_members_that_join_while_the_coordinator_is_dead_wait_for_it(protocol: s
     for sentence in sentences:
         assert "first join" in sentence
         assert "s for the coordinator, broker 1 at b1:9092: connection refused" in sentence
+
+
+@BOTH
+def test_a_commit_before_a_revocation_waits_for_a_dead_coordinator(protocol: str) -> None:
+    """The member that commits was said to hold the rebalance."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        group.joins(metadata_max_age_ms=2000)
+        group.joins(metadata_max_age_ms=2000)
+        sim.run(for_=10)
+        if protocol == "classic":
+            sim.brokers.grow_topic("orders", 8)
+        else:
+            group.joins()
+            while not gives_up(group):
+                sim.run(for_=0.001)
+        sim.brokers.crash(sim.brokers.coordinator("g"))
+        sim.run(for_=6)
+        early = group.sentences(since=9)
+        sim.run(for_=20)
+        tables = tables_of(group.events())
+
+    late = [row.sentence for row in tables.rebalances if row.began >= BEGAN + 9]
+    for sentences, waits in ((early, "has waited 6.0 s"), (late, "waited 9.")):
+        (sentence,) = sentences
+        assert f"; it {waits}" in sentence
+        assert " s for the coordinator, broker 1 at b1:9092: " in sentence
+        assert "commit" not in sentence
+    why = "it is about to be revoked, after a last commit: the coordinator (broker 1, b1:9092) has"
+    assert any(why in row.sentence for row in tables.silences)
+
+
+def gives_up(group: Incident) -> bool:
+    return any(
+        event["event"] == "partitions.held_back" and event["t"] > BEGAN + 10
+        for event in group.events()
+    )
 
 
 @ONE
