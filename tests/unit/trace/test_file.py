@@ -381,6 +381,81 @@ def test_a_consumer_waits_for_a_file_that_hangs_once_and_not_for_long(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_file_that_goes_on_is_waited_for_again(path: Path, goes_on: threading.Event) -> None:
+    file = TraceFile(str(path), max_bytes=0)
+    file.add({"n": 0})
+    file.flush(PAUSE)  # in vain
+    goes_on.set()
+    ends = time.monotonic() + SOON
+    while not path.read_text():
+        assert time.monotonic() < ends
+        time.sleep(PAUSE)
+    time.sleep(PAUSE)
+    goes_on.clear()
+    file.add({"n": 1})
+    threading.Timer(0.3, goes_on.set).start()
+
+    file.flush(SOON)
+
+    assert path.read_text() == '{"n": 0}\n{"n": 1}\n'
+
+
+def test_a_program_that_exits_waits_once_more_for_a_file_that_hung(
+    path: Path, goes_on: threading.Event, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = TraceFile(str(path), max_bytes=0)
+    file.add({"n": 0})
+    file.flush(PAUSE)  # in vain
+    threading.Timer(0.3, goes_on.set).start()
+
+    file.end()
+
+    assert path.read_text() == '{"n": 0}\n'
+    assert "lost" not in capfd.readouterr().err
+
+
+def test_a_forked_child_has_lost_no_lines_of_its_parent(
+    path: Path,
+    goes_on: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("aktor.trace.file.WAITING_MAX", 1)
+    file = TraceFile(str(path), max_bytes=0)
+    for number in range(5):
+        file.add({"n": number})
+
+    file.after_fork_in_child()
+    goes_on.set()
+    file.end()
+
+    assert not re.search(r"\d lines? of it", capfd.readouterr().err)
+
+
+def test_a_file_that_another_process_has_begun_meanwhile_is_not_renamed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the name and the lock."""
+    fcntl = pytest.importorskip("fcntl")
+    flock, old = fcntl.flock, path.with_name(f"{path.name}.1")
+
+    def late(file: int, operation: int) -> None:
+        flock(file, operation)
+        if operation & fcntl.LOCK_EX and not old.exists():
+            path.rename(old)
+            path.write_text("another's\n")
+
+    file = TraceFile(str(path), max_bytes=5)
+    file.add({"n": 0})
+    file.flush(SOON)
+    monkeypatch.setattr(fcntl, "flock", late)
+    file.add({"n": 1})
+    file.flush(SOON)
+
+    assert old.read_text() == '{"n": 0}\n'
+    assert path.read_text() == 'another\'s\n{"n": 1}\n'
+
+
 @pytest.mark.usefixtures("path", "goes_on")
 def test_a_file_that_hangs_does_not_keep_the_tasks_of_a_loop_waiting() -> None:
     gaps: list[float] = []
