@@ -756,6 +756,9 @@ class GroupTraces:
     # -- what went wrong
 
     def _commit_failed(self, life: Life, at: float, event: Event) -> None:
+    def _unconfirmed(self, life: Life, _at: float, _event: Event) -> None:
+        self._outages.withhold_all(life)
+
         self._totals.of(life.name).refused_commits += 1
         self._outages.fail_commit(life, at)
         retriable, partitions = event.get("retriable"), event.get("partitions")
@@ -793,6 +796,9 @@ class GroupTraces:
                     because=fields.text(event, "because"),
                     from_offset=since,
                     to_offset=to,
+    def _commit_retried(self, life: Life, _at: float, _event: Event) -> None:
+        self._outages.retry_commit(life)
+
                     skipped=None if since is None or to is None else to - since,
                 )
             )
@@ -960,6 +966,7 @@ HANDLERS: Final[Mapping[str, _Handler]] = {
     "partitions.resumed": GroupTraces._unpaused,
     "partitions.revoking": GroupTraces._revoking,
     "poll.late": GroupTraces._polled_late,
+    "commit.retried": GroupTraces._commit_retried,
     "position.reset": GroupTraces._reset,
     "rebalance.completed": GroupTraces._completed,
     "rebalance.delayed": GroupTraces._delayed,
@@ -971,3 +978,4 @@ HANDLERS: Final[Mapping[str, _Handler]] = {
     "topic.refused": GroupTraces._topic_refused,
     DELIVERED: GroupTraces._delivered,
 }
+    "session.unconfirmed": GroupTraces._unconfirmed,

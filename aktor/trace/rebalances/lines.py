@@ -49,7 +49,8 @@ EVENTS: Final = frozenset(
     {"bootstrap.failed", "bootstrap.started", "brokers.unreachable", "clock.set"}
     | {"consumer.started"}
     | {"callback.failed", "callback.finished"}
-    | {"commit.failed", "connection.failed", "coordinator.found", "coordinator.lost"}
+    | {"commit.failed", "commit.retried", "session.unconfirmed"}
+    | {"connection.failed", "coordinator.found", "coordinator.lost"}
     | {"coordinator.refused", "coordinator.retried", "group.failed", "heartbeat.failed"}
     | {HEARTBEAT_LATE}
     | {"member.epoch", "member.left", "member.lost"}

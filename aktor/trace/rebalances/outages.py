@@ -37,6 +37,8 @@ SOON: Final = 0.5
 #: The reason of a silence that the coordinator is to blame for (see `WaitingFor`).
 _UNCONFIRMED: Final = "session unconfirmed"
 
+_WITHHELD: Final = "for the group might have gone on without the member"
+
 #: A broker: its node and its address.
 Broker = tuple[int | None, str | None]
 
@@ -52,8 +54,11 @@ class _Outage:
     #: The coordinator as it was named since, and when; and whether it has refused a heartbeat.
     found: tuple[float, Broker] | None = None
     is_refused: bool = False
-    #: How many commits failed; and partitions of which nothing was given out because of it.
+    #: How many commits failed, and how often one was tried again; whether records were withheld
+    #: because of it; and partitions of which nothing was given out for so long that it was told.
     commits: int = 0
+    retried: int = 0
+    has_withheld: bool = False
     withheld: set[str] = field(default_factory=set)
 
 
@@ -148,6 +153,18 @@ class Outages:
         since = min(at, member.asked)
         member.failed = [*(failed for failed in member.failed if failed >= since), at]
 
+    def retry_commit(self, life: Life) -> None:
+        """An attempt of a commit has failed, and another one follows."""
+        outage = self._of(life).outage
+        if outage is not None:
+            outage.retried += 1
+
+    def withhold_all(self, life: Life) -> None:
+        """A poll of the member is given nothing: the group might have gone on without it."""
+        outage = self._of(life).outage
+        if outage is not None:
+            outage.has_withheld = True
+
     def withhold(self, life: Life, partition: str, reason: str | None) -> None:
         """The member is given nothing from the partition."""
         outage = self._of(life).outage
@@ -224,12 +241,17 @@ def _named(broker: Broker) -> str:
 
 def _harm(outage: _Outage) -> str:
     """What came of it."""
-    commits, silent = outage.commits, ", ".join(sorted(outage.withheld))
+    silent = ", ".join(sorted(outage.withheld))
     told = []
-    if commits:
-        told.append(f"{commits} commit{'' if commits == 1 else 's'} failed meanwhile")
+    if outage.commits:
+        told.append(f"{outage.commits} commit{'' if outage.commits == 1 else 's'} failed meanwhile")
+    elif outage.retried:
+        times = "once" if outage.retried == 1 else f"{outage.retried} times"
+        told.append(f"commits were tried again {times} meanwhile")
     if silent:
-        told.append(f"nothing was delivered from {silent}, for the session might have been over")
+        told.append(f"nothing was delivered from {silent}, {_WITHHELD}")
+    elif outage.has_withheld:
+        told.append(f"records were withheld, {_WITHHELD}")
     if not told:
         return "No commit failed meanwhile, and no delivery waited for it."
     words = ", and ".join(told)

@@ -79,7 +79,7 @@ def test_partitions_that_were_silent_because_of_it_are_named() -> None:
     silent = ", and nothing was delivered from orders-"
     assert any(silent in row.sentence for row in told)
     for row in told:
-        assert row.sentence.endswith("the session might have been over.") == (
+        assert row.sentence.endswith("the group might have gone on without the member.") == (
             silent in row.sentence
         )
 
@@ -229,3 +229,30 @@ def test_who_had_nothing_to_ask_for_a_while_was_not_left_without_an_answer(
     answered(alice, 7.0, node=2)
 
     assert sentences(events) == []
+
+
+def test_records_that_were_withheld_for_less_than_a_second_and_commits_in_vain_are_told(
+    events: list[Event], alice: Member
+) -> None:
+    """No silence was told for that reason: the application had not polled before."""
+    answered(alice, 1.0, 2.0)
+    lost(alice, 3.0)
+    alice.tells(BEGAN + 4.0, "commit.retried", kind="revocation", because="connection refused")
+    alice.tells(BEGAN + 5.0, "commit.retried", kind="revocation", because="connection refused")
+    alice.tells(BEGAN + 8.0, "session.unconfirmed", seconds=0.2)
+    found(alice, 9.0, 2)
+    answered(alice, 9.1, 12.0, node=2)
+    lost(alice, 23.0, node=2)
+    alice.tells(BEGAN + 24.0, "commit.retried", kind="auto", because="connection refused")
+    found(alice, 26.0, 1)
+    answered(alice, 26.1, 27.0)
+
+    first, second = (
+        row.sentence.partition("connection refused. ")[2] for row in rows_of(events, Refusal)
+    )
+
+    assert first == (
+        "Commits were tried again 2 times meanwhile, and records were withheld, for the group might"
+        " have gone on without the member."
+    )
+    assert second == "Commits were tried again once meanwhile."
