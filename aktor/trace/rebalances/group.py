@@ -92,6 +92,14 @@ def order(event: Event) -> tuple[float, str, int]:
     return event["t"], event["source"], fields.number(event, "line") or 0
 
 
+def _is_the_same(event: Event, last: Event) -> bool:
+    """Whether it is the same line of the same trace: it was shipped twice, perhaps each time with
+    other keys that a shipper adds. (An older trace does not number its lines.)"""
+    if fields.number(event, "line") is None:
+        return event == last
+    return order(event) == order(last)
+
+
 class GroupTraces:
     """Owns what is known of one group."""
 
@@ -133,7 +141,7 @@ class GroupTraces:
 
     def take(self, event: Event) -> None:
         """The next event of the group."""
-        if event == self._last:
+        if self._last is not None and _is_the_same(event, self._last):
             self.repeated += 1
             return
         self._last = event
