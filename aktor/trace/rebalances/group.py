@@ -539,8 +539,7 @@ class GroupTraces:
             # (A trace without the level "debug" does not say when it was called.)
             self._gives_up(life, at - ms / 1000, event)
         if life.part is not None:
-            longest = life.part.callbacks.get(call, 0.0)
-            life.part.callbacks[call] = max(longest, ms)
+            life.part.called(call, at - ms / 1000, at, ms)
 
     def _held_back(self, life: Life, at: float, event: Event) -> None:
         life.hold_back(at)

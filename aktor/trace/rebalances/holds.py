@@ -156,7 +156,25 @@ def hold_of(parts: Iterable[Part], took: float, gone: Gone | None = None) -> Hol
     if part.late_poll is not None:
         told.append(f"it left the group: {part.late_poll}")
     holds = "holds" if part.is_pending(what) else "held"
-    return Hold(part.name, what, ms, f"{called(part.name)} {holds} it: {', '.join(told)}")
+    words = f"{called(part.name)} {holds} it: {', '.join(told)}"
+    return Hold(part.name, what, ms, words + _besides(part, parts, max(LEAST, SHARE * took)))
+
+
+def _besides(part: Part, parts: Iterable[Part], least: float) -> str:
+    """Who else held it for so long, at another time than this part did."""
+    mine = [(since, until) for what, since, until in part.waited_for if what in _WORDS]
+    waits = []
+    for other in (one for one in parts if one.source != part.source):
+        away = [(since, until) for what, since, until in other.waited_for if what not in _WORDS]
+        for what, since, until in other.waited_for:
+            both = sum(max(0.0, min(until, end) - max(since, start)) for start, end in mine + away)
+            alone = 1000 * (until - since - both)
+            if alone >= least and what in _WORDS:
+                waits.append((alone, called(other.name), what, 1000 * (until - since)))
+    if not waits:
+        return ""
+    _, name, what, ms = max(waits)
+    return f"; {name} held it, too: {_WORDS[what].format(seconds(ms))}"
 
 
 def called(name: Name) -> str:

@@ -184,8 +184,8 @@ class Part:
     #: Milliseconds by phase, and by callback the longest.
     spent: dict[str, float] = field(default_factory=dict)
     callbacks: dict[str, float] = field(default_factory=dict)
-    #: Milliseconds by what it waited for (`WAITS`); and each wait for the application: for what,
-    #: since when and until when.
+    #: Milliseconds by what it waited for (`WAITS`); and each wait and callback: what it was, since
+    #: when and until when.
     waits: dict[str, float] = field(default_factory=dict)
     waited_for: list[tuple[str, float, float]] = field(default_factory=list)
     #: Milliseconds by the coordinator that it waited for: which broker, and why. (One that died,
@@ -271,7 +271,12 @@ class Part:
         if what in WAITS:
             self.waited(what, since, until)
         else:
-            self.callbacks[what] = max(self.callbacks.get(what, 0.0), ms)
+            self.called(what, since, until, ms)
+
+    def called(self, what: str, since: float, until: float, ms: float) -> None:
+        """This callback ran, for so many milliseconds."""
+        self.callbacks[what] = max(self.callbacks.get(what, 0.0), ms)
+        self.waited_for.append((what, max(since, self.began), until))
 
     def waited(self, what: str, since: float, until: float) -> None:
         """It waited for this (one of `WAITS`)."""

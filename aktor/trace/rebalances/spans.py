@@ -76,7 +76,7 @@ class Spans:
     def waited(self, life: Life, part: Part) -> None:
         """Its part in a rebalance is over: what it waited for in the application."""
         for what, since, until in part.waited_for:
-            if what != "coordinator":
+            if what in ("poll", "commit"):
                 self._add(life, WAIT, what, since, until)
 
     def coordinator_was_away(self, life: Life) -> None:
