@@ -37,6 +37,13 @@ SKEW: Final = 2.0
 #: On one host an event is told so many seconds after it happened.
 TOLD: Final = 0.2
 
+#: So many of those that triggered a rebalance are named.
+NAMED: Final = 3
+
+#: What may come into a rebalance that something else has triggered. (What else a member tells is
+#: what becomes of it in the same rebalance.)
+_DEEDS: Final = STAYS | {Cause.JOIN, Cause.LEAVE, Cause.POLL_INTERVAL_EXCEEDED}
+
 #: The coordinator decided it, and the member hears of it later than the others.
 _HEARD_LATE: Final = frozenset({Cause.FENCED, Cause.STOOD_STILL})
 
@@ -76,27 +83,48 @@ class Departure:
     generation: int | None = None
     #: Whose traces say that they were not in the group then: they did not rebalance for it.
     outside: frozenset[str] = frozenset()
-    #: The first generation or epoch in which the group had this member again.
+    #: The first generation or epoch in which the group had this member again; of one that stayed,
+    #: the first that may be of something later.
     back_in: int | None = None
+
+    @property
+    def by(self) -> object:
+        """Whose deed it was: one of these is told. (What the brokers have changed each member
+        tells.)"""
+        return Cause.METADATA_CHANGE if self.cause is Cause.METADATA_CHANGE else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """A topic has another number of partitions, as a member heard of it at this time; None: it was
-    deleted."""
+    """A topic has another number of partitions, as a member heard of it at this time. It was
+    deleted (it has None now), or created anew (it had None)."""
 
+    topic: str
     at: float
     before: object = None
     now: object = None
 
+    @property
+    def because(self) -> str:
+        """That, for people."""
+        if self.now is None:
+            return f"the topic {self.topic} was deleted"
+        if self.before is None:
+            return f"the topic {self.topic} was created anew"
+        return f"the partitions of {self.topic} changed ({self.before}, now {self.now})"
+
     def is_the_same(self, other: Resized) -> bool:
         """Whether this is what another member has told not long before."""
-        same = (self.before, self.now) == (other.before, other.now)
+        same = (self.topic, self.before, self.now) == (other.topic, other.before, other.now)
         return same and self.at <= other.at + REACH
 
     def has_brought(self, partition: str) -> bool:
         """Whether the partition is one of those that the topic did not have before."""
-        number = partition.rpartition("-")[2]
+        topic, _, number = partition.rpartition("-")
+        if topic != self.topic or self.now is None:
+            return False
+        if self.before is None:
+            return True
         return isinstance(self.before, int) and number.isdigit() and int(number) >= self.before
 
 
@@ -128,8 +156,8 @@ class Assembly:
     explained: float = -math.inf
     #: Its row was made.
     is_made: bool = False
-    #: What triggered it, and what it waited for, when its row was made.
-    by: Departure | None = None
+    #: What triggered it, the first of them first, and what it waited for, when its row was made.
+    triggers: Sequence[Departure] = ()
     hold: Hold | None = None
     #: A member that the group waits for when the traces end, and that tells nothing of it.
     not_there: Hold | None = None
@@ -151,7 +179,7 @@ class Assembly:
     @property
     def applied(self) -> float | None:
         """The same of those that tell of their ends: nobody waits for the others."""
-        ends = [part.ended for part in self.parts if part.passed is None]
+        ends = [part.ended for part in self.parts if part.passed is None and not part.is_silent]
         return None if None in ends else max((end for end in ends if end is not None), default=None)
 
     @property
@@ -190,46 +218,59 @@ class Assembly:
         """The other one is the same rebalance."""
         self.parts += other.parts
         self.generations |= other.generations
+        if (other.noted or 0.0) > (self.noted or 0.0):
+            self.noted, self.owners, self.members = other.noted, other.owners, other.members
 
-    def trigger(
+    def find_triggers(
         self,
         departures: Iterable[Departure],
         later: Sequence[Departure],
-        resized: Mapping[str, Resized],
+        resized: Collection[Resized],
         earlier: Iterable[tuple[int, Departure]],
         skew: float = SKEW,
-    ) -> Departure | None:
-        """The first part or departure that gives a cause of its own: it triggered the rebalance.
-        None if it is later than the beginning by more than `skew`: then no trace has the trigger.
-        `earlier`: the causes of rebalances before, each with the generation that it led to."""
-        began = self.began
-        candidates = [
+    ) -> Sequence[Departure]:
+        """What triggered it: the first part or departure that gives a cause of its own, and then
+        those that came into it. Empty if the first is later than the beginning by more than `skew`:
+        then no trace has the trigger. `earlier`: the causes of rebalances before, each with the
+        generation that it led to."""
+        began, earlier = self.began, list(earlier)
+        found = [
             Departure(part.began, part.cause, part.because, part.name, part.source)
             for part in self.parts
             if part.cause not in OF_OTHERS
         ]
-        candidates += [left for left in departures if self._follows(left, skew)]
-        in_time = [one for one in candidates if one.at <= began + self._late(one, skew)]
-        of_later = {id(left) for left in departures if left.source in self.given_later}
-        first = min(in_time, key=lambda one: (id(one) in of_later, one.at), default=None)
+        found += self._led_here(earlier)
+        found += self._came(earlier, self._stayed)
+        left = [left for left in departures if self._follows(left, skew)]
+        in_time = [one for one in (*found, *left) if one.at <= began + self._late(one, skew)]
+        others = {id(one) for one in left if one.source in self.given_later}
+        others |= {id(one) for one in left if one.cause in STAYS and self._had_again(one)}
+        first = min(in_time, key=lambda one: (id(one) in others, one.at), default=None)
         if first is None:
             first = self._seen_by_others(later, resized, skew)
-            first = first or self._told_before(earlier, skew)
+            first = first or next(iter(self._came(earlier)), None)
         if first is None:
-            return None
+            return ()
         # (What the member told long afterwards says nothing of the departures in between.)
         self.explained = max(began, first.at) if first in in_time else began
-        self.by = first
-        return first
+        found += [one for one in left if self.is_over(one)]
+        triggers = {first.by: first}
+        for one in sorted(found, key=lambda one: one.at):
+            if one.cause in _DEEDS and one.at >= first.at:
+                triggers.setdefault(one.by, one)
+        self.triggers = list(triggers.values())
+        return self.triggers
 
     def _follows(self, left: Departure, skew: float) -> bool:
         """Whether this rebalance may be the first one of the group that it was in: one of those
         who take part was in that group, and no later generation than this one had it."""
-        if left.at < self.began - REACH or self._had_again(left):
+        if left.at < self.began - REACH or (left.cause not in STAYS and self._had_again(left)):
             return False
         if left.generation is not None:
             if self.generations and max(self.generations) <= left.generation:
                 return False
+            if min(self._began_in, default=0) > left.generation:
+                return False  # that one was without it, too
         elif left.cause not in STAYS and left.source not in self.givers:
             # It brought nobody a partition. Did a member that was expelled?
             expelled = [(one, part.name) for part in self.parts for one in part.expelled]
@@ -241,20 +282,26 @@ class Assembly:
     def _had_again(self, left: Departure) -> bool:
         """Whether all of those who take part began in a generation that had this member again: what
         they do has nothing to do with what it did before."""
-        began_in = [part.since_generation or 0 for part in self.parts]
-        known = [generation for generation in began_in if generation > 0]
-        return left.back_in is not None and bool(known) and min(known) >= left.back_in
+        return left.back_in is not None and min(self._began_in, default=-1) >= left.back_in
+
+    @property
+    def _began_in(self) -> list[int]:
+        """The generations in which those who take part began, of those who were in one."""
+        known = (part.since_generation or 0 for part in self.parts)
+        return [generation for generation in known if generation > 0]
 
     def _late(self, cause: Departure, skew: float) -> float:
         """By how many seconds it may be told after the first part began, which it triggered."""
         first = min(self.parts, key=lambda part: (part.began, part.source))
         late = cause.cause in _HEARD_LATE and cause.source in self.givers
-        return TOLD if one_clock(cause.name, first.name) and not late else skew
+        if late or not one_clock(cause.name, first.name):
+            return skew
+        return 0.0 if cause.cause is Cause.JOIN else TOLD  # (It is told, and then asked for.)
 
     def is_over(self, left: Departure) -> bool:
         """Whether it explains no later rebalance: this one came after it, or is that for which it
         released its partitions, or in which it was back."""
-        if left is self.by:
+        if any(left is trigger for trigger in self.triggers):
             return True
         if left.at <= self.explained:
             # (In a KIP-848 group each of several that leave one after the other makes an epoch.)
@@ -264,7 +311,9 @@ class Assembly:
         back = {part.source for part in self.parts if part.began >= left.at}
         if left.cause in STAYS:
             return left.source in back  # what it was given for that
-        return left.source in self.givers or left.source in back
+        if left.generation is not None and self.generations and left.source not in back:
+            return left.generation < max(self.generations)
+        return left.source not in self.given_later
 
     @property
     def expelled(self) -> Iterator[Expelled]:
@@ -277,7 +326,7 @@ class Assembly:
         return {owner for part in self.parts for _, owner in part.added if owner is not None}
 
     def _seen_by_others(
-        self, later: Sequence[Departure], resized: Mapping[str, Resized], skew: float
+        self, later: Sequence[Departure], resized: Collection[Resized], skew: float
     ) -> Departure | None:
         """Who triggered it, by what others saw: the coordinator took a member out of the group, a
         topic has other partitions, or the leader's list has another member that has no trace. None
@@ -287,19 +336,17 @@ class Assembly:
             because = f"{EXPELLED} ({why})" if why == expelled.how else f"{EXPELLED}: {why}"
             return by_itself or Departure(self.began, Cause.EXPELLED, because, name, source)
         parts = sorted(self.parts, key=lambda part: (part.began, part.source))
-        added = {partition for part in parts for partition, owner in part.added if owner is None}
+        given = dict(one for part in parts for one in part.added)
         revoked = {partition for part in parts for partition in part.revoked}
-        for topic, change in sorted(resized.items()):
-            changed = added if change.now is not None else revoked
-            of_topic = [one for one in changed if one.rpartition("-")[0] == topic]
+        for change in sorted(resized, key=lambda change: (change.topic, change.at)):
+            changed = revoked if change.now is None else {p for p in given if given[p] is None}
+            of_topic = any(one.rpartition("-")[0] == change.topic for one in changed)
             # A member may be given new partitions before it has heard of them by the metadata.
-            sure = any(change.has_brought(partition) for partition in of_topic)
+            sure = any(change.has_brought(partition) for partition in given)
             heard_by = math.inf if sure else (self.ended or self.began) + SKEW
-            if of_topic and self.began - REACH <= change.at <= heard_by:
-                because = f"the partitions of {topic} changed ({change.before}, now {change.now})"
-                if change.now is None:
-                    because = f"the topic {topic} was deleted"
-                return Departure(self.began, Cause.METADATA_CHANGE, because, (None, None))
+            if (of_topic or sure) and self.began - REACH <= change.at <= heard_by:
+                cause = Cause.METADATA_CHANGE
+                return Departure(self.began, cause, change.because, (None, None))
         for part in parts:
             for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):
                 for member in ids:
@@ -328,51 +375,44 @@ class Assembly:
                     found.setdefault(expelled.source, (expelled, None))
         return sorted(found.values(), key=lambda one: (one[0].is_told_of, one[0].heard))
 
-    def _told_before(
-        self, earlier: Iterable[tuple[int, Departure]], skew: float
-    ) -> Departure | None:
+    def _led_here(self, earlier: Iterable[tuple[int, Departure]]) -> list[Departure]:
         """What led to a later epoch than that in which these parts began. In a KIP-848 group a
         member that joins is done with its own part at once; the others hear of it by their next
         heartbeats, seconds later."""
-        earlier = list(earlier)
         of_peers = [part.since_generation for part in self.parts if part.cause is Cause.PEER]
         known = [generation for generation in of_peers if generation is not None]
         if not known:
-            return None
+            return []
         # (As long as nobody is done with it, no epoch says that it led there.)
         first, last = min(known), max(self.generations, default=math.inf)
-        since, until = self.began - REACH - (skew - SKEW), self.began + skew
-        found = [
-            (generation, departure)
-            for generation, departure in earlier
-            if first < generation <= last and since <= departure.at <= until
-        ]
-        if found:
-            return min(found, key=lambda one: one[0])[1]
-        # A coordinator that computes targets late (Kafka 4.3) takes several members in with the
-        # epoch that all have, and with nothing. What they are given later, they came for: each when
-        # it came last.
-        given = (
-            part
-            for part in self.parts
-            if part.cause is Cause.PEER and part.owned == 0 and part.waits_for_first and part.added
-        )
-        came = [
-            max(of_part, key=lambda departure: departure.at)
-            for part in given
-            if (
-                of_part := [
-                    departure
-                    for _, departure in earlier
-                    if departure.name == part.name and since <= departure.at <= part.began
-                ]
-            )
-        ]
-        return min(came, key=lambda departure: departure.at, default=None)
+        until = self.ended or self.began
+        return [one for made, one in earlier if first < made <= last and one.at <= until]
 
-    def _gone(
-        self, trigger: Departure | None, later: Sequence[Departure], skew: float
-    ) -> list[Gone]:
+    @property
+    def _stayed(self) -> set[str | None]:
+        """Who gave something up, and is in the group: nothing but another member takes it."""
+        parts = (part for part in self.parts if part.cause is Cause.PEER and part.revoked)
+        return {part.source for part in parts if part.outcome == "completed"}
+
+    def _came(
+        self, earlier: Iterable[tuple[int, Departure]], givers: Collection[str | None] | None = None
+    ) -> list[Departure]:
+        """A coordinator that computes targets late (Kafka 4.3) takes several members in with the
+        epoch that all have, and with nothing. What they are given later, by one of these if it is
+        said, they came for: each when it came last."""
+        came = []
+        known = {part.source for part in self.parts if part.cause not in OF_OTHERS}
+        for part in self.parts:
+            is_first = part.cause is Cause.PEER and part.owned == 0 and part.waits_for_first
+            is_first = is_first and part.source not in known
+            given = {owner for _, owner in part.added}
+            if is_first and given and (givers is None or not given.isdisjoint(givers)):
+                told = (one for _, one in earlier if one.name == part.name)
+                before = [one for one in told if one.at <= part.began]
+                came += sorted(before, key=lambda one: one.at)[-1:]
+        return sorted(came, key=lambda one: one.at)
+
+    def _gone(self, later: Sequence[Departure], skew: float) -> list[Gone]:
         """Members that the coordinator took out of the group before they came; the first one is
         that for which the others waited longest. It was to take part; or of a classic group all
         that were there had joined, and its trace tells nothing of that."""
@@ -381,7 +421,7 @@ class Assembly:
             Gone(part.name, part.duration_ms, part.pending, _as_told(later, part.source))
             for part in taken.values()
         ]
-        known = {trigger.source if trigger else None, *taken}
+        known = {*taken, *(trigger.source for trigger in self.triggers)}
         expelled = [
             one
             for one, left in self._expelled(later, skew)
@@ -412,7 +452,7 @@ class Assembly:
         """The parts that began by a cause of their own, each with the generation it led to."""
         for part in self.parts:
             if part.cause not in OF_OTHERS and part.generation is not None:
-                cause = Departure(part.began, part.cause, part.because, part.name)
+                cause = Departure(part.began, part.cause, part.because, part.name, part.source)
                 yield part.generation, cause
 
     def moves(self) -> Moves:
@@ -439,10 +479,12 @@ class Assembly:
         taken = len(revoked - self.owners.keys())
         counted, seen = self.counted
         unfinished = any(part.outcome == "unfinished" for part in self.parts)
-        if counted > len(self.members) or unfinished:
+        subscribed = any(one.cause is Cause.SUBSCRIPTION_CHANGE for one in self.triggers)
+        if counted > len(self.members) or unfinished or subscribed:
             # The assignor has given partitions to members that have no trace here or left at once,
             # so `owners` lacks them. Or a part is unfinished: it is ended after ABANDONED, and
-            # `owners` are those of that time. In both cases the least moves are not known.
+            # `owners` are those of that time. Or a member may not have what it had, and the others
+            # may. In these cases the least moves are not known.
             unseen = max(0, counted - seen)
             return Moves(len(known), moved, first, unseen=unseen, given=given, taken=taken)
         owned_before = sum(owner is not None for owner in known.values())
@@ -457,7 +499,7 @@ class Assembly:
         protocol: str | None,
         departures: Iterable[Departure],
         later: Sequence[Departure],
-        resized: Mapping[str, Resized],
+        resized: Collection[Resized],
         earlier: Iterable[tuple[int, Departure]] = (),
         apart: Mapping[tuple[Name, Name], float] = MappingProxyType({}),
     ) -> tuple[Rebalance, list[MemberPart]]:
@@ -468,14 +510,18 @@ class Assembly:
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
         skew = max(apart.values(), default=0.0) + SKEW
-        trigger = self.trigger(departures, later, resized, earlier, skew)
+        triggers = self.find_triggers(departures, later, resized, earlier, skew)
+        trigger = triggers[0] if triggers else None
         moves = self.moves()
         slowest = self.slowest
-        gone = self._gone(trigger, later, skew)
+        gone = self._gone(later, skew)
         hold = hold_of(parts, milliseconds(began, ended), gone[0] if gone else None)
         if self.not_there is not None and not any(part.holds_now for part in parts):
             hold = self.not_there
         self.hold = hold
+        if hold is not None:  # (Of who held it that is told there.)
+            late = Cause.POLL_INTERVAL_EXCEEDED, hold.name
+            triggers = [*triggers[:1], *(t for t in triggers[1:] if (t.cause, t.name) != late)]
         phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
         gaps = [gap for part in parts for gap in part.gaps]
         unseen = sum(part.unseen_gaps for part in parts)
@@ -515,7 +561,7 @@ class Assembly:
             held_in=None if hold is None else hold.what,
             held_ms=None if hold is None else hold.ms,
             sentence=_sentence(
-                *(group, milliseconds(began, ended), trigger, slowest, hold, outcomes, moves),
+                *(group, milliseconds(began, ended), triggers, slowest, hold, outcomes, moves),
                 *(gaps, unseen, self.goes_on),
                 [one.beside for one in gone[hold is not None and hold.what == SESSION :]],
             )
@@ -586,7 +632,7 @@ def _part_row(group: str, name: str, part: Part) -> MemberPart:
 def _sentence(
     group: str,
     took: float,
-    trigger: Departure | None,
+    triggers: Sequence[Departure],
     slowest: Part,
     hold: Hold | None,
     outcomes: Mapping[str, int],
@@ -597,15 +643,13 @@ def _sentence(
     beside: Sequence[str],
 ) -> str:
     """All of it in one sentence, for people."""
-    if trigger is None:
+    if triggers:
+        began = _triggered(triggers)
+    else:
         began = (
             "what triggered it is in no trace (a session that ran out, a member unseen, or clocks"
             f" that differ){'' if goes_on else _with_others(moves)}"
         )
-    else:
-        why = (trigger.because or trigger.cause.value).rstrip(".")
-        nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
-        began = f"triggered by {'the brokers' if nobody else called(trigger.name)}: {why}"
     words = [f"{group}: {seconds(took)}{' so far' if goes_on else ''}, {began}"]
     if hold is None and goes_on:
         words += _waits_longest(slowest)
@@ -627,6 +671,19 @@ def _sentence(
         told = f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}"
         words.append(f"{told} (in {unseen} of them {UNSEEN})" if unseen else told)
     return "; ".join(words) + "."
+
+
+def _triggered(triggers: Sequence[Departure]) -> str:
+    """By whom, and why; a reason that is that of the one before is not told again."""
+    words, before = "triggered", ""
+    for trigger in triggers[:NAMED]:
+        nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
+        why = (trigger.because or trigger.cause.value).rstrip(".")
+        who = "the brokers" if nobody else called(trigger.name)
+        words += f"{', then' if before else ''} by {who}{'' if why == before else f': {why}'}"
+        before = why
+    more = len(triggers) - NAMED
+    return f"{words}, and by {more} more" if more > 0 else words
 
 
 def _with_others(moves: Moves) -> str:
@@ -684,7 +741,9 @@ def _waits_longest(part: Part) -> list[str]:
 
 def _refused(part: Part) -> str:
     times = "once" if part.refused == 1 else f"{part.refused} times"
-    return f"; the coordinator refused it {times} or did not answer: {part.refusal}"
+    # (What the broker adds, and what to do about it, stands in the row of the refusal.)
+    because = re.sub(r" \([^()]*\)", "", part.refusal or "").partition("; ")[0]
+    return f"; the coordinator refused it {times} or did not answer: {because}"
 
 
 def _mostly(part: Part, spent: float) -> str:

@@ -49,8 +49,9 @@ class Generations:
         self._answered: int | None = None
         #: Those that members were done with last.
         self._completed: list[int] = []
-        #: The ids of the members: as the leader had them last, of each generation, of all traces.
-        self._listed: frozenset[str] | None = None
+        #: The ids of the members: as the leader had them last (with their group_instance_id), of
+        #: each generation, of all traces.
+        self._listed: Mapping[str, object] | None = None
         self._lists: dict[int, frozenset[str]] = {}
         self._ids: dict[str, None] = {}
 
@@ -59,13 +60,21 @@ class Generations:
         self._ids[member] = None
         cut(self._ids, IDS)
 
-    def answered(self, part: Part, at: float, generation: int, listed: Set[str]) -> None:
-        """The JoinGroup of this part was answered; if it is the leader's, with the ids of all."""
+    def are_seen(self, part: Part) -> None:
+        """What is known by now of the ids that this part's list had: of whom a trace tells, though
+        later (by another clock, say), that one has a trace."""
+        part.came = [member for member in part.came if member not in self._ids]
+
+    def answered(
+        self, part: Part, at: float, generation: int, listed: Mapping[str, object]
+    ) -> None:
+        """The JoinGroup of this part was answered; if it is the leader's, with the ids of all, each
+        with its group_instance_id."""
         if generation != self._answered:
             self._answered = generation
             self._pass_by(part, at, generation)
         if listed:
-            self._name_listed(part, generation, listed)
+            self._name_listed(part, generation, listed.keys())
             self._compare(part, generation, listed)
         self._count(part.counted, generation)
 
@@ -83,22 +92,30 @@ class Generations:
         listed = {member for one in meanwhile for member in self._lists.get(one, ())}
         return bool(listed - self._ids.keys())
 
-    def _compare(self, part: Part, generation: int, listed: Set[str]) -> None:
+    def _compare(self, part: Part, generation: int, listed: Mapping[str, object]) -> None:
         """The leader's list against those of before: who is gone, and who is new?"""
+        before = self._listed or {}
         for life in self._lives.values():
-            self._end_if_passed(life, part, generation, listed)
-            silent = life.part is None and life.in_group and not life.departed
+            self._end_if_passed(life, part, generation, listed.keys())
+            # (A static member that is closed tells nobody: it, or another one, may come back.)
+            instance = None if life.member is None else before.get(life.member)
+            is_closed = not life.in_group and instance is not None
+            silent = life.part is None and (life.in_group or is_closed) and not life.departed
+            silent = silent and (instance is None or instance not in listed.values())
             # (A leader may read its list when the group is generations ahead.)
             silent = silent and (life.generation or 0) < generation
             if silent and life.member is not None and life.member not in listed:
-                part.expelled.append(life.expel(part.seen))
-                self._expel(life, part.seen)
-            if _is_missing(life, part, generation, listed):
+                expelled = life.expel(part.seen)
+                expelled.is_closed = is_closed
+                part.expelled.append(expelled)
+                if not is_closed:
+                    self._expel(life, part.seen)
+            if _is_missing(life, part, generation, listed.keys()):
                 self._take_out(life, part.seen)
         if self._listed is not None:
-            part.came += sorted(listed - self._listed - self._ids.keys())
-            part.went += sorted(self._listed - listed - self._ids.keys())
-        self._listed = self._lists[generation] = frozenset(listed)
+            part.came += sorted(listed.keys() - before.keys() - self._ids.keys())
+            part.went += sorted(before.keys() - listed.keys() - self._ids.keys())
+        self._listed, self._lists[generation] = listed, frozenset(listed)
         cut(self._lists, KEPT)
 
     def _pass_by(self, part: Part, at: float, generation: int) -> None:

@@ -120,8 +120,8 @@ class GroupTraces:
         self._refusals = Refusals(group)
         self._outages = Outages(group)
         self._spans = Spans(group)
-        #: Topics that have another number of partitions now, as a member heard of it last.
-        self._resized: dict[str, Resized] = {}
+        #: Topics that have got another number of partitions lately, by who heard of it first.
+        self._resized: list[Resized] = []
         #: What began the last rebalances, with the generation to which it led.
         self._causes: list[tuple[int, Departure]] = []
         self._storms = Storms(group)
@@ -393,7 +393,7 @@ class GroupTraces:
             self._together.join_generation(part, generation)
             listed = event.get("member_ids")
             ids = listed if isinstance(listed, Mapping) else {}
-            self._generations.answered(part, at, generation, ids.keys())
+            self._generations.answered(part, at, generation, ids)
             self.clocks.answered(generation, at, life.member, life.name, ids)
 
     def _take_out(self, life: Life, at: float) -> None:
@@ -413,6 +413,9 @@ class GroupTraces:
         joins = fields.number(event, "before") == 0
         self.clocks.reached(epoch, at, life.source, life.name, joins=joins)
         self._reach_coordinator(life, at)
+        for number, told in enumerate(self._departures):
+            if told.source == life.source and told.cause in STAYS and told.back_in is None:
+                self._departures[number] = replace(told, back_in=epoch + 1)
         part, life.last_part = life.part or life.lately(at), None
         if part is not None and part.generation is None:
             # The member was taken into the group with this epoch. Or it has revoked partitions, and
@@ -507,7 +510,7 @@ class GroupTraces:
         outside = {one.source for one in self._lives.values() if one.state and not one.in_group}
         if cause is not Cause.LEAVE:
             outside.discard(life.source)  # it may be back in the same rebalance
-        since = min([at, *(assembly.began for assembly in self._together.open)]) - 2 * REACH
+        since = self._oldest(at)
         self._departures = [left for left in self._departures if left.at >= since]
         self._departures.append(
             Departure(at, cause, because, life.name, life.source, generation, frozenset(outside))
@@ -567,6 +570,10 @@ class GroupTraces:
                     *(life.source, life.name, partition, at, at), CALLBACK, CALLBACK_WORDS
                 )
 
+    def _oldest(self, at: float) -> float:
+        """What was before this explains no rebalance of which no row was made by now."""
+        return min([at, *(assembly.began for assembly in self._together.open)]) - 2 * REACH
+
     def _told_subscription(self, life: Life, at: float, event: Event) -> None:
         because, cause = life.why_subscribed(fields.text(event, "because"))
         self._note(life, at, cause, because)
@@ -578,24 +585,29 @@ class GroupTraces:
             new = fields.texts(event, "topics_added")
             life.match(pattern, dict.fromkeys(new, "new") | dict.fromkeys(gone, "deleted"))
         for topic in gone:
-            self._resize(topic, Resized(at))
+            self._resize(Resized(topic, at))
 
     def _cluster_changed(self, _life: Life, at: float, event: Event) -> None:
         resized = event.get("resized")
         for topic, counts in resized.items() if isinstance(resized, Mapping) else ():
             if isinstance(counts, list) and len(counts) == 2:
-                self._resize(topic, Resized(at, *counts))
+                self._resize(Resized(topic, at, *counts))
+        # (That a consumer has not asked for a topic before says nothing of the topic.)
+        deleted = {one.topic for one in self._resized if one.now is None}
+        for topic in deleted.intersection(fields.texts(event, "topics_added")):
+            self._resize(Resized(topic, at, None, "again"))
 
     def _topic_deleted(self, _life: Life, at: float, event: Event) -> None:
         topic = fields.text(event, "topic")
         if topic is not None:
-            self._resize(topic, Resized(at))
+            self._resize(Resized(topic, at))
 
-    def _resize(self, topic: str, change: Resized) -> None:
+    def _resize(self, change: Resized) -> None:
         # Each member hears of it at another time: what counts is when the first of them did.
-        known = self._resized.get(topic)
-        if known is None or not change.is_the_same(known):
-            self._resized[topic] = change
+        since = self._oldest(change.at)
+        self._resized = [known for known in self._resized if known.at >= since]
+        if not any(change.is_the_same(known) for known in self._resized):
+            self._resized.append(change)
 
     # -- the coordinator
 
@@ -653,6 +665,8 @@ class GroupTraces:
                 self._add(self._silences.end(before.source, partition, at))
             if before is not None and before.source != life.source and before.released is None:
                 owner = self._lives[before.source]
+                if life.protocol == "classic" and life.generation == owner.generation is not None:
+                    owner.departed = True  # this one has its place: both are static (KIP-345)
                 gone_in = owner.last_part
                 if owner.departed and gone_in is not None and gone_in.outcome in ("lost", "left"):
                     before.revoked_in = gone_in
@@ -741,6 +755,9 @@ class GroupTraces:
         self._silences.begin(life.source, life.name, partition, since, at, reason, because)
         self._outages.withhold(life, partition, reason)
 
+    def _unconfirmed(self, life: Life, _at: float, _event: Event) -> None:
+        self._outages.withhold_all(life)
+
     def _delivery_resumed(self, life: Life, at: float, event: Event) -> None:
         partition = fields.partition(event)
         if partition is not None:
@@ -763,9 +780,6 @@ class GroupTraces:
     # -- what went wrong
 
     def _commit_failed(self, life: Life, at: float, event: Event) -> None:
-    def _unconfirmed(self, life: Life, _at: float, _event: Event) -> None:
-        self._outages.withhold_all(life)
-
         self._totals.of(life.name).refused_commits += 1
         self._outages.fail_commit(life, at)
         retriable, partitions = event.get("retriable"), event.get("partitions")
@@ -783,6 +797,9 @@ class GroupTraces:
                 rebalancing=life.part is not None,
             )
         )
+
+    def _commit_retried(self, life: Life, _at: float, _event: Event) -> None:
+        self._outages.retry_commit(life)
 
     def _reset(self, life: Life, at: float, event: Event) -> None:
         found, before = event.get("partitions"), event.get("from_offsets")
@@ -803,9 +820,6 @@ class GroupTraces:
                     because=fields.text(event, "because"),
                     from_offset=since,
                     to_offset=to,
-    def _commit_retried(self, life: Life, _at: float, _event: Event) -> None:
-        self._outages.retry_commit(life)
-
                     skipped=None if since is None or to is None else to - since,
                 )
             )
@@ -885,6 +899,8 @@ class GroupTraces:
             ]
             for life, one in expelled:
                 one.told_since, one.is_told_of = life.told, life.is_told_of
+            for part in assembly.parts:
+                self._generations.are_seen(part)
             row, parts = assembly.rows(
                 self.group,
                 self._protocol(assembly),
@@ -952,6 +968,7 @@ HANDLERS: Final[Mapping[str, _Handler]] = {
     "clock.set": GroupTraces._clock_set,
     "cluster.changed": GroupTraces._cluster_changed,
     "commit.failed": GroupTraces._commit_failed,
+    "commit.retried": GroupTraces._commit_retried,
     "connection.failed": GroupTraces._connection_failed,
     "consumer.started": GroupTraces._started,
     "coordinator.found": GroupTraces._coordinator_found,
@@ -973,16 +990,15 @@ HANDLERS: Final[Mapping[str, _Handler]] = {
     "partitions.resumed": GroupTraces._unpaused,
     "partitions.revoking": GroupTraces._revoking,
     "poll.late": GroupTraces._polled_late,
-    "commit.retried": GroupTraces._commit_retried,
     "position.reset": GroupTraces._reset,
     "rebalance.completed": GroupTraces._completed,
     "rebalance.delayed": GroupTraces._delayed,
     "rebalance.joined": GroupTraces._joined,
     "rebalance.triggered": GroupTraces._triggered,
+    "session.unconfirmed": GroupTraces._unconfirmed,
     "subscription.matched": GroupTraces._matched_topics,
     "subscription.told": GroupTraces._told_subscription,
     "topic.deleted": GroupTraces._topic_deleted,
     "topic.refused": GroupTraces._topic_refused,
     DELIVERED: GroupTraces._delivered,
 }
-    "session.unconfirmed": GroupTraces._unconfirmed,

@@ -81,9 +81,11 @@ LONGEST_INTERVAL: Final = 15.0
 GOES_ON: Final = 1.0
 
 #: What became of a member that the coordinator took out of the group: if its trace ends before
-#: that; if it has told nothing for a while, and goes on after that; and if it goes on all the time.
+#: that; if it has told nothing for a while, and goes on after that; if it is static, and was
+#: closed; and if its trace goes on all the time.
 KILLED: Final = "it was killed, stopped or cut off"
 STOPPED: Final = "it was stopped or cut off"
+STAYED_AWAY: Final = "its consumer was closed, and none came with its group_instance_id in time"
 CUT_OFF: Final = "it was cut off from the coordinator, and its trace goes on"
 
 #: So many characters has a UUID.
@@ -126,6 +128,8 @@ class Expelled:
     was_member: bool = False
     #: When it last gave out records, if it was after that.
     delivered: float = -math.inf
+    #: It was closed, and is static: the group waited whether it comes back.
+    is_closed: bool = False
     #: Since when it had been giving partitions up, as a KIP-848 member.
     gives_up_since: float | None = None
     #: When its row is made: when its trace told of it last, and whether another row has told that
@@ -141,6 +145,8 @@ class Expelled:
     @property
     def how(self) -> str:
         """Why the coordinator did not hear of it, as far as its own trace shows it."""
+        if self.is_closed:
+            return STAYED_AWAY
         if not self.goes_on:
             return KILLED
         return CUT_OFF if self.at - self.told < GOES_ON else STOPPED

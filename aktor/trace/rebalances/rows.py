@@ -44,7 +44,8 @@ class Rebalance(Row):
     #: A value of `Cause`, and the words of the trace.
     trigger: str
     because: str | None
-    #: The client id and the host of the member that began it; None if no trace says it.
+    #: The client id and the host of the member that began it; None if no trace says it. (The
+    #: sentence has also those that came into it.)
     initiator: str | None
     initiator_host: str | None
     #: Members that took part by their traces, and how many the leader counted beyond these.
@@ -299,8 +300,8 @@ class MemberTotal(Row):
     host: str | None
     #: How many consumers had this name, one after the other.
     lives: int
-    #: Those that it was in, began, and was the last one to be done with; and how long it was in
-    #: them, each from the beginning of its first part to the end of its last one.
+    #: Those that it was in, began or came into, and was the last one to be done with; how long in
+    #: all, each from the beginning of its first part to the end of its last one.
     rebalances: int
     initiated: int
     slowest: int

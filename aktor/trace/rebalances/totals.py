@@ -145,12 +145,15 @@ class Totals:
             began, ended = members.get(part.name, (part.began, part.began))
             last = part.seen if part.ended is None else part.ended
             members[part.name] = min(began, part.began), max(ended, last)
+            # (Also one that ran yet when its process was killed.)
+            self.of(part.name).called_back(max(part.callbacks.values(), default=0.0))
         for name, (began, ended) in members.items():
             total = self.of(name)
             total.rebalances += 1
             total.rebalancing_ms = round(total.rebalancing_ms + milliseconds(began, ended), 3)
-        if row.initiator is not None:
-            self.of((row.initiator, row.initiator_host)).initiated += 1
+        for name in {trigger.name for trigger in assembly.triggers}:
+            if name[0] is not None:
+                self.of(name).initiated += 1
         if row.members > 1:
             self.of(assembly.slowest.name).slowest += 1
 

@@ -12,7 +12,7 @@ import pytest
 from aktor.simulation import Simulation
 from aktor.trace.pictures.members import holding
 from aktor.trace.rebalances.lines import Event
-from aktor.trace.rebalances.parts import KILLED
+from aktor.trace.rebalances.parts import KILLED, STAYED_AWAY
 from aktor.trace.rebalances.rows import Rebalance, Span
 from aktor.trace.rebalances.spans import AWAY
 from tests.unit.trace.rebalances.incidents import Incident, closes, sentences_of, tables_of
@@ -27,6 +27,7 @@ from tests.unit.trace.rebalances.told import (
 BOTH = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 EXPELLED = "the coordinator took it out of the group, and it had not said that it leaves"
+AGAIN = "the coordinator said that the group rebalances"
 GIVEN = "the coordinator assigned other partitions"
 
 
@@ -181,6 +182,35 @@ def test_a_killed_member_that_all_waited_for_is_named_though_another_process_joi
     assert {(span.kind, span.trace) for span in drawn} == {(AWAY, "bob")}
 
 
+# -- who was killed in the midst of it
+
+
+@BOTH
+def test_what_the_others_own_after_a_rebalance_in_which_a_member_was_killed_is_told(
+    protocol: str,
+) -> None:
+    """It is told as of the end of the rebalance, though all of them are closed soon after it."""
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        alice, bob = group.joins(), group.joins()
+        sim.run(for_=10)
+        bob.slow_listener = 30.0
+        carol = group.joins()
+        sim.run(for_=8)
+        bob.kill()
+        sim.run(for_=12 if protocol == "classic" else 55)
+        closes(sim, alice)
+        closes(sim, carol)
+        sim.run(for_=5)
+        tables = tables_of(group.events())
+
+    (row,) = (row for row in tables.rebalances if "1 lost" in row.sentence)
+    assert "bob on host-bob held it" in row.sentence
+    assert (row.partitions, row.moved_needlessly) == (6, 0)
+    totals = {total.consumer: total.longest_callback_ms for total in tables.members}
+    assert totals["bob"] > 1000.0 > totals["alice"]
+
+
 # -- who closed at another time
 
 
@@ -275,6 +305,28 @@ def test_who_left_a_later_generation_than_a_rebalance_led_to_did_not_trigger_it(
     assert (third.trigger, third.initiator) == ("leave", "bob")
 
 
+def test_who_left_an_earlier_generation_did_not_trigger_what_came_after_the_next_one(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    """Two left for generation 2. Who left for generation 3 has no trace here."""
+    dave = Member(events, "dave", "vm")
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=4)
+    for member in (bob, carol, dave):
+        member.rebalances(0.1, 1.0, 1, because="first join")
+    bob.leaves(50.0, [])
+    carol.leaves(50.6, [])
+    alice.rebalances(50.5, 51.0, 2, members=3)
+    dave.rebalances(50.5, 51.0, 2)
+    for member, left in ((alice, 2), (dave, None)):
+        member.tells(65.0, "rebalance.triggered", because=AGAIN, generation=2, owned=0)
+        member.rebalances(65.0, 66.0, 3, members=left)
+
+    _, second, third = rows_of(events, Rebalance)
+
+    assert "bob on vm: the consumer was closed, then by carol on vm; " in second.sentence
+    assert (third.trigger, third.initiator) == ("unknown", None)
+
+
 def test_a_member_that_left_without_partitions_is_not_the_cause_if_one_was_expelled(
     events: list[Event], alice: Member, bob: Member, carol: Member
 ) -> None:
@@ -357,6 +409,75 @@ def test_each_of_two_that_close_one_after_the_other_is_the_cause_of_its_own_epoc
 
     assert (first.trigger, first.initiator) == ("leave", "alice")
     assert (second.trigger, second.initiator) == ("leave", "bob")
+
+
+# -- who is static
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_static_member_that_was_closed_is_named_when_the_group_goes_on_without_it(
+    comes_back: bool, events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    """It tells nobody that it leaves. Its next process has another id, and its place."""
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0"])
+    bob.rebalances(0.1, 1.0, 1, because="first join", owns=["t-1"])
+    bob.tells(30.0, "partitions.released", partitions={"t-1": 5})
+    bob.tells(30.0, "membership.moved", before="stable", after="leaving")
+    bob.tells(30.0, "membership.moved", before="leaving", after="unjoined")
+    new = {"c": "static-b"} if comes_back else {}
+    if comes_back:
+        carol.rebalances(50.0, 50.5, 2, because="first join", owns=["t-1"])
+    alice.rebalances(50.0, 50.5, 2, members=1 + len(new), owns=["t-0"])
+    for event in events:
+        event["member"] = event["consumer"][0]
+        if event["event"] == "rebalance.joined" and event["consumer"] == "alice":
+            second = {"a": "static-a", **new}
+            first = {"a": "static-a", "b": "static-b"}
+            event["member_ids"] = first if event["generation"] == 1 else second
+
+    (row,) = rebalances_of(events, 49)
+
+    if comes_back:
+        assert "triggered by carol on vm: first join; " in row.sentence
+    else:
+        assert f"triggered by bob on vm: {EXPELLED} ({STAYED_AWAY}); " in row.sentence
+
+
+def test_whose_place_another_process_has_was_not_taken_out_of_the_group(
+    events: list[Event], alice: Member, bob: Member, carol: Member
+) -> None:
+    """Bob was killed, and carol came with its group_instance_id: that is no new generation."""
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0"])
+    bob.rebalances(0.1, 1.0, 1, because="first join", owns=["t-1"])
+    carol.rebalances(50.0, 50.5, 1, because="first join", owns=["t-1"])
+
+    (row,) = rebalances_of(events, 49)
+
+    assert "triggered by carol on vm: first join; carol on vm was done last" in row.sentence
+    assert "bob" not in row.sentence
+
+
+# -- who is told of later
+
+
+@pytest.mark.parametrize("has_trace", [True, False])
+def test_of_a_new_member_that_the_leader_has_listed_it_is_not_said_that_it_has_no_trace_if_it_has(
+    has_trace: bool, events: list[Event], alice: Member, carol: Member
+) -> None:
+    """Its clock is 5 s ahead: its trace comes after the list."""
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0", "t-1"])
+    alice.rebalances(50.0, 51.0, 2, members=2, gives_up=["t-1"])
+    if has_trace:
+        carol.rebalances(55.0, 56.0, 2, because="first join", owns=["t-1"])
+    for event in events:
+        event["member"] = event["consumer"][0]
+        if event["event"] == "rebalance.joined" and event["consumer"] == "alice":
+            ids = ("a",) if event["generation"] == 1 else ("a", "c")
+            event["member_ids"] = dict.fromkeys(ids)
+
+    row = next(row for row in rebalances_of(events, 50) if row.began == 50.0)
+
+    assert ("it has no trace" in row.sentence) is not has_trace
 
 
 # -- who was back

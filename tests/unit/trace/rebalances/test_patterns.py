@@ -100,3 +100,25 @@ def test_what_a_member_has_told_explains_nothing_after_what_it_was_given_for_it(
     matches(alice, 108.9, "^or.*", gone="oregano")
 
     assert triggers(events)[-1] == ("metadata_change", "the topic oregano was deleted")
+
+
+def test_what_changed_nothing_is_not_the_reason_when_another_member_leaves(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    """Bob hears of the new topic when alice has told it, and everybody has its partitions."""
+    takes(alice, 1.0, 1, "first join", "orders-0", joins=True)
+    takes(bob, 2.0, 2, "first join", "orders-1", joins=True)
+    for member, at in ((alice, 100.0), (bob, 101.0)):
+        matches(member, at, "^or.*", new="oregano")
+        member.tells(at, "subscription.told", topics=["orders", "oregano"], because=CHANGED)
+        if member is alice:
+            takes(alice, 100.1, 3, GIVEN, "oregano-0", joins=False)
+            takes(bob, 100.5, 3, GIVEN, "oregano-1", joins=False)
+    bob.tells(101.1, "member.epoch", before=3, after=4)
+    alice.leaves(107.0, ["orders-0", "oregano-0"])
+    takes(bob, 107.5, 5, GIVEN, "orders-0", "oregano-0", joins=False)
+
+    told = triggers(events)
+
+    assert told[-2][0] == "metadata_change"
+    assert told[-1] == ("leave", "the consumer was closed")

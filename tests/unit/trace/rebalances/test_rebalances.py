@@ -40,6 +40,8 @@ from tests.unit.trace.rebalances.told import (
     storm_rows,
 )
 
+ASSIGNED_ANEW = "the coordinator assigned other partitions"
+
 #: One of them shows nearly all that the other does.
 ONE = pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "consumer"]))
 
@@ -131,6 +133,20 @@ def test_partitions_that_change_places_move_needlessly(
     row = rows_of(events, Rebalance)[1]
 
     assert (row.trigger, row.moved, row.moved_needlessly) == ("metadata_change", 2, 2)
+
+
+def test_what_a_member_gives_up_that_wants_another_topic_now_does_not_move_needlessly(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    changed = "the subscription changed"
+    given_up = ["t-0", "t-1"]
+    alice.rebalances(50.0, 51.0, 2, because=changed, members=2, gives_up=given_up, owns=["u-0"])
+    bob.rebalances(50.0, 51.0, 2, owns=given_up)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.moved, row.least_moves, row.moved_needlessly) == (2, None, None)
 
 
 def test_nobody_is_named_if_no_trace_tells_who_began_it(
@@ -462,9 +478,9 @@ def test_the_sentence_says_whom_the_group_waited_for_though_all_leave_before_the
     _, row = rows_of(events, Rebalance)
 
     assert row.sentence == (
-        "g: 8.2 s, triggered by carol on host-carol: the consumer was closed; bob on host-bob held"
-        " it: its revoked callback took 8.0 s; not completed by all members: 2 left; partitions"
-        " moved: 0, owned at the end: 0."
+        "g: 8.2 s, triggered by carol on host-carol: the consumer was closed, then by alice on"
+        " host-alice; bob on host-bob held it: its revoked callback took 8.0 s; not completed by"
+        " all members: 2 left; partitions moved: 0, owned at the end: 0."
     )
 
 
@@ -575,9 +591,7 @@ def test_a_topic_that_was_deleted_is_named_by_who_hears_of_it_though_all_were_on
     both_join(alice, bob)
     alice.tells(59.5, "topic.deleted", topic="another")
     for member, owned in ((alice, "t-0"), (bob, "t-1")):
-        member.rebalances(
-            60.0, 60.1, 2, because="the coordinator assigned other partitions", gives_up=[owned]
-        )
+        member.rebalances(60.0, 60.1, 2, because=ASSIGNED_ANEW, gives_up=[owned])
     bob.tells(60.15, "topic.deleted", topic="t")
 
     *_, row = rows_of(events, Rebalance)
@@ -586,15 +600,35 @@ def test_a_topic_that_was_deleted_is_named_by_who_hears_of_it_though_all_were_on
     assert "triggered by the brokers: the topic t was deleted" in row.sentence
 
 
+def test_a_topic_that_was_deleted_and_created_anew_later_is_named_twice(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    for member, owned in ((alice, ["t-0", "t-1"]), (bob, ["t-2", "t-3"])):
+        member.tells(2.0, "cluster.changed", topics_added=["t"])  # it asks for it now
+        member.rebalances(60.0, 60.1, 2, because=ASSIGNED_ANEW, gives_up=owned)
+        member.tells(60.2, "topic.deleted", topic="t")
+    for member, owned in ((alice, "t-0"), (bob, "t-1")):
+        member.rebalances(66.0, 66.1, 3, because=ASSIGNED_ANEW, owns=[owned])
+        member.tells(66.2, "cluster.changed", topics_added=["t"])
+
+    *_, deleted, created = rows_of(events, Rebalance)
+
+    assert deleted.because == "the topic t was deleted"
+    assert (created.trigger, created.because) == (
+        "metadata_change",
+        "the topic t was created anew",
+    )
+
+
 def test_a_member_that_joined_is_named_though_the_others_hear_of_it_when_it_is_done(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
     """KIP-848: it is in the group at once, with nothing; the owner gives up at a heartbeat."""
-    assigned_anew = "the coordinator assigned other partitions"
     alice.rebalances(30.0, 30.1, 1, because="first join", owns=["t-0", "t-1"])
     bob.rebalances(60.0, 60.1, 2, because="first join")
-    alice.tells(64.0, "rebalance.triggered", because=assigned_anew, rebalance=2, generation=1)
-    alice.rebalances(64.0, 68.0, 3, because=assigned_anew, gives_up=["t-1"])
+    alice.tells(64.0, "rebalance.triggered", because=ASSIGNED_ANEW, rebalance=2, generation=1)
+    alice.rebalances(64.0, 68.0, 3, because=ASSIGNED_ANEW, gives_up=["t-1"])
 
     *_, row = rows_of(events, Rebalance)
 
@@ -605,11 +639,10 @@ def test_a_member_that_joined_is_named_though_the_others_hear_of_it_when_it_is_d
 def test_a_member_that_joined_before_the_others_last_epoch_is_not_blamed(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
-    assigned_anew = "the coordinator assigned other partitions"
     alice.rebalances(30.0, 30.1, 1, because="first join", owns=["t-0", "t-1"])
     bob.rebalances(60.0, 60.1, 2, because="first join")
-    alice.tells(64.0, "rebalance.triggered", because=assigned_anew, rebalance=2, generation=2)
-    alice.rebalances(64.0, 68.0, 3, because=assigned_anew, gives_up=["t-1"])
+    alice.tells(64.0, "rebalance.triggered", because=ASSIGNED_ANEW, rebalance=2, generation=2)
+    alice.rebalances(64.0, 68.0, 3, because=ASSIGNED_ANEW, gives_up=["t-1"])
 
     *_, row = rows_of(events, Rebalance)
 
@@ -620,14 +653,13 @@ def test_members_that_are_given_their_first_partitions_an_epoch_later_have_trigg
     events: list[Event], alice: Member, bob: Member
 ) -> None:
     """Kafka 4.3 takes members in at once, with the epoch that all have, and computes later."""
-    assigned_anew = "the coordinator assigned other partitions"
     alice.rebalances(30.0, 30.1, 2, because="first join", owns=["t-0", "t-1"])
     bob.rebalances(60.0, 60.1, 2, because="first join")
-    given = {"because": assigned_anew, "rebalance": 2, "generation": 2}
+    given = {"because": ASSIGNED_ANEW, "rebalance": 2, "generation": 2}
     alice.tells(61.0, "rebalance.triggered", **given, owned=2)
-    alice.rebalances(61.0, 61.5, 4, because=assigned_anew, gives_up=["t-1"])
+    alice.rebalances(61.0, 61.5, 4, because=ASSIGNED_ANEW, gives_up=["t-1"])
     bob.tells(62.0, "rebalance.triggered", **given, owned=0)
-    bob.rebalances(62.0, 62.1, 4, because=assigned_anew, owns=["t-1"])
+    bob.rebalances(62.0, 62.1, 4, because=ASSIGNED_ANEW, owns=["t-1"])
 
     *_, row = rows_of(events, Rebalance)
 

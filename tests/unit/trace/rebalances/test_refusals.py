@@ -104,7 +104,7 @@ def test_a_member_whose_heartbeats_are_refused_while_it_joins_says_why(
     carol.tells(BEGAN, "rebalance.triggered", because="first join", rebalance=1)
     carol.tells(BEGAN, "membership.moved", before="unsubscribed", after="joining")
     for second in range(1, 5):
-        because = "TOPIC_AUTHORIZATION_FAILED"
+        because = "TOPIC_AUTHORIZATION_FAILED (says broker 1); grant this principal READ"
         carol.tells(BEGAN + second, "heartbeat.failed", because=because, state="joining")
     carol.tells(BEGAN + 6, "membership.moved", before="joining", after="leaving")
 
