@@ -29,17 +29,17 @@ def test_a_thread_that_stands_still_between_two_clocks_says_nothing_of_them() ->
 
 
 def test_the_line_of_the_background_thread_is_told_if_it_is_late_and_does_not_look_itself() -> None:
-    line_of, may_end = picture._line_of, threading.Event()
+    may_end = threading.Event()
     background = threading.Thread(target=may_end.wait)
     background.start()
 
-    late, in_time = line_of(background.ident, 12.0), line_of(background.ident, 0.9)
+    late, in_time = (picture._frames_of_late(background.ident, overdue) for overdue in (12.0, 0.9))
     may_end.set()
     background.join()
 
-    assert "threading.py" in late
-    assert in_time == ""
-    assert line_of(threading.get_ident(), 12.0) == ""
+    assert "threading.py" in line_of(late, ours=True)
+    assert in_time == []
+    assert picture._frames_of_late(threading.get_ident(), 12.0) == []
 
 
 def test_no_line_is_named_of_a_thread_that_has_ended_since_another_may_have_its_id() -> None:
