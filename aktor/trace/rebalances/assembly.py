@@ -183,6 +183,11 @@ class Assembly:
         return None if None in ends else max((end for end in ends if end is not None), default=None)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether it is none: the group has refused who wanted to join it, as another row says."""
+        return all(part.is_refused for part in self.parts)
+
+    @property
     def goes_on(self) -> bool:
         """Whether the traces end within it."""
         return any(part.goes_on for part in self.parts)

@@ -485,7 +485,8 @@ class GroupTraces:
     def _lost(self, life: Life, at: float, event: Event) -> None:
         self._totals.of(life.name).lost += 1
         because = fields.text(event, "because")
-        if was_replaced(because):  # the group has as many members as before
+        is_refused = life.part is not None and life.part.is_refused
+        if is_refused or was_replaced(because):  # the group has as many members as before
             life.in_group, life.departed = False, True
         else:
             self._depart(life, at, because)
@@ -831,7 +832,7 @@ class GroupTraces:
 
     def _group_failed(self, life: Life, at: float, event: Event) -> None:
         because = fields.text(event, "because")
-        life.refuse(because)
+        life.fail(because)
         self._add(self._refusals.tell(life.source, life.name, GROUP, at, because))
 
     def _topic_refused(self, life: Life, at: float, event: Event) -> None:
@@ -880,8 +881,12 @@ class GroupTraces:
         silent: Collection[tuple[str, str]] = (),
     ) -> None:
         """Rows of these. The traces end at `last`; `silent`: the silences that go on then."""
+        assemblies = list(assemblies)
+        refused = [assembly for assembly in assemblies if assembly.is_refused]
+        for assembly in refused:
+            assembly.is_made = True
         made = sorted(
-            assemblies,
+            (assembly for assembly in assemblies if not assembly.is_made),
             key=lambda assembly: (assembly.due, assembly.began, assembly.parts[0].source),
         )
         for assembly in made:

@@ -88,6 +88,9 @@ STOPPED: Final = "it was stopped or cut off"
 STAYED_AWAY: Final = "its consumer was closed, and none came with its group_instance_id in time"
 CUT_OFF: Final = "it was cut off from the coordinator, and its trace goes on"
 
+#: A heartbeat was refused, or not answered.
+HEARTBEAT_FAILED: Final = "heartbeat.failed"
+
 #: So many characters has a UUID.
 UUID: Final = 36
 
@@ -183,6 +186,8 @@ class Part:
     #: How many of its requests the coordinator refused or did not answer, and why the last one.
     refused: int = 0
     refusal: str | None = None
+    #: The group has refused the member: only the user can mend that.
+    has_failed: bool = False
     #: How many partitions it owned when it began; None: its trace does not say it. And whether it
     #: was given none yet since it came into the group.
     owned: int | None = None
@@ -244,6 +249,12 @@ class Part:
         """Whether its member was not in the group before."""
         is_peer = self.cause is Cause.PEER
         return not is_peer and (self.since_generation is None or self.since_generation < 0)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the group has refused the member, which was not in it and brought nothing."""
+        since = self.since_generation or 0
+        return self.has_failed and since <= 0 and self.generation is None and not self.revoked
 
     @property
     def is_gone(self) -> bool:
@@ -362,6 +373,9 @@ class Life:
     is_told_of: bool = False
     #: Another member was given its partition, and it has not said since that it left or was lost.
     expelled: Expelled | None = None
+    #: The last event of its trace, and the one before that.
+    event: str = ""
+    event_before: str = ""
     #: When its trace told of it last; when the coordinator last answered a heartbeat, and the times
     #: between the last such answers; and whether it did not answer the next one in time.
     told: float = -math.inf
@@ -375,6 +389,7 @@ class Life:
     def hear(self, at: float, event: str, *, is_debug: bool = False) -> None:
         """Its trace tells of this event."""
         self.told = max(self.told, at)
+        self.event_before, self.event = self.event, event
         self.has_all_levels = self.has_all_levels or is_debug
         if event == HEARTBEAT:
             if self.heartbeat is not None:
@@ -515,6 +530,13 @@ class Life:
         if self.part is not None and because is not None:
             self.part.refused += 1
             self.part.refusal = because
+
+    def fail(self, because: str | None) -> None:
+        """The group has refused it: a KIP-848 member has just said so of its heartbeat."""
+        if self.part is not None:
+            self.part.has_failed = True
+            self.part.refused -= self.event_before == HEARTBEAT_FAILED
+        self.refuse(because)
 
     def poll_late(self, at: float, because: str) -> None:
         """The application has not polled for too long: the member leaves the group."""

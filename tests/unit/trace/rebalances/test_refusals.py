@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from aktor.broker.codes import Code
+from aktor.simulation import Simulation
 from aktor.trace.rebalances.lines import Event
 from aktor.trace.rebalances.rows import Rebalance, Refusal
+from tests.unit.trace.rebalances.incidents import Incident, tables_of
 from tests.unit.trace.rebalances.told import BEGAN, Member, rows_of
 
 LOGIN = (
@@ -114,3 +117,42 @@ def test_a_member_whose_heartbeats_are_refused_while_it_joins_says_why(
         "; the coordinator refused it 4 times or did not answer: TOPIC_AUTHORIZATION_FAILED;"
         in row.sentence
     )
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_join_that_the_group_refuses_is_no_rebalance(protocol: str) -> None:
+    api = "JoinGroup" if protocol == "classic" else "ConsumerGroupHeartbeat"
+    with Simulation(1) as sim:
+        group = Incident(sim, protocol)
+        group.joins()
+        sim.run(for_=10)
+        sim.brokers.refuse(api, Code.GROUP_MAX_SIZE_REACHED, client_id="bob", times=100)
+        group.joins()
+        sim.run(for_=3)
+        group.joins()
+        sim.run(for_=10)
+        tables = tables_of(group.events())
+
+    refused = [row for row in tables.refusals if row.refused == "group"]
+    assert {row.consumer for row in refused} == {"bob"}
+    assert [(row.initiator, row.trigger) for row in tables.rebalances] == [
+        ("alice", "join"),
+        ("carol", "join"),
+    ]
+    assert {row.consumer for row in tables.parts} == {"alice", "carol"}
+
+
+def test_what_is_refused_to_a_member_is_counted_once(events: list[Event], carol: Member) -> None:
+    """A KIP-848 member tells of the heartbeat that was refused, and of what that means to it."""
+    carol.tells(BEGAN, "rebalance.triggered", because="first join", rebalance=1, generation=0)
+    carol.tells(BEGAN, "membership.moved", before="unsubscribed", after="joining")
+    carol.tells(BEGAN + 1, "heartbeat.failed", because="UNRELEASED_INSTANCE_ID", state="joining")
+    carol.tells(BEGAN + 2, "member.epoch", before=0, after=1)
+    carol.tells(BEGAN + 3, "heartbeat.failed", because="GROUP_AUTHORIZATION_FAILED", state="x")
+    because = "GroupAuthorizationFailedError: GROUP_AUTHORIZATION_FAILED"
+    carol.tells(BEGAN + 3, "group.failed", because=because)
+    carol.tells(BEGAN + 3, "membership.moved", before="joining", after="fatal")
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert f"; the coordinator refused it 2 times or did not answer: {because};" in row.sentence
