@@ -165,10 +165,12 @@ class Assembly:
     #: rebalance.
     given_later: Collection[str] = ()
     #: When the last part ended of those that told of their ends: who owned which partition, and who
-    #: was in the group; and when that was.
+    #: was in the group (and whether one of them had subscribed anew, so that perhaps not every
+    #: member may own every partition); and when that was.
     noted: float | None = None
     owners: Mapping[str, str] = field(default_factory=dict)
     members: Collection[str] = ()
+    has_other_topics: bool = False
 
     @property
     def ended(self) -> float | None:
@@ -225,6 +227,7 @@ class Assembly:
         self.generations |= other.generations
         if (other.noted or 0.0) > (self.noted or 0.0):
             self.noted, self.owners, self.members = other.noted, other.owners, other.members
+            self.has_other_topics = other.has_other_topics
 
     def find_triggers(
         self,
@@ -484,17 +487,16 @@ class Assembly:
         taken = len(revoked - self.owners.keys())
         counted, seen = self.counted
         unfinished = any(part.outcome == "unfinished" for part in self.parts)
-        subscribed = any(one.cause is Cause.SUBSCRIPTION_CHANGE for one in self.triggers)
-        if counted > len(self.members) or unfinished or subscribed:
+        if counted > len(self.members) or unfinished or self.has_other_topics:
             # The assignor has given partitions to members that have no trace here or left at once,
             # so `owners` lacks them. Or a part is unfinished: it is ended after ABANDONED, and
-            # `owners` are those of that time. Or a member may not have what it had, and the others
-            # may. In these cases the least moves are not known.
+            # `owners` are those of that time. Or a member cannot keep what it had. In all of these
+            # cases the least moves are not known.
             unseen = max(0, counted - seen)
             return Moves(len(known), moved, first, unseen=unseen, given=given, taken=taken)
         owned_before = sum(owner is not None for owner in known.values())
         least = least_moves(list(kept.values()), len(kept), len(known), owned_before)
-        settled = sum(moves[partition] for partition in known)
+        settled = sum(moves[partition] for partition, owner in known.items() if owner is not None)
         needlessly = max(0, settled - least)
         return Moves(len(known), moved, first, least, needlessly, given=given, taken=taken)
 

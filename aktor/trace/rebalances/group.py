@@ -460,7 +460,9 @@ class GroupTraces:
         ended, applied = assembly.ended, assembly.applied
         if applied is not None and applied != assembly.noted:
             assembly.noted = applied
-            assembly.members = {live.source for live in self._lives.values() if live.in_group}
+            members = [life for life in self._lives.values() if life.in_group]
+            assembly.members = {life.source for life in members}
+            assembly.has_other_topics = any(life.has_resubscribed for life in members)
             assembly.owners = self._ownership.now(assembly.members)
         assembly.due = math.inf
         if ended is not None:

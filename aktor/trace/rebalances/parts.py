@@ -364,6 +364,8 @@ class Life:
     #: group last.
     pattern: str | None = None
     matched: dict[str, str] = field(default_factory=dict)
+    #: The application has subscribed anew: perhaps not to the topics of the other members.
+    has_resubscribed: bool = False
     part: Part | None = None
     #: The part before; None as soon as an epoch or a new part follows.
     last_part: Part | None = None
@@ -611,6 +613,7 @@ class Life:
         """Why the subscription is another one, if it is: a pattern makes another one of topics that
         are created or deleted, and nobody changed anything."""
         matched, self.matched = self.matched, {}
+        self.has_resubscribed |= because == reasons.SUBSCRIPTION_CHANGED and not matched
         if because != reasons.SUBSCRIPTION_CHANGED or not matched:
             return because, cause_of(because)
         topics = ", ".join(f"{topic}: {change}" for topic, change in sorted(matched.items()))

@@ -17,10 +17,12 @@ from aktor.managers.membership.classic import states as classic_states
 from aktor.managers.membership.consumer import states as consumer_states
 from aktor.simulation import Simulation
 from aktor.trace.rebalances import GroupTraces, read, tell
+from aktor.trace.rebalances.assembly import Assembly
+from aktor.trace.rebalances.causes import Cause
 from aktor.trace.rebalances.deliveries import Deliveries
 from aktor.trace.rebalances.group import order
 from aktor.trace.rebalances.lines import Event, NotUnderstoodError, glance, parse
-from aktor.trace.rebalances.parts import IN_GROUP, OUT_OF_GROUP
+from aktor.trace.rebalances.parts import IN_GROUP, OUT_OF_GROUP, Part
 from aktor.trace.rebalances.rows import (
     Downtime,
     MemberTotal,
@@ -143,10 +145,30 @@ def test_what_a_member_gives_up_that_wants_another_topic_now_does_not_move_needl
     given_up = ["t-0", "t-1"]
     alice.rebalances(50.0, 51.0, 2, because=changed, members=2, gives_up=given_up, owns=["u-0"])
     bob.rebalances(50.0, 51.0, 2, owns=given_up)
+    alice.rebalances(90.0, 91.0, 3, because="the partitions of t changed", members=2, owns=["t-0"])
+    bob.rebalances(90.0, 91.0, 3, gives_up=["t-0"])
 
-    row = rows_of(events, Rebalance)[1]
+    before, row, later = rows_of(events, Rebalance)
 
+    assert before.moved_needlessly == 0
     assert (row.moved, row.least_moves, row.moved_needlessly) == (2, None, None)
+    assert (later.moved, later.least_moves, later.moved_needlessly) == (1, None, None)
+
+
+def test_what_was_first_given_in_the_same_rebalance_does_not_move_needlessly() -> None:
+    """Members of a KIP-848 group that join at about the same time pass on what one of them had."""
+    four = [f"t-{number}" for number in range(4)]
+    alice, bob = (
+        Part(name, (name, "vm"), name, "first join", Cause.JOIN, began, began, outcome="completed")
+        for began, name in enumerate(("alice", "bob"))
+    )
+    alice.added = [(partition, None) for partition in four]
+    bob.added = [(partition, "alice") for partition in four[2:]]
+    owners = dict.fromkeys(four[:2], "alice") | dict.fromkeys(four[2:], "bob")
+
+    moves = Assembly(parts=[alice, bob], owners=owners, members={"alice", "bob"}).moves()
+
+    assert (moves.moved, moves.first, moves.needlessly) == (2, 4, 0)
 
 
 def test_nobody_is_named_if_no_trace_tells_who_began_it(
