@@ -358,6 +358,11 @@ class Assembly:
         for part in parts:
             for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):
                 for member in ids:
+                    own = next((one for one in parts if one.member == member), None)
+                    if (
+                        own is not None
+                    ):  # by its own clock it came later than all others heard of it
+                        return Departure(self.began, own.cause, own.because, own.name, own.source)
                     because = f"{_BY_LIST[cause]} {called(part.name)}, which leads; it has no trace"
                     return Departure(self.began, cause, because, (member, None))
         return None
@@ -374,8 +379,16 @@ class Assembly:
         differ = math.inf if skew > SKEW else SKEW
         heard_by = (self.ended or self.began) + differ
         first_told = {left.source: left for left in reversed(list(later)) if left.at <= heard_by}
+        last = max(self.generations, default=None)
+        stayed = {
+            part.source
+            for part in self.parts
+            if part.cause in OF_OTHERS and part.generation is not None and part.generation == last
+        }
         for part in sorted(self.parts, key=lambda part: (part.began, part.source)):
             for expelled in part.expelled:
+                if expelled.source in stayed:
+                    continue
                 left = first_told.get(expelled.source)
                 if left is not None and _may_be_earlier(left, part):
                     found.setdefault(expelled.source, (expelled, left))

@@ -3,6 +3,9 @@
 The coordinator of a classic group answers the JoinGroups of all members of a generation at once. If
 one member tells of its answer seconds after another one, again and again, their clocks are apart.
 
+And nobody is answered before all have asked: if a member that is in the leader's list asks to join,
+by its own clock, after the leader was answered, its clock is ahead; and the other way round.
+
 In a KIP-848 group the epoch of the target assignment only grows. Who joins is given the one that it
 has then, and that of any other member is at most that (CurrentAssignmentBuilder). So if another
 member tells of a greater epoch, and that this was before, the clock of who joined is ahead.
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aktor.trace.rebalances.parts import Name, one_clock
 
@@ -29,12 +32,24 @@ AGAIN: Final = 2
 SURELY: Final = 20.0
 
 
+class _Asked(NamedTuple):
+    """When a member asked to join, and when it was answered."""
+
+    name: Name
+    asked: float
+    answered: float
+
+
 @dataclass(slots=True, eq=False)
 class Clocks:
     """Owns when members of a group were answered."""
 
     _answers: dict[tuple[int, str], tuple[float, Name]] = field(default_factory=dict)
     _lists: dict[int, tuple[float, Name, Collection[str]]] = field(default_factory=dict)
+    #: When members asked to join each generation, and were answered; and the leader, whose list has
+    #: the others.
+    _asked: dict[tuple[int, str], _Asked] = field(default_factory=dict)
+    _led: dict[int, tuple[_Asked, Collection[str]]] = field(default_factory=dict)
     #: Of each two: in how many generations they were compared, and the least that was between them.
     _apart: dict[tuple[Name, Name], tuple[int, float]] = field(default_factory=dict)
     _set: dict[tuple[float, Name], float] = field(default_factory=dict)
@@ -90,6 +105,39 @@ class Clocks:
                 self._compare(leader[1], leader[0], name, at)
             self._answers[generation, member] = at, name
             cut(self._answers, ANSWERS)
+
+    def asked(
+        self,
+        generation: int,
+        asked: float,
+        answered: float,
+        member: str | None,
+        name: Name,
+        listed: Collection[str],
+    ) -> None:
+        """This member asked to join a generation, and was answered; a leader, that is not static,
+        was given the ids of all."""
+        is_known = generation in self._led if listed else (generation, member) in self._asked
+        if member is None or is_known:
+            return  # who asks again may be told the generation as it is
+        own = _Asked(name, asked, answered)
+        if listed:
+            self._led[generation] = own, listed
+            cut(self._led, LISTS)
+            known = (self._asked.get((generation, one)) for one in listed)
+            others = [one for one in known if one is not None]
+        else:
+            self._asked[generation, member] = own
+            cut(self._asked, ANSWERS)
+            leader = self._led.get(generation)
+            others = [leader[0]] if leader is not None and member in leader[1] else []
+        for other in others:
+            for one, two in ((own, other), (other, own)):
+                if one.asked > two.answered and not one_clock(one.name, two.name):
+                    names = one.name, two.name
+                    by = one.asked - two.answered
+                    self.ahead[names] = max(self.ahead.get(names, 0.0), by)
+                    cut(self.ahead, ANSWERS)
 
     def _compare(self, one: Name, at: float, other: Name, other_at: float) -> None:
         if one_clock(one, other):

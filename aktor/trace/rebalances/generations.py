@@ -8,7 +8,7 @@ it has the members that have no trace here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Container, Mapping, Set
 from typing import Final
 
 from aktor.trace.rebalances.causes import Cause
@@ -60,10 +60,11 @@ class Generations:
         self._ids[member] = None
         cut(self._ids, IDS)
 
-    def are_seen(self, part: Part) -> None:
+    def are_seen(self, part: Part, its: Container[str | None]) -> None:
         """What is known by now of the ids that this part's list had: of whom a trace tells, though
-        later (by another clock, say), that one has a trace."""
-        part.came = [member for member in part.came if member not in self._ids]
+        later (by another clock, say), that one has a trace. `its`: who is in the same rebalance,
+        and has come into the group by it."""
+        part.came = [one for one in part.came if one in its or one not in self._ids]
 
     def answered(
         self, part: Part, at: float, generation: int, listed: Mapping[str, object]

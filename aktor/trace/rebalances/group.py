@@ -384,17 +384,21 @@ class GroupTraces:
             self._end_part(life, at, OUT_OF_GROUP.get(state, "lost"))
 
     def _joined(self, life: Life, at: float, event: Event) -> None:
+        # (A trace may begin here: then it does not say when the member asked to join.)
+        asked = -math.inf if life.part is None else life.part.began
         part = life.part or self._begin_part(life, at, None)
         life.protocol = "classic"
         self._reach_coordinator(life, at)
         part.counted = fields.number(event, "members") or 0
         generation = fields.number(event, "generation")
         if generation is not None:
-            self._together.join_generation(part, generation)
             listed = event.get("member_ids")
             ids = listed if isinstance(listed, Mapping) else {}
+            part.listed = () if ids.get(life.member) else frozenset(ids)
+            self._together.join_generation(part, generation)
             self._generations.answered(part, at, generation, ids)
             self.clocks.answered(generation, at, life.member, life.name, ids)
+            self.clocks.asked(generation, asked, at, life.member, life.name, part.listed)
 
     def _take_out(self, life: Life, at: float) -> None:
         """The coordinator has taken this member out of the group in the midst of its part. If it
@@ -906,8 +910,9 @@ class GroupTraces:
             ]
             for life, one in expelled:
                 one.told_since, one.is_told_of = life.told, life.is_told_of
+            its = {part.member for part in assembly.parts}
             for part in assembly.parts:
-                self._generations.are_seen(part)
+                self._generations.are_seen(part, its)
             row, parts = assembly.rows(
                 self.group,
                 self._protocol(assembly),

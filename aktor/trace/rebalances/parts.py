@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -183,6 +183,8 @@ class Part:
     counted: int = 0
     attempts: int = 1
     delayed: int = 0
+    #: The ids of these, unless it is a static member, which is given the list again (KIP-814).
+    listed: Collection[str] = ()
     #: How many of its requests the coordinator refused or did not answer, and why the last one.
     refused: int = 0
     refusal: str | None = None

@@ -150,7 +150,14 @@ class Together:
         ended = other.ended if part not in other.parts else None
         if ended is None or self._lives[part.source].protocol != "classic":
             return False
-        return part.began > ended + SKEW
+        if part.began <= ended + SKEW:
+            return False
+        # (Who comes back has another id. If its id is in the list, its clock is another one.)
+        if any(one.source == part.source for one in other.parts):
+            return True
+        ids = {one.member for one in other.parts}
+        known = any(part.member in one.listed for one in other.parts)
+        return not known and ids.isdisjoint(part.listed)
 
     def _join_awaited(self, generation: int) -> None:
         """A classic member that was told that the group rebalances, and never joined, was waited

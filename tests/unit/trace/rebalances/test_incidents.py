@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aktor.simulation import Simulation
+from aktor.trace.rebalances.lines import Event
 from tests.gate import all_but_the_first
 from tests.unit.trace.rebalances.incidents import Incident, sentences_of, slow_callback, tables_of
 from tests.unit.trace.rebalances.told import BEGAN
@@ -195,6 +196,57 @@ def test_a_member_whose_clock_is_ahead_is_not_said_to_be_expelled() -> None:
     assert "the coordinator took it out" not in " ".join(told)
     (sentence,) = (one for one in told if "bob on host-bob: the consumer was closed" in one)
     assert "apart: causes and times are in doubt" in sentence
+
+
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("by", [-5.0, 5.0])
+def test_a_member_whose_clock_differs_has_a_trace_and_is_in_the_rebalance(
+    by: float, slow: bool
+) -> None:
+    """The leader was answered before carol asked to join, or carol before the leader did, by their
+    own clocks: one generation shows it. A group that waits for long hides it."""
+    events = slow_callback("classic") if slow else join_of_a_third()
+    shifted = [
+        {**event, "t": event["t"] + by} if event["consumer"] == "carol" else event
+        for event in events
+    ]
+
+    (sentence,) = sentences_of(shifted, since=4)
+
+    assert "triggered by carol on host-carol: first join" in sentence
+    assert "taken" not in sentence
+    assert "no trace" not in sentence
+    ahead, behind = ("carol", "bob") if by > 0 else ("bob", "carol")
+    apart = f"The clocks of {ahead} on host-{ahead} and {behind} on host-{behind} are at least "
+    assert (apart in sentence) is not slow
+
+
+def join_of_a_third() -> list[Event]:
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic")
+        group.joins()
+        group.joins()
+        sim.run(for_=10)
+        group.joins()
+        sim.run(for_=20)
+        return group.events()
+
+
+def test_a_static_member_that_is_back_has_no_other_clock() -> None:
+    """It is told the generation that the group has (KIP-345)."""
+    with Simulation(1) as sim:
+        group = Incident(sim, "classic")
+        members = [group.joins(group_instance_id=f"i{number}") for number in range(2)]
+        sim.run(for_=10)
+        for number, member in enumerate(members):
+            member.kill()
+            sim.run(for_=2.5)
+            group.joins(group_instance_id=f"i{number}")
+            sim.run(for_=5)
+        tables = tables_of(group.events())
+
+    assert len({row.last_generation for row in tables.rebalances}) < len(tables.rebalances)
+    assert not any("apart" in row.sentence for row in tables.rebalances)
 
 
 def test_a_member_without_a_trace_is_named_by_the_leaders_list() -> None:
