@@ -82,6 +82,8 @@ class TraceFile:
         #: The first of them, as lines.
         self._lines: deque[bytes] = deque()
         self._file: int | None = None
+        #: What was opened.
+        self._opened: os.stat_result | None = None
         self._is_pipe = False
         #: The program exits: what is told from now on is written at once.
         self._at_once = False
@@ -238,13 +240,24 @@ class TraceFile:
 
     def _open(self) -> int:
         """The file, opened anew if it was renamed or has become too long."""
+        if self._file is not None and not self._has_it_open(self._file):
+            self._file = None
         if self._file is not None and not self._is_pipe:
             self._rotate(self._file)
         if self._file is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NONBLOCK
             self._file = os.open(self._path, flags, 0o666)
-            self._is_pipe = stat.S_ISFIFO(os.fstat(self._file).st_mode)
+            self._opened = os.fstat(self._file)
+            self._is_pipe = stat.S_ISFIFO(self._opened.st_mode)
         return self._file
+
+    def _has_it_open(self, file: int) -> bool:
+        """Whether this is the descriptor of our file yet. A program that becomes a daemon closes
+        all that are open; the number may be that of another file by now."""
+        try:
+            return self._opened is not None and os.path.samestat(os.fstat(file), self._opened)
+        except OSError:
+            return False
 
     def _rotate(self, file: int) -> None:
         """Close the file if it was renamed, or has become too long and is renamed now."""
@@ -273,7 +286,7 @@ class TraceFile:
     def _close(self) -> None:
         # (In this order: the child of a fork in between must not close another file.)
         file, self._file = self._file, None
-        if file is not None:
+        if file is not None and self._has_it_open(file):
             with contextlib.suppress(OSError):
                 os.close(file)
 

@@ -44,7 +44,7 @@ CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 
 
 #: Who looks at the class of an error only for the words, or the class, of the error that is raised.
 WORDS = {
-    ("actors/network/present", "_broker_now"),
+    ("actors/network/links", "failed"),
     ("managers/commits/errors", "_member_refused"),
     ("managers/membership/errors", "refusal"),
     ("managers/fetch/answer", "_refusal"),

@@ -659,6 +659,31 @@ def test_a_path_that_no_file_can_have_is_given_up(capfd: pytest.CaptureFixture[s
     assert "cannot be written and is given up" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("then", ["it writes", "it forks"])
+def test_a_file_whose_descriptor_others_have_closed_touches_no_other_file(
+    tmp_path: Path, then: str
+) -> None:
+    """A program that becomes a daemon closes all descriptors, and opens others."""
+    path, another = tmp_path / "trace.jsonl", tmp_path / "another"
+    file = TraceFile(str(path), max_bytes=0)
+    file.add({"n": 1})
+    file.flush()
+    assert file._file is not None
+    opened = os.open(another, os.O_WRONLY | os.O_CREAT)
+    number = os.dup2(opened, file._file)
+
+    if then == "it forks":
+        file.after_fork_in_child()
+    file.add({"n": 2})
+    file.flush()
+
+    os.write(number, b"of another")
+    assert another.read_bytes() == b"of another"
+    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [1, 2]
+    os.close(opened)
+    os.close(number)
+
+
 def test_a_pipe_gets_all_lines_also_if_its_reader_is_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
