@@ -64,6 +64,16 @@ BROKEN: list[tuple[Story, str]] = [
         ],
         "a commit was led to by position.sought, before it",
     ),
+    (
+        [
+            told("rebalance.triggered", 1),
+            told("partitions.revoking", 2, 1, actor="application"),
+            told("rebalance.triggered", 3),
+            commits(),
+            told("commit.sent", 4, 3, **ASKED),
+        ],
+        "a commit was led to by rebalance.triggered, before it",
+    ),
 ]
 
 FORGIVEN: list[Story] = [
@@ -82,6 +92,13 @@ FORGIVEN: list[Story] = [
         told("partitions.revoking", 2, 1, actor="application"),
         commits(),  # in the listener
         told("commit.sent", 3, 2, **ASKED),
+    ],
+    [
+        told("rebalance.triggered", 1),
+        told("membership.moved", 2, 1),
+        told("partitions.revoking", 3, 2, actor="application"),
+        commits(),  # in the listener; and the manager is told of the rebalance before it acts
+        told("commit.sent", 4, 1, **ASKED),
     ],
     [told("commit.succeeded", 1), told("commit.sent", 2, 1, **ASKED)],  # who asked is not known
     [told("records.delivered", 1), ("y", "request.sent", {"seq": 2, "cause": 1, **JOIN})],
