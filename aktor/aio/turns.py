@@ -111,7 +111,8 @@ class _Place:
 
 
 class TaskGuard(Guard[Turn]):
-    """The guard of calls that await. It is used on the event loop's thread only."""
+    """The guard of calls that await. It is used on the event loop's thread only; what it shows of
+    its calls is read from any thread."""
 
     __slots__ = ("_callback", "_nested", "_nested_over", "_queue", "_reader", "away")
 

@@ -289,7 +289,7 @@ def _print(tables: Tables, *, around: str | None) -> None:
 
 def _unseen(row: Downtime) -> str:
     """That it may have been none: the partition may have had another owner."""
-    from aktor.trace.rebalances.assembly import UNSEEN
+    from aktor.trace.rebalances.sentence import UNSEEN
 
     if not row.unseen_owner:
         return ""

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from aktor.trace.rebalances.balance import least_moves
+from aktor.trace.rebalances.balance import Moves, least_moves
 from aktor.trace.rebalances.causes import OF_OTHERS, STAYS, Cause
+from aktor.trace.rebalances.departures import REACH, Departure, Resized
 from aktor.trace.rebalances.holds import SESSION, Gone, Hold, called, hold_of, seconds
 from aktor.trace.rebalances.parts import (
     CALLBACKS,
@@ -24,21 +25,15 @@ from aktor.trace.rebalances.parts import (
     one_clock,
 )
 from aktor.trace.rebalances.rows import At, MemberPart, Rebalance
+from aktor.trace.rebalances.sentence import clocks, sentence
 
-__all__ = ["REACH", "UNSEEN", "SKEW", "Assembly", "Departure", "Moves"]
-
-#: A member that left or was lost so many seconds before explains a rebalance: the other members
-#: learn of it by a heartbeat.
-REACH: Final = 30.0
+__all__ = ["SKEW", "Assembly"]
 
 #: Clocks of hosts differ by so many seconds.
 SKEW: Final = 2.0
 
 #: On one host an event is told so many seconds after it happened.
 TOLD: Final = 0.2
-
-#: So many of those that triggered a rebalance are named.
-NAMED: Final = 3
 
 #: What may come into a rebalance that something else has triggered. (What else a member tells is
 #: what becomes of it in the same rebalance.)
@@ -59,89 +54,11 @@ _GAVE_UP: Final = (
     "it had been giving partitions up for {} (its group waits for max_poll_interval_ms, not longer)"
 )
 
-#: What may have been between two owners of a partition.
-UNSEEN: Final = "a member without a trace may have had the partition"
-
 #: How the leader's list of members shows a member that has no trace.
 _BY_LIST: Final = {
     Cause.JOIN: "a new member, says",
     Cause.LEAVE: "it is gone (it left or was taken out), says",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """A member left its group, or was lost."""
-
-    at: float
-    cause: Cause
-    because: str | None
-    name: tuple[str | None, str | None]
-    #: Whose trace tells it. (A name is that of each process that is started again under it.)
-    source: str | None = None
-    #: The last generation of a classic group that had this member.
-    generation: int | None = None
-    #: Whose traces say that they were not in the group then: they did not rebalance for it.
-    outside: frozenset[str] = frozenset()
-    #: The first generation or epoch in which the group had this member again; of one that stayed,
-    #: the first that may be of something later.
-    back_in: int | None = None
-
-    @property
-    def by(self) -> object:
-        """Whose deed it was: one of these is told. (What the brokers have changed each member
-        tells.)"""
-        return Cause.METADATA_CHANGE if self.cause is Cause.METADATA_CHANGE else self.source
-
-
-@dataclass(frozen=True, slots=True)
-class Resized:
-    """A topic has another number of partitions, as a member heard of it at this time. It was
-    deleted (it has None now), or created anew (it had None)."""
-
-    topic: str
-    at: float
-    before: object = None
-    now: object = None
-
-    @property
-    def because(self) -> str:
-        """That, for people."""
-        if self.now is None:
-            return f"the topic {self.topic} was deleted"
-        if self.before is None:
-            return f"the topic {self.topic} was created anew"
-        return f"the partitions of {self.topic} changed ({self.before}, now {self.now})"
-
-    def is_the_same(self, other: Resized) -> bool:
-        """Whether this is what another member has told not long before."""
-        same = (self.topic, self.before, self.now) == (other.topic, other.before, other.now)
-        return same and self.at <= other.at + REACH
-
-    def has_brought(self, partition: str) -> bool:
-        """Whether the partition is one of those that the topic did not have before."""
-        topic, _, number = partition.rpartition("-")
-        if topic != self.topic or self.now is None:
-            return False
-        if self.before is None:
-            return True
-        return isinstance(self.before, int) and number.isdigit() and int(number) >= self.before
-
-
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """Which partitions changed hands, and what would have been enough."""
-
-    partitions: int = 0
-    moved: int = 0
-    first: int = 0
-    least: int | None = None
-    needlessly: int | None = None
-    unseen: int = 0
-    #: So many partitions nobody with a trace had before it, though somebody had had them; and so
-    #: many nobody with a trace has after it.
-    given: int = 0
-    taken: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -359,9 +276,7 @@ class Assembly:
             for cause, ids in ((Cause.JOIN, part.came), (Cause.LEAVE, part.went)):
                 for member in ids:
                     own = next((one for one in parts if one.member == member), None)
-                    if (
-                        own is not None
-                    ):  # by its own clock it came later than all others heard of it
+                    if own is not None:  # (By its own clock it came later than others tell of it.)
                         return Departure(self.began, own.cause, own.because, own.name, own.source)
                     because = f"{_BY_LIST[cause]} {called(part.name)}, which leads; it has no trace"
                     return Departure(self.began, cause, because, (member, None))
@@ -580,12 +495,12 @@ class Assembly:
             held_by_host=None if hold is None else hold.name[1],
             held_in=None if hold is None else hold.what,
             held_ms=None if hold is None else hold.ms,
-            sentence=_sentence(
+            sentence=sentence(
                 *(group, milliseconds(began, ended), triggers, slowest, hold, outcomes, moves),
                 *(gaps, unseen, self.goes_on),
                 [one.beside for one in gone[hold is not None and hold.what == SESSION :]],
             )
-            + _clocks(parts, apart),
+            + clocks(parts, apart),
         )
         return row, [_part_row(group, name, part) for part in parts]
 
@@ -647,126 +562,3 @@ def _part_row(group: str, name: str, part: Part) -> MemberPart:
         added=len(part.added),
         revoked=len(part.revoked),
     )
-
-
-def _sentence(
-    group: str,
-    took: float,
-    triggers: Sequence[Departure],
-    slowest: Part,
-    hold: Hold | None,
-    outcomes: Mapping[str, int],
-    moves: Moves,
-    gaps: list[float],
-    unseen: int,
-    goes_on: bool,
-    beside: Sequence[str],
-) -> str:
-    """All of it in one sentence, for people."""
-    if triggers:
-        began = _triggered(triggers)
-    else:
-        began = (
-            "what triggered it is in no trace (a session that ran out, a member unseen, or clocks"
-            f" that differ){'' if goes_on else _with_others(moves)}"
-        )
-    words = [f"{group}: {seconds(took)}{' so far' if goes_on else ''}, {began}"]
-    if hold is None and goes_on:
-        words += _waits_longest(slowest)
-    else:
-        words += [hold.words] if hold is not None else _done_last(took, slowest)
-    words += beside
-    if outcomes:
-        counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-        words.append(f"not completed by all members: {counted}")
-    needless = ""
-    if moves.needlessly is not None and moves.moved:
-        needless = f" ({moves.needlessly} needlessly)"
-    owned = "now" if goes_on else "at the end"
-    words.append(f"partitions moved: {moves.moved}{needless}, owned {owned}: {moves.partitions}")
-    if moves.unseen:
-        are = "member is" if moves.unseen == 1 else "members are"
-        words.append(f"{moves.unseen} {are} in no trace")
-    if gaps:
-        told = f"pauses that are over: {len(gaps)}, the longest {seconds(max(gaps))}"
-        words.append(f"{told} (in {unseen} of them {UNSEEN})" if unseen else told)
-    return "; ".join(words) + "."
-
-
-def _triggered(triggers: Sequence[Departure]) -> str:
-    """By whom, and why; a reason that is that of the one before is not told again."""
-    words, before = "triggered", ""
-    for trigger in triggers[:NAMED]:
-        nobody = trigger.name == (None, None) and trigger.cause is Cause.METADATA_CHANGE
-        why = (trigger.because or trigger.cause.value).rstrip(".")
-        who = "the brokers" if nobody else called(trigger.name)
-        words += f"{', then' if before else ''} by {who}{'' if why == before else f': {why}'}"
-        before = why
-    more = len(triggers) - NAMED
-    return f"{words}, and by {more} more" if more > 0 else words
-
-
-def _with_others(moves: Moves) -> str:
-    """What is known of members without a trace: they may have had partitions, or have them now."""
-    told = (
-        (moves.given, "had no owner with a trace before"),
-        (moves.taken, "went to no member with a trace"),
-    )
-    return "".join(
-        f"; {count} partition{'' if count == 1 else 's'} {words}" for count, words in told if count
-    )
-
-
-def _clocks(parts: Iterable[Part], apart: Mapping[tuple[Name, Name], float]) -> str:
-    """Whose times are not those of the others."""
-    set_by = {called(part.name): part.clock_set for part in parts if part.clock_set}
-    told = [
-        f" The clock of {name} was set by {step:+.1f} s meanwhile"
-        f"{', or its machine slept' if step > 0 else ''}: these times are in doubt."
-        for name, step in set_by.items()
-    ]
-    for (one, other), by in sorted(apart.items(), key=lambda item: -item[1])[:1]:
-        told.append(f" The clocks of {called(one)} and {called(other)} are at least {by:.1f} s")
-        told.append(" apart: causes and times are in doubt.")
-    return "".join(told)
-
-
-def _done_last(took: float, slowest: Part) -> list[str]:
-    """Who was done last in a rebalance that took so many milliseconds, and what with."""
-    phase = max(slowest.spent, key=lambda phase: slowest.spent[phase], default=None)
-    spent = slowest.spent[phase] if phase else 0.0
-    if not spent:
-        return []
-    name, own = called(slowest.name), seconds(slowest.duration_ms)
-    # A part may begin late: the member is told of it by a heartbeat, or when others are done.
-    late = slowest.duration_ms < took / 2
-    last = f"{name} was done last{f'; its own part took {own}' if late else f' after {own}'}"
-    words = f"{last}, {seconds(spent)} of it in {phase}{_mostly(slowest, spent)}"
-    if slowest.refusal is not None:
-        words += _refused(slowest)
-    return [words]
-
-
-def _waits_longest(part: Part) -> list[str]:
-    """What a member is in, if the rebalance goes on and nothing says who holds it."""
-    phase = max(part.spent, key=lambda phase: part.spent[phase], default=None)
-    if phase is None or not part.goes_on:
-        return []
-    words = f"{called(part.name)} has been in it for {seconds(part.duration_ms)}"
-    words += f", {seconds(part.spent[phase])} of it in {phase}"
-    if part.refusal is not None:
-        words += _refused(part)
-    return [words]
-
-
-def _refused(part: Part) -> str:
-    times = "once" if part.refused == 1 else f"{part.refused} times"
-    # (What the broker adds, and what to do about it, stands in the row of the refusal.)
-    because = re.sub(r" \([^()]*\)", "", part.refusal or "").partition("; ")[0]
-    return f"; the coordinator refused it {times} or did not answer: {because}"
-
-
-def _mostly(part: Part, spent: float) -> str:
-    """The callback that took at least half of this time."""
-    called = [name for name, took in part.callbacks.items() if took >= spent / 2]
-    return f", mostly its {called[0].split('_')[0]} callback" if called else ""

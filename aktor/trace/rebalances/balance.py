@@ -1,10 +1,27 @@
-"""The fewest partitions that have to move so that a group is balanced."""
+"""Which partitions have moved, and the fewest that have to move so that a group is balanced."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["least_moves"]
+__all__ = ["Moves", "least_moves"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Which partitions changed hands, and what would have been enough."""
+
+    partitions: int = 0
+    moved: int = 0
+    first: int = 0
+    least: int | None = None
+    needlessly: int | None = None
+    unseen: int = 0
+    #: So many partitions nobody with a trace had before it, though somebody had had them; and so
+    #: many nobody with a trace has after it.
+    given: int = 0
+    taken: int = 0
 
 
 def least_moves(kept: Sequence[int], members: int, partitions: int, moved: int) -> int:

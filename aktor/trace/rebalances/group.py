@@ -16,9 +16,10 @@ from typing import Final
 
 from aktor.trace.rebalances import fields
 from aktor.trace.rebalances.absent import ENDED, ENDED_WORDS, INTERVALS, absent
-from aktor.trace.rebalances.assembly import REACH, SKEW, Assembly, Departure, Resized
+from aktor.trace.rebalances.assembly import SKEW, Assembly
 from aktor.trace.rebalances.causes import STAYS, Cause, cause_of, departure_of, was_replaced
 from aktor.trace.rebalances.clocks import Clocks
+from aktor.trace.rebalances.departures import REACH, Departure, Resized
 from aktor.trace.rebalances.generations import Generations
 from aktor.trace.rebalances.holds import not_there
 from aktor.trace.rebalances.lines import ALONE, DELIVERED, HEARTBEAT, HEARTBEAT_LATE, Event

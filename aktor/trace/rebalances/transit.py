@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from aktor.trace.rebalances.assembly import REACH, Assembly
+from aktor.trace.rebalances.assembly import Assembly
+from aktor.trace.rebalances.departures import REACH
 from aktor.trace.rebalances.holds import now_of
 from aktor.trace.rebalances.ownership import Owner
 from aktor.trace.rebalances.parts import Life, Part, milliseconds

@@ -31,26 +31,6 @@ AGAIN = "the coordinator said that the group rebalances"
 GIVEN = "the coordinator assigned other partitions"
 
 
-@pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def alice(events: list[Event]) -> Member:
-    return Member(events, "alice", "vm")
-
-
-@pytest.fixture
-def bob(events: list[Event]) -> Member:
-    return Member(events, "bob", "vm")
-
-
-@pytest.fixture
-def carol(events: list[Event]) -> Member:
-    return Member(events, "carol", "vm")
-
-
 class Again(Member):
     """Writes the trace of the second process of a client id."""
 

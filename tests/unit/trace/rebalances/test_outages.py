@@ -130,11 +130,6 @@ def test_a_member_that_joins_meanwhile_is_told_by_its_rebalance_only(protocol: s
 
 
 @pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
 def alice(events: list[Event]) -> Member:
     member = Member(events, "alice")
     member.tells(BEGAN, "membership.moved", before="unsubscribed", after="joining")

@@ -49,11 +49,6 @@ ONE = pytest.mark.parametrize("protocol", all_but_the_first(1, ["classic", "cons
 
 
 @pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
 def alice(events: list[Event]) -> Member:
     return Member(events, "alice")
 

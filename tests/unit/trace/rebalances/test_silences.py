@@ -18,11 +18,6 @@ from tests.unit.trace.rebalances.told import BEGAN, Member, rows_of
 
 
 @pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
 def alice(events: list[Event]) -> Member:
     return Member(events, "alice")
 

@@ -13,26 +13,6 @@ from tests.unit.trace.rebalances.told import Member, rows_of, takes
 GIVEN = "the coordinator assigned other partitions"
 
 
-@pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def alice(events: list[Event]) -> Member:
-    return Member(events, "alice", "vm")
-
-
-@pytest.fixture
-def bob(events: list[Event]) -> Member:
-    return Member(events, "bob", "vm")
-
-
-@pytest.fixture
-def carol(events: list[Event]) -> Member:
-    return Member(events, "carol", "vm")
-
-
 def gives_up(member: Member, at: float, epoch: int, owned: int, *partitions: str) -> None:
     """A KIP-848 member is told to give these up, does it, and has the next epoch."""
     member.tells(at, "membership.moved", before="stable", after="reconciling")
